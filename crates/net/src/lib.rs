@@ -1,0 +1,1 @@
+//! Transports for the Model Context Protocol.
