@@ -1,1 +1,8 @@
 //! The Model Context Protocol as pure state machines.
+
+pub mod json;
+pub mod jsonrpc;
+pub mod limits;
+pub mod patch;
+pub mod refusal;
+pub mod revision;

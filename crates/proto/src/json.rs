@@ -1,0 +1,356 @@
+//! Walks JSON text without building values.
+//!
+//! Finds where values begin and end, and refuses what RFC 8259 does not allow,
+//! in one pass and without recursion. It decodes nothing but the strings it is
+//! asked for. Depth is bounded by the width of an integer that serves as the
+//! stack: bit set means "inside an object".
+//!
+//! Text is checked to be UTF-8 once, by [`parse`](crate::jsonrpc::parse); the
+//! walker itself looks at bytes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::limits::MAX_DEPTH;
+
+/// Where and why text stops being JSON that we accept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the field names say it")]
+pub enum Fault {
+    /// Not JSON from here on.
+    #[error("not JSON, from byte {at}")]
+    Syntax { at: usize },
+    /// Valid so far, but nested deeper than anybody needs.
+    #[error("nested deeper than {MAX_DEPTH} levels, at byte {at}")]
+    TooDeep { at: usize },
+}
+
+/// A position in JSON text.
+#[derive(Clone, Debug)]
+pub struct Walker<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// One member of an object: its key as written, and where its value is.
+#[derive(Clone, Debug)]
+pub struct Member<'a> {
+    /// Between the quotes, escapes not yet undone.
+    key: &'a [u8],
+    /// Where the member begins: at the quote of its key.
+    pub start: usize,
+    /// Where the value is.
+    pub value: Range<usize>,
+}
+
+impl<'a> Walker<'a> {
+    /// Starts at the beginning of `text`.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Checks that one value fills the whole text, and says where it is.
+    pub fn whole(mut self) -> Result<Range<usize>, Fault> {
+        self.space();
+        let start = self.at;
+        self.value(0)?;
+        let end = self.at;
+        self.space();
+        if self.at == self.text.len() { Ok(start..end) } else { Err(self.fault()) }
+    }
+
+    /// Walks over an object, handing each member to `visit`, and to the end of the text.
+    pub fn members<E: From<Fault>>(
+        self,
+        visit: impl FnMut(Member<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each(b'{', b'}', visit)
+    }
+
+    /// Walks over an array, handing the place of each element to `visit`.
+    pub fn elements<E: From<Fault>>(
+        self,
+        mut visit: impl FnMut(Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each(b'[', b']', |member| visit(member.value))
+    }
+
+    fn each<E: From<Fault>>(
+        mut self,
+        open: u8,
+        close: u8,
+        mut visit: impl FnMut(Member<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.space();
+        self.expect(open)?;
+        self.space();
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(self.end()?);
+        }
+        loop {
+            self.space();
+            let start = self.at;
+            let key = if open == b'{' { self.key()? } else { &[] };
+            self.space();
+            let from = self.at;
+            self.value(1)?;
+            visit(Member { key, start, value: from..self.at })?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(byte) if byte == close => {
+                    self.at += 1;
+                    return Ok(self.end()?);
+                }
+                _ => return Err(self.fault().into()),
+            }
+        }
+    }
+
+    /// Only white space may follow.
+    fn end(mut self) -> Result<(), Fault> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(self.fault()) }
+    }
+
+    /// Walks over one value that lies `depth` levels deep.
+    fn value(&mut self, mut depth: u32) -> Result<(), Fault> {
+        let floor = depth;
+        let mut objects: u128 = 0;
+        loop {
+            self.space();
+            let nested = match self.peek() {
+                Some(b'{' | b'[') if depth >= MAX_DEPTH => {
+                    return Err(Fault::TooDeep { at: self.at });
+                }
+                Some(b'{') => self.enter(b'}')?.then_some(true),
+                Some(b'[') => self.enter(b']')?.then_some(false),
+                _ => {
+                    self.scalar()?;
+                    None
+                }
+            };
+            if let Some(object) = nested {
+                depth += 1;
+                objects = objects << 1 | u128::from(object);
+                if object {
+                    self.key()?;
+                }
+                continue;
+            }
+            if self.climb(&mut depth, floor, &mut objects)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// After a value: closes what closes here. True once back on the floor.
+    fn climb(&mut self, depth: &mut u32, floor: u32, objects: &mut u128) -> Result<bool, Fault> {
+        while *depth > floor {
+            self.space();
+            let object = *objects & 1 == 1;
+            match self.peek() {
+                Some(b',') => {
+                    self.at += 1;
+                    if object {
+                        self.key()?;
+                    }
+                    return Ok(false);
+                }
+                Some(b'}') if object => {}
+                Some(b']') if !object => {}
+                _ => return Err(self.fault()),
+            }
+            self.at += 1;
+            *depth -= 1;
+            *objects >>= 1;
+        }
+        Ok(true)
+    }
+
+    /// Steps into a container; false if it is empty and already behind us.
+    fn enter(&mut self, close: u8) -> Result<bool, Fault> {
+        self.at += 1;
+        self.space();
+        match self.peek() {
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(_) => Ok(true),
+            None => Err(self.fault()),
+        }
+    }
+
+    fn key(&mut self) -> Result<&'a [u8], Fault> {
+        self.space();
+        let start = self.at + 1;
+        self.string()?;
+        let key = &self.text[start..self.at - 1];
+        self.space();
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    fn scalar(&mut self) -> Result<(), Fault> {
+        match self.peek() {
+            Some(b'"') => self.string(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => Err(self.fault()),
+        }
+    }
+
+    fn string(&mut self) -> Result<(), Fault> {
+        self.expect(b'"')?;
+        loop {
+            self.at += plain_run(&self.text[self.at..]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return Err(self.fault()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Fault> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                self.at += 1;
+                for _ in 0..4 {
+                    if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
+                        return Err(self.fault());
+                    }
+                    self.at += 1;
+                }
+            }
+            _ => return Err(self.fault()),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Fault> {
+        let run = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += run;
+        if run == 0 { Err(self.fault()) } else { Ok(()) }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Fault> {
+        if self.text[self.at..].starts_with(word) {
+            self.at += word.len();
+            Ok(())
+        } else {
+            Err(self.fault())
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            Ok(())
+        } else {
+            Err(self.fault())
+        }
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Syntax { at: self.at }
+    }
+}
+
+impl Member<'_> {
+    /// Whether the key is `name`, however it is spelled.
+    pub fn is(&self, name: &str) -> bool {
+        self.key == name.as_bytes() || (self.key.contains(&b'\\') && self.name() == name)
+    }
+
+    /// The key with its escapes undone.
+    pub fn name(&self) -> Cow<'_, str> {
+        unescape(self.key)
+    }
+}
+
+/// Undoes the escapes of what stood between two quotes. Text that is not a
+/// legal string body comes out empty: the walker has refused it before.
+pub fn unescape(body: &[u8]) -> Cow<'_, str> {
+    if !body.contains(&b'\\') {
+        return String::from_utf8_lossy(body);
+    }
+    let quoted = [b"\"", body, b"\""].concat();
+    Cow::Owned(serde_json::from_slice(&quoted).unwrap_or_default())
+}
+
+/// How many bytes from here on are neither quote, backslash nor control.
+///
+/// Eight at a time, because the bulk of any message is text inside strings.
+fn plain_run(text: &[u8]) -> usize {
+    let mut chunks = text.chunks_exact(8);
+    let mut run = 0;
+    for chunk in &mut chunks {
+        let word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        let found = special_bytes(word);
+        if found != 0 {
+            return run + found.trailing_zeros() as usize / 8;
+        }
+        run += 8;
+    }
+    let rest = chunks.remainder();
+    run + rest
+        .iter()
+        .position(|&byte| byte < 0x20 || matches!(byte, b'"' | b'\\'))
+        .unwrap_or(rest.len())
+}
+
+/// Sets the high bit of each byte that is a quote, a backslash or below 0x20.
+/// The lowest bit set is exact, which is all the caller looks at.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let zero_in = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let below_space = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    below_space | zero_in(word ^ (ONES * 0x22)) | zero_in(word ^ (ONES * 0x5c))
+}
+
+#[cfg(test)]
+mod tests;

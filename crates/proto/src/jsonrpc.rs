@@ -1,0 +1,272 @@
+//! The JSON-RPC envelope over text that is otherwise left alone.
+//!
+//! A [`Message`] is the text it came as, and where in it the id, the method
+//! and the payload are. Forwarding a message under another id replaces those
+//! few bytes and nothing else, so members and methods we have never heard of
+//! survive every hop.
+//!
+//! Rules: `jsonrpc` is `"2.0"`; no member of the envelope occurs twice; an id
+//! is a string or an integer and keeps its type; a message is exactly one of
+//! request, notification, result, error.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::json::{Fault, Member, Walker, unescape};
+use crate::limits::MAX_BATCH;
+use crate::refusal::Refusal;
+
+mod id;
+mod print;
+
+pub(crate) use print::splice;
+
+pub use id::Id;
+
+/// One request, notification or response.
+#[derive(Clone, Debug)]
+pub struct Message {
+    text: Bytes,
+    kind: Kind,
+    id: Option<Id>,
+    /// Where the id is; where it could be put, if there is none.
+    id_at: Range<usize>,
+    method: Name,
+    payload: Option<Range<usize>>,
+}
+
+/// Which of the four a message is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Wants an answer.
+    Request,
+    /// Wants none.
+    Notification,
+    /// Answers with a result.
+    Result,
+    /// Answers with an error; has no id if the request could not be read.
+    Error,
+}
+
+/// A method name: where it is, or what it is if it had to be unescaped.
+#[derive(Clone, Debug)]
+enum Name {
+    None,
+    At(Range<usize>),
+    Unescaped(Box<str>),
+}
+
+/// What arrived: one message, or an array of them.
+#[derive(Clone, Debug)]
+pub enum Incoming {
+    /// The ordinary case.
+    One(Message),
+    /// An array; each element on its own terms. Never empty.
+    Batch(Vec<Result<Message, Refused>>),
+}
+
+/// Text that is no message, and the id it was sent under, if that could be read.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{why}")]
+pub struct Refused {
+    /// The id to answer under.
+    pub id: Option<Id>,
+    /// What is wrong with it.
+    pub why: Refusal,
+}
+
+/// Reads one message or a batch.
+pub fn parse(text: Bytes) -> Result<Incoming, Refused> {
+    check_utf8(&text)?;
+    let is_array = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_array { parse_batch(&text) } else { parse_object(text).map(Incoming::One) }
+}
+
+/// Reads one message; an array is refused.
+pub fn parse_one(text: Bytes) -> Result<Message, Refused> {
+    check_utf8(&text)?;
+    parse_object(text)
+}
+
+fn check_utf8(text: &[u8]) -> Result<(), Refused> {
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(()),
+        Err(fault) => Err(Refusal::NotUtf8 { at: fault.valid_up_to() }.into()),
+    }
+}
+
+fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
+    let mut elements = Vec::new();
+    Walker::new(text).elements(|place| {
+        if elements.len() == MAX_BATCH {
+            return Err(Refusal::BadBatch { why: "more than 100 messages" });
+        }
+        elements.push(text.slice(place));
+        Ok(())
+    })?;
+    if elements.is_empty() {
+        return Err(Refusal::BadBatch { why: "it is empty" }.into());
+    }
+    Ok(Incoming::Batch(elements.into_iter().map(parse_object).collect()))
+}
+
+fn parse_object(text: Bytes) -> Result<Message, Refused> {
+    let mut found = Found::default();
+    let walked = Walker::new(&text).members(|member| found.note(&text, &member));
+    let id = found.id.take();
+    match walked.and_then(|()| found.classify(&text, id.as_ref())) {
+        Ok((kind, method, payload)) => {
+            let id_at = found.id_at.unwrap_or_default();
+            Ok(Message { text, kind, id, id_at, method, payload })
+        }
+        Err(why) => Err(Refused { id, why }),
+    }
+}
+
+/// The members of an envelope as they are found.
+#[derive(Debug, Default)]
+struct Found {
+    version: bool,
+    id: Option<Id>,
+    id_at: Option<Range<usize>>,
+    method: Option<Range<usize>>,
+    params: Option<Range<usize>>,
+    result: Option<Range<usize>>,
+    error: Option<Range<usize>>,
+}
+
+impl Found {
+    fn note(&mut self, text: &[u8], member: &Member<'_>) -> Result<(), Refusal> {
+        let place = member.value.clone();
+        let slot = if member.is("id") {
+            self.id = Id::parse(&text[place.clone()])?;
+            &mut self.id_at
+        } else if member.is("method") {
+            &mut self.method
+        } else if member.is("params") {
+            &mut self.params
+        } else if member.is("result") {
+            &mut self.result
+        } else if member.is("error") {
+            &mut self.error
+        } else if member.is("jsonrpc") {
+            if self.version || text[place] != *b"\"2.0\"" {
+                return Err(wrong("jsonrpc must be \"2.0\", once"));
+            }
+            self.version = true;
+            return Ok(());
+        } else {
+            return Ok(());
+        };
+        match slot.replace(place) {
+            None => Ok(()),
+            Some(_) => Err(wrong("a member of the envelope occurs twice")),
+        }
+    }
+
+    fn classify(
+        &mut self,
+        text: &[u8],
+        id: Option<&Id>,
+    ) -> Result<(Kind, Name, Option<Range<usize>>), Refusal> {
+        if !self.version {
+            return Err(wrong("jsonrpc is missing"));
+        }
+        let has_null_id = id.is_none() && self.id_at.is_some();
+        let answers = (self.result.take(), self.error.take());
+        match (self.method.take(), answers) {
+            (Some(method), (None, None)) => {
+                if has_null_id {
+                    return Err(wrong("id must be a string or an integer"));
+                }
+                let params = self.params.take().filter(|place| text[place.clone()] != *b"null");
+                if params.as_ref().is_some_and(|place| !matches!(text[place.start], b'{' | b'[')) {
+                    return Err(wrong("params must be an object"));
+                }
+                let kind = if id.is_some() { Kind::Request } else { Kind::Notification };
+                Ok((kind, Name::find(text, method)?, params))
+            }
+            (None, (Some(result), None)) if id.is_some() => {
+                Ok((Kind::Result, Name::None, Some(result)))
+            }
+            (None, (None, Some(error))) if text[error.start] == b'{' => {
+                Ok((Kind::Error, Name::None, Some(error)))
+            }
+            (None, (Some(_), None)) => Err(wrong("a result needs an id")),
+            (None, (None, Some(_))) => Err(wrong("error must be an object")),
+            (None, (None, None)) => Err(wrong("neither method, result nor error")),
+            _ => Err(wrong("more than one of method, result and error")),
+        }
+    }
+}
+
+impl Name {
+    fn find(text: &[u8], place: Range<usize>) -> Result<Self, Refusal> {
+        if text[place.start] != b'"' {
+            return Err(wrong("method must be a string"));
+        }
+        let body = place.start + 1..place.end - 1;
+        Ok(match unescape(&text[body.clone()]) {
+            Cow::Borrowed(_) => Self::At(body),
+            Cow::Owned(name) => Self::Unescaped(name.into()),
+        })
+    }
+}
+
+impl Message {
+    /// Which of the four it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether it answers something.
+    pub fn is_response(&self) -> bool {
+        matches!(self.kind, Kind::Result | Kind::Error)
+    }
+
+    /// Its id: always there on requests and results.
+    pub fn id(&self) -> Option<&Id> {
+        self.id.as_ref()
+    }
+
+    /// Its method; empty on responses.
+    pub fn method(&self) -> &str {
+        match &self.method {
+            Name::None => "",
+            Name::At(place) => std::str::from_utf8(&self.text[place.clone()])
+                .expect("text was checked to be UTF-8"),
+            Name::Unescaped(name) => name,
+        }
+    }
+
+    /// The params, the result or the error, as they were written.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.clone().map(|place| &self.text[place])
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+}
+
+fn wrong(why: &'static str) -> Refusal {
+    Refusal::NotJsonRpc { why }
+}
+
+impl From<Refusal> for Refused {
+    fn from(why: Refusal) -> Self {
+        Self { id: None, why }
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Refusal::from(fault).into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Why we turned a message away, and what each reason looks like on the wire.
+//!
+//! The only file that maps a reason to a JSON-RPC code and an HTTP status.
+
+use serde_json::{Value, json};
+
+use crate::json::Fault;
+use crate::revision::{Era, Revision};
+
+/// The peer sent something we must not act on.
+///
+/// Always the peer's doing. Our own mistakes are [`Misuse`], the network's are
+/// `std::io::Error`; no type carries two of the three.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The bytes do not parse.
+    #[error("not JSON, from byte {at}")]
+    NotJson { at: usize },
+    /// The bytes are not UTF-8.
+    #[error("not UTF-8, from byte {at}")]
+    NotUtf8 { at: usize },
+    /// It parses, but is nested deeper than we follow.
+    #[error("JSON nested too deep, at byte {at}")]
+    TooDeep { at: usize },
+    /// It parses, but is no request, notification or response.
+    #[error("not a JSON-RPC 2.0 message: {why}")]
+    NotJsonRpc { why: &'static str },
+    /// Longer than the limit.
+    #[error("message is longer than {limit} bytes")]
+    TooLarge { limit: usize },
+    /// An array, where the revision in use has no batches.
+    #[error("batches are not part of this protocol revision; send one message at a time")]
+    NoBatches { era: Era },
+    /// A batch that breaks the rules for batches.
+    #[error("batch refused: {why}")]
+    BadBatch { why: &'static str },
+    /// A header and the body it mirrors disagree (modern).
+    #[error("{what}")]
+    HeaderMismatch { what: String },
+    /// The envelope in `_meta` is missing or broken (modern).
+    #[error("{what}")]
+    BadEnvelope { what: String },
+    /// A revision we do not speak.
+    #[error("protocol version {asked:?} is not spoken here")]
+    UnknownRevision { asked: String },
+    /// The revision named in a legacy header is not one of ours.
+    #[error("unsupported MCP-Protocol-Version header {asked:?}")]
+    BadVersionHeader { asked: String },
+    /// This side of the era divide is not served here.
+    #[error("this server does not speak {asked}; it serves {serves} revisions only")]
+    WrongEra { asked: String, serves: &'static str },
+    /// No such method here.
+    #[error("Method not found: {method}")]
+    UnknownMethod { method: String },
+    /// No session header on a request that needs one.
+    #[error("Mcp-Session-Id header is required after initialize")]
+    NoSession,
+    /// The session has ended, or never was (legacy HTTP only).
+    #[error("Session not found")]
+    SessionOver,
+    /// Something before `initialize`.
+    #[error("initialize first")]
+    NotInitialized,
+    /// `initialize` on a session that has had one.
+    #[error("this session is initialized already")]
+    Initialized,
+    /// A request under the id of another that is still open.
+    #[error("id {id} is in use by a request that is still open")]
+    IdInUse { id: String },
+    /// A response where none can be meant for us.
+    #[error("responses are not accepted here")]
+    UnaskedResponse,
+    /// More open calls than one client may have.
+    #[error("too many calls are open; wait for one to finish")]
+    TooManyCalls,
+    /// More open streams than one session may have.
+    #[error("too many streams are open on this session; close one first")]
+    TooManyStreams,
+    /// More sessions than this server holds.
+    #[error("too many sessions; try again later")]
+    TooManySessions,
+    /// `Last-Event-ID` names an event we do not know, or whose successors are gone.
+    #[error("events after {id:?} are no longer known; initialize a new session")]
+    UnknownEvent { id: String },
+    /// The body is not JSON by its own account.
+    #[error("Content-Type must be application/json")]
+    WrongMediaType,
+    /// The client accepts neither of the two forms of an answer.
+    #[error("Accept must name application/json and text/event-stream")]
+    NotAcceptable,
+    /// An HTTP method that this endpoint does not have.
+    #[error("this endpoint takes {allow}")]
+    WrongHttpMethod { allow: &'static str },
+    /// The far side went away while it owed an answer.
+    #[error("{text}")]
+    FarSide { text: String },
+    /// Nobody is there to take the question.
+    #[error("no client is there to answer this request")]
+    NobodyToAsk,
+}
+
+impl Refusal {
+    /// The JSON-RPC error code, where the revision defines one.
+    pub fn rpc_code(&self) -> i32 {
+        self.row().0
+    }
+
+    /// The HTTP status, when the message came over HTTP.
+    pub fn http_status(&self) -> u16 {
+        self.row().1
+    }
+
+    /// Both wire forms side by side, so that neither can be forgotten.
+    #[rustfmt::skip]
+    #[expect(clippy::match_same_arms, reason = "a table, in the order of the reasons")]
+    fn row(&self) -> (i32, u16) {
+        match self {
+            Self::NotJson { .. } | Self::NotUtf8 { .. }     => (-32700, 400),
+            Self::TooDeep { .. } | Self::NotJsonRpc { .. }  => (-32600, 400),
+            Self::TooLarge { .. }                           => (-32600, 413),
+            Self::NoBatches { era: Era::Legacy }            => (-32600, 200),
+            Self::NoBatches { era: Era::Modern }            => (-32600, 400),
+            Self::BadBatch { .. }                           => (-32600, 400),
+            Self::HeaderMismatch { .. }                     => (-32020, 400),
+            Self::BadEnvelope { .. }                        => (-32602, 400),
+            Self::UnknownRevision { .. }                    => (-32022, 400),
+            Self::BadVersionHeader { .. }                   => (-32600, 400),
+            Self::WrongEra { .. }                           => (-32022, 400),
+            Self::UnknownMethod { .. }                      => (-32601, 404),
+            Self::NoSession                                 => (-32600, 400),
+            Self::SessionOver                               => (-32001, 404),
+            Self::NotInitialized | Self::Initialized        => (-32600, 400),
+            Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
+            Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
+            Self::TooManySessions                           => (-32603, 503),
+            Self::UnknownEvent { .. }                       => (-32600, 400),
+            Self::WrongMediaType                            => (-32600, 415),
+            Self::NotAcceptable                             => (-32600, 406),
+            Self::WrongHttpMethod { .. }                    => (-32600, 405),
+            Self::FarSide { .. }                            => (-32603, 200),
+            Self::NobodyToAsk                               => (-32601, 200),
+        }
+    }
+
+    /// What else the peer needs to know to do better.
+    pub fn data(&self) -> Option<Value> {
+        match self {
+            Self::UnknownRevision { asked } | Self::WrongEra { asked, .. } => {
+                Some(json!({"supported": Revision::names(Era::Modern), "requested": asked}))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Syntax { at } => Self::NotJson { at },
+            Fault::TooDeep { at } => Self::TooDeep { at },
+        }
+    }
+}
+
+/// The status that an answer of a modern server gets, from its error code (MH-13, MH-14).
+pub fn status_of_error(code: i64) -> u16 {
+    match code {
+        -32022..=-32020 => 400,
+        -32601 => 404,
+        _ => 200,
+    }
+}
+
+/// The codes by which a modern server can be told from a legacy one (NEG-3, NEG-5, DIV-2).
+pub fn is_modern_code(code: i64) -> bool {
+    (-32022..=-32020).contains(&code)
+}
+
+/// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
+pub const HEADER_MISMATCH: i64 = -32020;
+
+/// The caller asked for something the protocol does not allow right now.
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Misuse {
+    /// The exchange is over, or never was.
+    #[error("no such exchange")]
+    NoSuchExchange,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: MSG-9, HTTP-22, NEG-1, HDR-11, META-1, MH-13, MH-15
+    #[test]
+    fn codes_and_statuses_are_those_of_the_specification() {
+        let asked = || "1999-01-01".to_owned();
+        let table = [
+            (Refusal::NotJson { at: 0 }, -32700, 400),
+            (Refusal::NoBatches { era: Era::Legacy }, -32600, 200),
+            (Refusal::NoBatches { era: Era::Modern }, -32600, 400),
+            (Refusal::SessionOver, -32001, 404),
+            (Refusal::UnknownRevision { asked: asked() }, -32022, 400),
+            (Refusal::HeaderMismatch { what: String::new() }, -32020, 400),
+            (Refusal::BadEnvelope { what: String::new() }, -32602, 400),
+            (Refusal::UnknownMethod { method: String::new() }, -32601, 404),
+            (Refusal::TooLarge { limit: 1 }, -32600, 413),
+        ];
+        for (refusal, code, status) in table {
+            assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");
+        }
+        let data = Refusal::UnknownRevision { asked: asked() }.data().unwrap();
+        assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": "1999-01-01"}));
+    }
+}
