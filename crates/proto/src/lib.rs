@@ -3,6 +3,7 @@
 pub mod json;
 pub mod jsonrpc;
 pub mod limits;
+pub mod line;
 pub mod patch;
 pub mod refusal;
 pub mod revision;
