@@ -7,3 +7,4 @@ pub mod line;
 pub mod patch;
 pub mod refusal;
 pub mod revision;
+pub mod sse;
