@@ -8,5 +8,6 @@ pub mod limits;
 pub mod line;
 pub mod patch;
 pub mod refusal;
+pub mod replay;
 pub mod revision;
 pub mod sse;

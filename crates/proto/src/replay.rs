@@ -1,0 +1,193 @@
+//! Event ids, and a bounded history for clients that resume a stream.
+//!
+//! Each event of a session has the id `<stream>-<seq>`, so that an id alone
+//! says which stream to continue and after which event. The history forgets
+//! the oldest when it is full, answers last: losing a progress note is a
+//! nuisance, losing an answer loses the call. Whoever resumes gets everything
+//! that followed or [`Unknown`], never a stream with a hole in it.
+//!
+//! ```text
+//!   push ──▶ notes, oldest first ──▶ evicted first
+//!       └──▶ final answers ────────▶ evicted when no note is left
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+/// Names one event among all streams of a session.
+#[expect(missing_docs, reason = "the field names say it")]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct EventId {
+    pub stream: u64,
+    /// 0 is the event that opens the stream and carries nothing.
+    pub seq: u64,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.stream, self.seq)
+    }
+}
+
+/// The text is no id of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not an event id")]
+pub struct NotAnEventId;
+
+impl FromStr for EventId {
+    type Err = NotAnEventId;
+
+    /// Takes nothing but what `Display` prints, so that an event has one id.
+    fn from_str(text: &str) -> Result<Self, NotAnEventId> {
+        let (stream, seq) = text.split_once('-').ok_or(NotAnEventId)?;
+        Ok(Self { stream: decimal(stream)?, seq: decimal(seq)? })
+    }
+}
+
+fn decimal(digits: &str) -> Result<u64, NotAnEventId> {
+    let canonical = digits == "0" || !digits.starts_with(['0', '+']);
+    digits.parse().ok().filter(|_| canonical).ok_or(NotAnEventId)
+}
+
+/// What has been sent on the streams of one session.
+#[derive(Debug)]
+pub struct Replay {
+    max_bytes: usize,
+    bytes: usize,
+    streams: BTreeMap<u64, Stream>,
+    /// Every stored event by age, those that are no final answer.
+    notes: BTreeMap<u64, EventId>,
+    /// Every stored final answer by age.
+    finals: BTreeMap<u64, EventId>,
+    next_age: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    events: BTreeMap<u64, Stored>,
+    newest: u64,
+    /// The newest event that was evicted; 0 if none was.
+    lost: u64,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Stored {
+    payload: Bytes,
+    age: u64,
+}
+
+/// There is no telling what followed this event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("event {id} is unknown, or what followed it is gone")]
+pub struct Unknown {
+    /// What was to be resumed after.
+    pub id: EventId,
+}
+
+impl Replay {
+    /// An empty history of up to `max_bytes` of payload.
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            bytes: 0,
+            streams: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            finals: BTreeMap::new(),
+            next_age: 0,
+        }
+    }
+
+    /// Remembers an event. `last` says that it is the answer that ends its stream.
+    ///
+    /// Seq 0 makes the stream known and is not stored. Seqs must grow; one
+    /// that does not is ignored, for it has been sent.
+    pub fn push(&mut self, id: EventId, payload: Bytes, last: bool) {
+        self.make_room_for_stream(id.stream);
+        let stream = self.streams.entry(id.stream).or_default();
+        if id.seq <= stream.newest {
+            return;
+        }
+        let age = self.next_age;
+        self.next_age += 1;
+        self.bytes += payload.len();
+        stream.newest = id.seq;
+        stream.ended |= last;
+        stream.events.insert(id.seq, Stored { payload, age });
+        if last {
+            self.finals.insert(age, id)
+        } else {
+            self.notes.insert(age, id)
+        };
+        while self.bytes > self.max_bytes || self.len() > MOST_EVENTS {
+            self.evict_oldest();
+        }
+    }
+
+    /// The events that followed `id` on its stream, oldest first.
+    pub fn after(
+        &self,
+        id: EventId,
+    ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, Unknown> {
+        let known = |stream: &&Stream| (stream.lost..=stream.newest).contains(&id.seq);
+        let stream = self.streams.get(&id.stream).filter(known).ok_or(Unknown { id })?;
+        let later = stream.events.range((Bound::Excluded(id.seq), Bound::Unbounded));
+        Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
+    }
+
+    /// Whether the answer that ends `stream` has been pushed: nothing will
+    /// follow what [`after`](Self::after) gives.
+    pub fn has_ended(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|stream| stream.ended)
+    }
+
+    /// Nobody will resume `stream` any more.
+    pub fn forget(&mut self, stream: u64) {
+        let Some(stream) = self.streams.remove(&stream) else { return };
+        for stored in stream.events.values() {
+            self.bytes -= stored.payload.len();
+            self.notes.remove(&stored.age);
+            self.finals.remove(&stored.age);
+        }
+    }
+
+    /// How many events are stored.
+    fn len(&self) -> usize {
+        self.notes.len() + self.finals.len()
+    }
+
+    fn evict_oldest(&mut self) {
+        let Some((_, id)) = self.notes.pop_first().or_else(|| self.finals.pop_first()) else {
+            return;
+        };
+        let stream = self.streams.get_mut(&id.stream).expect("a stored event has its stream");
+        let stored = stream.events.remove(&id.seq).expect("each age names a stored event");
+        self.bytes -= stored.payload.len();
+        stream.lost = stream.lost.max(id.seq);
+    }
+
+    /// A stream costs memory even when empty. Ended ones go first, so that the
+    /// one that lives as long as the session stays.
+    fn make_room_for_stream(&mut self, new: u64) {
+        if self.streams.len() < MOST_STREAMS || self.streams.contains_key(&new) {
+            return;
+        }
+        let ended = self.streams.iter().find(|(_, stream)| stream.ended).map(|(&id, _)| id);
+        if let Some(oldest) = ended.or_else(|| self.streams.keys().next().copied()) {
+            self.forget(oldest);
+        }
+    }
+}
+
+/// An event costs about a hundred bytes besides its payload: 400 KiB in all.
+const MOST_EVENTS: usize = 4096;
+
+/// More streams than a client has calls in flight.
+const MOST_STREAMS: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Each test is a transcript: what was pushed, and what can be resumed.
+//!
+//! `push 1-2 abc` stores a note, `final 1-3 abc` an answer; the limit is ten
+//! bytes of payload.
+
+use super::*;
+
+// wire: HTTP-17
+#[test]
+fn ids_are_read_as_they_are_printed() {
+    for text in ["0-0", "1-20", "18446744073709551615-18446744073709551615"] {
+        assert_eq!(text.parse::<EventId>().unwrap().to_string(), text);
+    }
+    for text in
+        ["", "-", "1", "1-", "-1", "01-1", "1-01", "+1-1", "1-+1", "1--1", " 1-1", "1-1 ", "1-2-3"]
+    {
+        assert_eq!(text.parse::<EventId>(), Err(NotAnEventId), "{text:?}");
+    }
+    assert!("18446744073709551616-1".parse::<EventId>().is_err());
+}
+
+// wire: HTTP-18
+#[test]
+fn later_events_of_that_stream_only() {
+    check(
+        "push 1-1 a
+         push 2-1 x
+         push 1-2 b
+         final 1-3 c
+         after 1-1
+         after 1-3
+         after 2-0",
+        "1-2 b, 1-3 c
+         nothing
+         2-1 x",
+    );
+}
+
+// wire: HTTP-10, HTTP-18
+#[test]
+fn stream_can_be_resumed_from_its_first_event() {
+    check(
+        "push 5-0 -
+         after 5-0
+         push 5-1 a
+         after 5-0",
+        "nothing
+         5-1 a",
+    );
+}
+
+// wire: HTTP-19
+#[test]
+fn unknown_stream_and_future_event_are_unknown() {
+    check(
+        "push 1-1 a
+         after 2-0
+         after 1-2",
+        "event 2-0 is unknown, or what followed it is gone
+         event 1-2 is unknown, or what followed it is gone",
+    );
+}
+
+// wire: HTTP-19
+#[test]
+fn history_with_a_hole_is_unknown() {
+    check(
+        "push 1-1 aaaa
+         push 1-2 bbbb
+         push 1-3 cccc
+         after 1-0
+         after 1-1
+         after 1-3",
+        "event 1-0 is unknown, or what followed it is gone
+         1-2 bbbb, 1-3 cccc
+         nothing",
+    );
+}
+
+#[test]
+fn answers_are_evicted_after_all_notes_and_oldest_first() {
+    check(
+        "final 1-1 aaaa
+         push 2-1 bbbb
+         push 3-1 cccc
+         after 1-0
+         after 2-0
+         final 4-1 dddd
+         after 3-0
+         final 5-1 eeee
+         after 1-0
+         after 4-0
+         after 5-0",
+        "1-1 aaaa
+         event 2-0 is unknown, or what followed it is gone
+         event 3-0 is unknown, or what followed it is gone
+         event 1-0 is unknown, or what followed it is gone
+         4-1 dddd
+         5-1 eeee",
+    );
+}
+
+#[test]
+fn event_larger_than_the_history_is_not_kept() {
+    check(
+        "push 1-1 a
+         final 1-2 bbbbbbbbbbb
+         after 1-1
+         after 1-2",
+        "event 1-1 is unknown, or what followed it is gone
+         nothing",
+    );
+}
+
+#[test]
+fn forgotten_stream_makes_room() {
+    check(
+        "final 1-1 aaaaa
+         push 2-1 bbbbb
+         forget 1
+         push 2-2 ccccc
+         after 1-0
+         after 2-0",
+        "event 1-0 is unknown, or what followed it is gone
+         2-1 bbbbb, 2-2 ccccc",
+    );
+}
+
+#[test]
+fn event_pushed_twice_counts_once() {
+    check(
+        "push 1-2 a
+         push 1-2 b
+         push 1-1 c
+         after 1-0",
+        "1-2 a",
+    );
+}
+
+#[test]
+fn end_of_a_stream_is_known() {
+    let mut replay = Replay::new(10);
+    replay.push(EventId { stream: 1, seq: 1 }, Bytes::new(), false);
+    assert!(!replay.has_ended(1));
+    replay.push(EventId { stream: 1, seq: 2 }, Bytes::new(), true);
+    assert!(replay.has_ended(1) && !replay.has_ended(2));
+}
+
+#[test]
+fn number_of_events_and_streams_is_bounded() {
+    let mut replay = Replay::new(10);
+    let event = |stream, seq| EventId { stream, seq };
+    for seq in 1..=10_000 {
+        replay.push(event(1, seq), Bytes::new(), false);
+    }
+    assert_eq!(replay.len(), MOST_EVENTS);
+    for stream in 2..=10_000 {
+        replay.push(event(stream, 1), Bytes::new(), true);
+    }
+    assert_eq!(replay.streams.len(), MOST_STREAMS);
+    assert!(replay.len() <= MOST_EVENTS);
+    assert!(replay.after(event(10_000, 0)).is_ok());
+    assert!(replay.after(event(1, 10_000)).is_ok(), "a stream that has not ended stays");
+    for stream in 20_000..30_000 {
+        replay.push(event(stream, 0), Bytes::new(), false);
+    }
+    assert_eq!(replay.streams.len(), MOST_STREAMS);
+    assert_eq!(replay.len(), 0);
+}
+
+#[track_caller]
+fn check(script: &str, expected: &str) {
+    let mut replay = Replay::new(10);
+    let mut seen = Vec::new();
+    for step in script.lines().map(str::trim) {
+        match *step.split(' ').collect::<Vec<_>>() {
+            [kind @ ("push" | "final"), id, payload] => {
+                let payload = Bytes::copy_from_slice(payload.as_bytes());
+                replay.push(id.parse().unwrap(), payload, kind == "final");
+            }
+            ["forget", stream] => replay.forget(stream.parse().unwrap()),
+            ["after", id] => seen.push(match replay.after(id.parse().unwrap()) {
+                Ok(events) => show(events),
+                Err(unknown) => unknown.to_string(),
+            }),
+            _ => panic!("no such step: {step}"),
+        }
+        let stored = replay.streams.values().flat_map(|stream| stream.events.values());
+        assert_eq!(replay.bytes, stored.map(|stored| stored.payload.len()).sum::<usize>());
+        assert!(replay.bytes <= replay.max_bytes);
+    }
+    assert_eq!(seen, expected.lines().map(str::trim).collect::<Vec<_>>());
+}
+
+fn show<'a>(events: impl Iterator<Item = (EventId, &'a Bytes)>) -> String {
+    let shown = events.map(|(id, payload)| format!("{id} {}", str::from_utf8(payload).unwrap()));
+    match shown.collect::<Vec<_>>().join(", ") {
+        nothing if nothing.is_empty() => "nothing".into(),
+        events => events,
+    }
+}
