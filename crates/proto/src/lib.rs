@@ -1,5 +1,6 @@
 //! The Model Context Protocol as pure state machines.
 
+pub mod backoff;
 pub mod calls;
 pub mod header;
 pub mod json;
