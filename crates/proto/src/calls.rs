@@ -167,6 +167,16 @@ impl<T> Calls<T> {
         self.open.get(&id).map(|call| &call.ticket)
     }
 
+    /// The same, to change it.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        self.open.get_mut(&id).map(|call| &mut call.ticket)
+    }
+
+    /// All open calls, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.open.iter().map(|(&id, call)| (id, &call.ticket))
+    }
+
     /// How many calls are open.
     pub fn len(&self) -> usize {
         self.open.len()

@@ -1,0 +1,208 @@
+//! The calls towards one server: their owners, their ids, their progress tokens.
+//!
+//! Every call gets an id of ours, so that no two clients and none of our own
+//! errands collide. Tokens are rewritten only where clients share the server (STD-9).
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::{CallId, Sharing};
+use crate::calls::{Calls, Event, Patience};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::limits::Limits;
+use crate::method::{self, meta};
+use crate::patch;
+
+/// All calls in flight. `O` says whose a call is.
+#[derive(Debug)]
+pub(super) struct Ledger<O> {
+    sharing: Sharing,
+    calls: Calls<Call<O>>,
+    /// Open calls on which the server may want input.
+    asking: BTreeSet<u64>,
+    tokens: HashMap<Bytes, Token>,
+    next_token: u64,
+}
+
+/// One call in flight.
+#[derive(Debug)]
+pub(super) struct Call<O> {
+    pub(super) owner: O,
+    /// As it was sent, in case it may be sent again.
+    pub(super) request: Message,
+    /// It was sent again already.
+    pub(super) repeated: bool,
+    token: Option<Bytes>,
+}
+
+/// What the client calls its progress, and the call that it is about.
+#[derive(Debug)]
+struct Token {
+    original: Bytes,
+    call: u64,
+}
+
+impl<O> Ledger<O> {
+    pub(super) fn new(sharing: Sharing, limits: &Limits) -> Self {
+        let patience = Patience { quiet: limits.quiet, total: limits.total };
+        Self {
+            sharing,
+            calls: Calls::new(patience),
+            asking: BTreeSet::new(),
+            tokens: HashMap::new(),
+            next_token: 1,
+        }
+    }
+
+    /// Starts a call; says under which id, and what to send.
+    pub(super) fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (CallId, Message) {
+        let (request, token) = self.take_token(request);
+        let may_ask = method::may_ask(request.method());
+        let call =
+            Call { owner, request, repeated: false, token: token.clone().map(|(wire, _)| wire) };
+        let message = call.request.clone();
+        let id = self.calls.begin(call, now);
+        if let Some((wire, original)) = token {
+            self.tokens.insert(wire, Token { original, call: id });
+        }
+        if may_ask {
+            self.asking.insert(id);
+        }
+        (CallId(id), message.with_id(&Id::from(id)))
+    }
+
+    /// The request as it goes out, and its progress token: on the wire, and the client's own.
+    fn take_token(&mut self, request: &Message) -> (Message, Option<(Bytes, Bytes)>) {
+        let path = ["_meta", meta::PROGRESS_TOKEN];
+        let params = request.payload().unwrap_or_default();
+        let Some(original) = patch::get(params, &path).map(Bytes::copy_from_slice) else {
+            return (request.clone(), None);
+        };
+        if self.sharing == Sharing::Alone {
+            return (request.clone(), Some((original.clone(), original)));
+        }
+        let wire = Bytes::from(format!("\"switchboard-{}\"", self.next_token));
+        self.next_token += 1;
+        match patch::replace(params, &path, &wire) {
+            Some(params) => (request.with_payload(&params), Some((wire, original))),
+            None => (request.clone(), None),
+        }
+    }
+
+    /// An answer arrived: whose it is. None if nobody waits for it.
+    pub(super) fn answer(&mut self, answer: &Message) -> Option<(CallId, Call<O>)> {
+        let id = call_number(answer.id()?)?;
+        self.calls.handle_answer(id).ok()?;
+        self.next_closed()
+    }
+
+    /// Progress arrived: the call it is about, and the notification in its client's words.
+    pub(super) fn progress(
+        &mut self,
+        message: &Message,
+        now: Instant,
+    ) -> Option<(CallId, Message)> {
+        let path = [meta::PROGRESS_TOKEN];
+        let params = message.payload()?;
+        let token = self.tokens.get(patch::get(params, &path)?)?;
+        self.calls.handle_progress(token.call, now);
+        let message = match self.sharing {
+            Sharing::Alone => message.clone(),
+            Sharing::Shared => {
+                message.with_payload(&patch::replace(params, &path, &token.original)?)
+            }
+        };
+        Some((CallId(token.call), message))
+    }
+
+    /// Nobody wants the answer any more.
+    pub(super) fn cancel(&mut self, id: CallId, now: Instant) -> Option<Call<O>> {
+        self.calls.cancel(id.0, now);
+        self.next_closed().map(|(_, call)| call)
+    }
+
+    /// The next call that has taken too long.
+    pub(super) fn expired(&mut self, now: Instant) -> Option<(CallId, Call<O>)> {
+        self.calls.handle_timeout(now);
+        self.next_closed()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.calls.poll_timeout()
+    }
+
+    fn next_closed(&mut self) -> Option<(CallId, Call<O>)> {
+        let (Event::Answered { id, ticket } | Event::GaveUp { id, ticket, .. }) =
+            self.calls.poll()?;
+        self.clear(id, &ticket);
+        Some((CallId(id), ticket))
+    }
+
+    /// The link is gone: every call that was open.
+    pub(super) fn drain(&mut self) -> Vec<Call<O>> {
+        self.asking.clear();
+        self.tokens.clear();
+        self.calls.drain().into_iter().map(|(_, call)| call).collect()
+    }
+
+    fn clear(&mut self, id: u64, call: &Call<O>) {
+        self.asking.remove(&id);
+        if let Some(token) = &call.token {
+            self.tokens.remove(token);
+        }
+    }
+
+    pub(super) fn get(&self, id: CallId) -> Option<&Call<O>> {
+        self.calls.get(id.0)
+    }
+
+    /// Notes that a call was sent again; false if it had been before.
+    pub(super) fn repeat(&mut self, id: CallId) -> bool {
+        match self.calls.get_mut(id.0) {
+            Some(call) => !std::mem::replace(&mut call.repeated, true),
+            None => false,
+        }
+    }
+
+    /// The only call that the server could be asking about, if there is just one.
+    pub(super) fn sole_asking(&self) -> Option<CallId> {
+        let mut open = self.asking.iter();
+        match (open.next(), open.next()) {
+            (Some(&id), None) => Some(CallId(id)),
+            _ => None,
+        }
+    }
+
+    /// The open calls that `is_theirs` says yes to.
+    pub(super) fn ids(&self, is_theirs: impl Fn(&O) -> bool) -> Vec<CallId> {
+        let theirs = self.calls.iter().filter(|(_, call)| is_theirs(&call.owner));
+        theirs.map(|(id, _)| CallId(id)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+}
+
+/// The number that an id of ours is.
+pub(super) fn call_number(id: &Id) -> Option<u64> {
+    match id {
+        Id::Integer(number) => u64::try_from(*number).ok(),
+        Id::Large(_) | Id::Text(_) => None,
+    }
+}
+
+/// The notice that a call is cancelled: the client's own, if it gave one, under our id.
+pub(super) fn cancel_notice(id: CallId, words: Option<&Message>) -> Message {
+    let number = id.0.to_string();
+    let words = words.filter(|message| message.kind() == Kind::Notification);
+    let params = words.and_then(|message| message.payload()).unwrap_or(b"{}");
+    let params = patch::put(params, &[], "requestId", number.as_bytes());
+    let params = params.unwrap_or_else(|| format!("{{\"requestId\":{number}}}").into());
+    match words {
+        Some(message) => message.with_payload(&params),
+        None => Message::notification(method::CANCELLED, Some(&params)),
+    }
+}

@@ -1,0 +1,379 @@
+//! A server of the era with a handshake.
+//!
+//! ```text
+//!            initialize                its result
+//!   Fresh ──────────────▶ Greeting ───────────────────▶ Ready
+//!                           ▲  │ its error                │ link or session lost
+//!         a call: our own   │  ▼                          ▼
+//!            initialize     └────────────────────────── Lost
+//! ```
+//!
+//! Rules:
+//! - The client's `initialize` passes; it is remembered, so that a server that
+//!   was lost can be greeted again without the client's help.
+//! - Calls that come while the server is being greeted are held, in order.
+//! - When the link is lost every open call fails; none is sent twice. A call
+//!   that the server refused for want of a session was not run, and is sent again once.
+//! - Where clients share a server, its greeting is shared too, and what cannot
+//!   be told whose it is goes to nobody.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use super::ledger::{Ledger, call_number, cancel_notice};
+use super::watch::Watches;
+use super::{CallId, Sharing, Ticket, Transmit};
+use crate::exchange::{Ask, Down, Lane, To};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::limits::Limits;
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+
+mod greet;
+
+/// One legacy server.
+#[derive(Debug)]
+pub struct Legacy<T> {
+    sharing: Sharing,
+    most_calls: usize,
+    most_asks: usize,
+    phase: Phase,
+    /// The client's `initialize`, and what the server answered to it.
+    hello: Option<Message>,
+    welcome: Option<Message>,
+    /// Clients that wait for somebody else's `initialize` to be answered.
+    greeters: Vec<T>,
+    confirmed: bool,
+    held: VecDeque<Transmit>,
+    ledger: Ledger<Owner<T>>,
+    next_ask: u64,
+    asks: BTreeMap<Ask, Asked<T>>,
+    watches: Watches,
+    level: Option<Message>,
+    out: VecDeque<Transmit>,
+    down: VecDeque<Down<T>>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Fresh,
+    Greeting,
+    Ready,
+    Lost,
+}
+
+/// Whose a call is.
+#[derive(Debug)]
+enum Owner<T> {
+    Client(T),
+    /// Our own `initialize`, after the server was lost.
+    Revival,
+    /// Our own renewal of a subscription or a log level: the answer is of no interest.
+    Renewal,
+}
+
+#[derive(Debug)]
+struct Asked<T> {
+    id: Id,
+    to: To<T>,
+}
+
+impl<T: Ticket> Legacy<T> {
+    /// A server that has been told nothing yet.
+    pub fn new(sharing: Sharing, limits: &Limits) -> Self {
+        Self {
+            sharing,
+            most_calls: limits.calls,
+            most_asks: limits.asks,
+            phase: Phase::Fresh,
+            hello: None,
+            welcome: None,
+            greeters: Vec::new(),
+            confirmed: false,
+            held: VecDeque::new(),
+            ledger: Ledger::new(sharing, limits),
+            next_ask: 1,
+            asks: BTreeMap::new(),
+            watches: Watches::default(),
+            level: None,
+            out: VecDeque::new(),
+            down: VecDeque::new(),
+        }
+    }
+
+    /// A server that is not there yet, but can be greeted with `hello` when it is needed.
+    #[must_use]
+    pub fn greeted_with(mut self, hello: Message) -> Self {
+        self.hello = Some(hello);
+        self.phase = Phase::Lost;
+        self
+    }
+
+    /// A client opens a call.
+    pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.ledger.len() >= self.most_calls.saturating_mul(4) {
+            return self.fail(ticket, &Refusal::TooManyCalls);
+        }
+        if request.method() == method::INITIALIZE {
+            return self.greet(ticket, request, now);
+        }
+        if let Some(id) = self.settle_watch(&ticket, request) {
+            return id;
+        }
+        if self.phase == Phase::Lost {
+            self.revive(now);
+        }
+        let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
+        self.send_in_order(id.lane(), message);
+        id
+    }
+
+    /// Answers a call without the server.
+    fn fail(&mut self, to: T, why: &Refusal) -> CallId {
+        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        CallId::DONE
+    }
+
+    /// Keeps track of what is watched. A client that stops while another goes
+    /// on is answered here.
+    fn settle_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
+        let params = request.payload().unwrap_or_default();
+        let uri = || patch::string(params, &["uri"]);
+        match request.method() {
+            method::SUBSCRIBE => self.watches.add(&uri()?, ticket.owner()),
+            method::UNSUBSCRIBE if !self.watches.remove(&uri()?, ticket.owner()) => {
+                let answer = Message::result(&Id::from(0), b"{}");
+                self.down.push_back(Down::Finish { to: ticket.clone(), answer });
+                return Some(CallId::DONE);
+            }
+            method::SET_LEVEL => self.level = Some(request.clone()),
+            _ => {}
+        }
+        None
+    }
+
+    fn send(&mut self, lane: Lane, message: Message) {
+        self.out.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+    }
+
+    /// Sends now, or once the server has been greeted.
+    fn send_in_order(&mut self, lane: Lane, message: Message) {
+        if self.phase == Phase::Greeting {
+            self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+        } else {
+            self.send(lane, message);
+        }
+    }
+
+    /// A client says something that wants no answer.
+    pub fn note(&mut self, message: Message) {
+        if message.method() == method::INITIALIZED && std::mem::replace(&mut self.confirmed, true) {
+            return;
+        }
+        if self.phase != Phase::Lost {
+            self.send_in_order(Lane::MAIN, message);
+        }
+    }
+
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message) {
+        if let Some(asked) = self.asks.remove(&ask) {
+            self.send(Lane::MAIN, answer.with_id(&asked.id));
+        }
+    }
+
+    /// Nobody is there to answer a question.
+    pub fn refuse_ask(&mut self, ask: Ask) {
+        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk));
+    }
+
+    /// A client gave up on a call; its own words, if it gave any.
+    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+        if self.ledger.cancel(id, now).is_none() {
+            return;
+        }
+        let before = self.held.len();
+        self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
+        if self.held.len() == before {
+            self.send(Lane::MAIN, cancel_notice(id, words));
+        }
+    }
+
+    /// A client is gone for good: its calls are cancelled, its questions refused.
+    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+        let is_theirs =
+            |o: &Owner<T>| matches!(o, Owner::Client(ticket) if ticket.owner() == owner);
+        for id in self.ledger.ids(is_theirs) {
+            self.drop_call(id, None, now);
+        }
+        let asked = self.asks.iter();
+        let asked =
+            asked.filter(|(_, asked)| matches!(&asked.to, To::Call(t) if t.owner() == owner));
+        for ask in asked.map(|(&ask, _)| ask).collect::<Vec<_>>() {
+            self.refuse_ask(ask);
+        }
+        for uri in self.watches.forget(owner) {
+            self.renew(method::UNSUBSCRIBE, &uri, now);
+        }
+    }
+
+    /// A message arrived; `lane` is its call's over HTTP, else the main one.
+    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
+        match message.kind() {
+            Kind::Request => self.handle_request(lane, message),
+            Kind::Notification => self.handle_notification(lane, message, now),
+            Kind::Result | Kind::Error => self.handle_answer(message, now),
+        }
+    }
+
+    fn handle_answer(&mut self, answer: &Message, now: Instant) {
+        let Some((_, call)) = self.ledger.answer(answer) else { return };
+        let greets = call.request.method() == method::INITIALIZE;
+        match call.owner {
+            Owner::Client(to) => {
+                if greets {
+                    self.handle_welcome(answer);
+                }
+                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            }
+            Owner::Revival => self.handle_revived(answer, now),
+            Owner::Renewal => {}
+        }
+    }
+
+    fn handle_request(&mut self, lane: Lane, request: &Message) {
+        let Some(id) = request.id().cloned() else { return };
+        if request.method() == method::PING {
+            return self.send(Lane::MAIN, Message::result(&id, b"{}"));
+        }
+        let to = self.owner_of(lane).or_else(|| self.client_of(self.ledger.sole_asking()?));
+        let unclear = to.is_none() && self.sharing == Sharing::Shared;
+        if unclear || self.asks.len() >= self.most_asks {
+            let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
+            return self.send(Lane::MAIN, answer);
+        }
+        let to = to.map_or(To::Session, To::Call);
+        let ask = Ask(self.next_ask);
+        self.next_ask += 1;
+        self.asks.insert(ask, Asked { id, to: to.clone() });
+        self.down.push_back(Down::Ask { to, ask, request: request.clone() });
+    }
+
+    fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
+        match message.method() {
+            method::PROGRESS => {
+                if let Some((id, message)) = self.ledger.progress(message, now)
+                    && let Some(ticket) = self.client_of(id)
+                {
+                    self.down.push_back(Down::Note { to: To::Call(ticket), message });
+                }
+            }
+            method::CANCELLED => self.handle_recall(message),
+            method::LOG => {
+                let sole = || self.client_of(self.ledger.sole_asking()?);
+                match self.owner_of(lane).or_else(sole) {
+                    Some(ticket) => self.push_note(To::Call(ticket), message),
+                    None if self.sharing == Sharing::Alone => self.push_note(To::Session, message),
+                    None => {}
+                }
+            }
+            _ => {
+                let to = self.owner_of(lane).map_or(To::Session, To::Call);
+                self.push_note(to, message);
+            }
+        }
+    }
+
+    fn push_note(&mut self, to: To<T>, message: &Message) {
+        self.down.push_back(Down::Note { to, message: message.clone() });
+    }
+
+    /// The server does not need an answer any more.
+    fn handle_recall(&mut self, message: &Message) {
+        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
+        let Some(id) = id.and_then(|text| Id::parse(text).ok().flatten()) else { return };
+        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
+        if let Some(ask) = ask
+            && let Some(asked) = self.asks.remove(&ask)
+        {
+            self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
+        }
+    }
+
+    fn owner_of(&self, lane: Lane) -> Option<T> {
+        self.client_of(CallId(lane.0))
+    }
+
+    fn client_of(&self, id: CallId) -> Option<T> {
+        match &self.ledger.get(id)?.owner {
+            Owner::Client(ticket) => Some(ticket.clone()),
+            Owner::Revival | Owner::Renewal => None,
+        }
+    }
+
+    /// A call's lane ended without its answer.
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
+        let answer = Message::refusal(Some(&Id::from(lane.0)), why);
+        if let Some((_, call)) = self.ledger.answer(&answer) {
+            self.handle_failure(call.owner, &answer);
+        }
+    }
+
+    fn handle_failure(&mut self, owner: Owner<T>, answer: &Message) {
+        match owner {
+            Owner::Client(to) => {
+                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+                if self.phase == Phase::Greeting && self.welcome.is_none() {
+                    self.give_up_greeting(answer);
+                }
+            }
+            Owner::Revival => self.give_up_greeting(answer),
+            Owner::Renewal => {}
+        }
+    }
+
+    /// Time has reached `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((id, call)) = self.ledger.expired(now) {
+            self.send(Lane::MAIN, cancel_notice(id, None));
+            let text = "Request timeout: the server gave no sign of life".to_owned();
+            let answer = Message::refusal(None, &Refusal::FarSide { text });
+            self.handle_failure(call.owner, &answer);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.ledger.poll_timeout()
+    }
+
+    /// What to put on the wire, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_front()
+    }
+
+    /// What to tell the clients, oldest first.
+    pub fn poll_down(&mut self) -> Option<Down<T>> {
+        self.down.pop_front()
+    }
+
+    /// Whether the server has been greeted and answered.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.ledger.len()
+    }
+
+    /// The id by which a message of ours is known, for the transport's log.
+    pub fn is_ours(&self, answer: &Message) -> bool {
+        let number = answer.id().and_then(call_number);
+        number.is_some_and(|number| self.ledger.get(CallId(number)).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Greeting a server, losing it, and greeting it again.
+
+use std::time::Instant;
+
+use super::{Legacy, Owner, Phase};
+use crate::client::{CallId, Sharing, Ticket, Transmit};
+use crate::exchange::{Down, Lane, To};
+use crate::jsonrpc::{Kind, Message};
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+
+impl<T: Ticket> Legacy<T> {
+    /// A client says hello: for all of them, if they share the server.
+    pub(super) fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.sharing == Sharing::Shared {
+            if let Some(answer) = self.welcome.clone() {
+                self.down.push_back(Down::Finish { to: ticket, answer });
+                return CallId::DONE;
+            }
+            if self.phase == Phase::Greeting {
+                self.greeters.push(ticket);
+                return CallId::DONE;
+            }
+        }
+        self.phase = Phase::Greeting;
+        self.confirmed = false;
+        self.hello = Some(request.clone());
+        let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
+        self.send(id.lane(), message);
+        id
+    }
+
+    /// The server answered the client's hello.
+    pub(super) fn handle_welcome(&mut self, answer: &Message) {
+        if answer.kind() == Kind::Error {
+            self.hello = None;
+            return self.give_up_greeting(answer);
+        }
+        self.welcome = Some(answer.clone());
+        self.become_ready();
+        for to in self.greeters.drain(..) {
+            self.down.push_back(Down::Finish { to, answer: answer.clone() });
+        }
+    }
+
+    fn become_ready(&mut self) {
+        self.phase = Phase::Ready;
+        self.out.append(&mut self.held);
+    }
+
+    /// The server did not take the greeting: whatever waited for it fails.
+    pub(super) fn give_up_greeting(&mut self, answer: &Message) {
+        self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
+        for to in self.greeters.drain(..) {
+            self.down.push_back(Down::Finish { to, answer: answer.clone() });
+        }
+        for held in std::mem::take(&mut self.held) {
+            let Transmit::Send { message, .. } = held else { continue };
+            let Some(id) = message.id() else { continue };
+            if let Some((_, call)) = self.ledger.answer(&answer.with_id(id))
+                && let Owner::Client(to) = call.owner
+            {
+                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            }
+        }
+    }
+
+    /// The link is gone. Every open call fails with `why`.
+    pub fn handle_lost(&mut self, why: &Refusal) {
+        let answer = Message::refusal(None, why);
+        self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
+        self.held.clear();
+        self.out.clear();
+        for to in self.greeters.drain(..) {
+            self.down.push_back(Down::Finish { to, answer: answer.clone() });
+        }
+        for call in self.ledger.drain() {
+            if let Owner::Client(to) = call.owner {
+                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            }
+        }
+        for (ask, asked) in std::mem::take(&mut self.asks) {
+            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+            self.down.push_back(Down::Recall { to: asked.to, ask, message });
+        }
+    }
+
+    /// The server knows our session no more, and so did not run this call (HTTP-22).
+    pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
+        let id = CallId(lane.0);
+        let Some(call) = self.ledger.get(id) else { return };
+        let message = call.request.with_id(&crate::jsonrpc::Id::from(id.0));
+        let greets = message.method() == method::INITIALIZE;
+        if greets || self.hello.is_none() || !self.ledger.repeat(id) {
+            return self.handle_unanswered(lane, &Refusal::SessionOver);
+        }
+        if self.phase != Phase::Greeting {
+            self.phase = Phase::Lost;
+            self.revive(now);
+        }
+        self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+    }
+
+    /// Greets a lost server with what the client once said.
+    pub(super) fn revive(&mut self, now: Instant) {
+        let Some(hello) = self.hello.clone() else { return };
+        self.phase = Phase::Greeting;
+        let (id, message) = self.ledger.begin(Owner::Revival, &hello, now);
+        self.send(id.lane(), message);
+    }
+
+    /// A lost server is back: confirm, renew what the client had set up, and go on.
+    pub(super) fn handle_revived(&mut self, answer: &Message, now: Instant) {
+        if answer.kind() == Kind::Error {
+            return self.give_up_greeting(answer);
+        }
+        let was_known = self.welcome.replace(answer.clone()).is_some();
+        self.confirmed = true;
+        self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
+        self.phase = Phase::Ready;
+        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
+        for uri in watched {
+            self.renew(method::SUBSCRIBE, &uri, now);
+        }
+        if let Some(level) = self.level.clone() {
+            let (id, message) = self.ledger.begin(Owner::Renewal, &level, now);
+            self.send(id.lane(), message);
+        }
+        self.become_ready();
+        if was_known {
+            self.tell_lists_changed(answer);
+        }
+    }
+
+    /// A call of our own about a resource; its answer is of no interest.
+    pub(super) fn renew(&mut self, method: &str, uri: &str, now: Instant) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        let params = serde_json::json!({ "uri": uri }).to_string();
+        let request = Message::request(&0.into(), method, Some(params.as_bytes()));
+        let (id, message) = self.ledger.begin(Owner::Renewal, &request, now);
+        self.send(id.lane(), message);
+    }
+
+    /// What changed while the server was away cannot be known: all lists may have.
+    fn tell_lists_changed(&mut self, welcome: &Message) {
+        let result = welcome.payload().unwrap_or_default();
+        for capability in ["tools", "prompts", "resources"] {
+            let path = ["capabilities", capability, "listChanged"];
+            if patch::get(result, &path) == Some(b"true")
+                && let Some(method) = method::list_changed(capability)
+            {
+                let message = Message::notification(method, None);
+                self.down.push_back(Down::Note { to: To::Session, message });
+            }
+        }
+    }
+}

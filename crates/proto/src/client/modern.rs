@@ -1,0 +1,298 @@
+//! A server of the era without a handshake.
+//!
+//! ```text
+//!          open                   answer
+//!   (none) ─────▶ open ─────────────────────────────▶ Down::Finish
+//!                  │ drop: lane closed, or a notice on a pipe
+//!                  └ its headers refused: list the tools, send it once more (HDR-12)
+//! ```
+//!
+//! Rules:
+//! - Requests pass with the envelope they came with; only the id changes.
+//! - Over HTTP the mirror headers are computed from the body that is sent.
+//! - A server asks nothing (MOD-1): its requests are not answered.
+//! - Notifications belong to a call, by lane, token or subscription; others are dropped.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::ledger::{Call, Ledger, call_number, cancel_notice};
+use super::tools::Tools;
+use super::{CallId, Sharing, Ticket, Transmit};
+use crate::exchange::{Carrier, Down, Lane, Said, To};
+use crate::header::Mirror;
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::limits::Limits;
+use crate::method::{self, meta};
+use crate::patch;
+use crate::refusal::{HEADER_MISMATCH, Refusal};
+
+/// One modern server.
+#[derive(Debug)]
+pub struct Modern<T> {
+    carrier: Carrier,
+    most_calls: usize,
+    ledger: Ledger<Owner<T>>,
+    tools: Tools,
+    out: VecDeque<Transmit>,
+    down: VecDeque<Down<T>>,
+}
+
+/// Whose a call is.
+#[derive(Debug)]
+enum Owner<T> {
+    Client(T),
+    /// Our own `tools/list`, to learn the headers that this call needs.
+    Lesson {
+        to: T,
+        refused: Message,
+    },
+}
+
+impl<T: Ticket> Modern<T> {
+    /// A server that has been asked nothing yet.
+    pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
+        Self {
+            carrier,
+            most_calls: limits.calls,
+            ledger: Ledger::new(sharing, limits),
+            tools: Tools::default(),
+            out: VecDeque::new(),
+            down: VecDeque::new(),
+        }
+    }
+
+    /// A client opens a call.
+    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+        if self.ledger.len() >= self.most_calls.saturating_mul(4) {
+            return self.fail(ticket, &Refusal::TooManyCalls);
+        }
+        match self.tools.headers(request, said.as_deref()) {
+            Ok(params) => self.begin(Owner::Client(ticket), request, params, now),
+            Err(mismatch) => {
+                self.fail(ticket, &Refusal::HeaderMismatch { what: mismatch.to_string() })
+            }
+        }
+    }
+
+    fn fail(&mut self, to: T, why: &Refusal) -> CallId {
+        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        CallId::DONE
+    }
+
+    fn begin(
+        &mut self,
+        owner: Owner<T>,
+        request: &Message,
+        params: Vec<(HeaderName, HeaderValue)>,
+        now: Instant,
+    ) -> CallId {
+        let (id, message) = self.ledger.begin(owner, request, now);
+        self.send(id.lane(), message, params);
+        id
+    }
+
+    fn send(&mut self, lane: Lane, message: Message, params: Vec<(HeaderName, HeaderValue)>) {
+        let headers = match self.carrier {
+            Carrier::Pipe => Vec::new(),
+            Carrier::Http => mirror(&message).chain(params).collect(),
+        };
+        self.out.push_back(Transmit::Send { lane, message, headers });
+    }
+
+    /// A client says something that wants no answer.
+    pub fn note(&mut self, message: Message) {
+        self.send(Lane::MAIN, message, Vec::new());
+    }
+
+    /// A client gave up on a call; its own words, if it gave any.
+    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+        if self.ledger.cancel(id, now).is_some() {
+            self.cancel_on_wire(id, words);
+        }
+    }
+
+    fn cancel_on_wire(&mut self, id: CallId, words: Option<&Message>) {
+        match self.carrier {
+            Carrier::Http => self.out.push_back(Transmit::Abort { lane: id.lane() }),
+            Carrier::Pipe => self.send(Lane::MAIN, cancel_notice(id, words), Vec::new()),
+        }
+    }
+
+    /// A client is gone for good: its calls are cancelled.
+    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+        let is_theirs = |o: &Owner<T>| {
+            let (Owner::Client(ticket) | Owner::Lesson { to: ticket, .. }) = o;
+            ticket.owner() == owner
+        };
+        for id in self.ledger.ids(is_theirs) {
+            self.drop_call(id, None, now);
+        }
+    }
+
+    /// A message arrived; `lane` is its call's over HTTP, else the main one.
+    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
+        match message.kind() {
+            Kind::Request => {}
+            Kind::Notification => self.handle_notification(lane, message, now),
+            Kind::Result | Kind::Error => {
+                if let Some((_, call)) = self.ledger.answer(message) {
+                    self.handle_answer(call, message, now);
+                }
+            }
+        }
+    }
+
+    fn handle_answer(&mut self, call: Call<Owner<T>>, answer: &Message, now: Instant) {
+        let lists_tools = call.request.method() == method::LIST_TOOLS;
+        let mut answer = answer.clone();
+        if lists_tools && answer.kind() == Kind::Result {
+            let left = self.tools.learn(answer.payload().unwrap_or_default());
+            if let (Some(left), Carrier::Http) = (left, self.carrier) {
+                answer = answer.with_payload(&left);
+            }
+        }
+        match call.owner {
+            Owner::Client(to) if is_header_fault(&answer) && !call.repeated => {
+                self.learn_and_repeat(to, call.request, answer, now);
+            }
+            Owner::Client(to) => self.down.push_back(Down::Finish { to, answer }),
+            Owner::Lesson { to, refused } => self.repeat(to, &refused, &answer, now),
+        }
+    }
+
+    /// The server missed a header: ask it which it wants.
+    fn learn_and_repeat(&mut self, to: T, refused: Message, answer: Message, now: Instant) {
+        if self.carrier == Carrier::Pipe || refused.method() != method::CALL_TOOL {
+            return self.down.push_back(Down::Finish { to, answer });
+        }
+        let envelope = patch::get(refused.payload().unwrap_or_default(), &["_meta"]);
+        let envelope = String::from_utf8_lossy(envelope.unwrap_or(b"{}")).into_owned();
+        let params = format!("{{\"_meta\":{envelope}}}");
+        let list = Message::request(&Id::from(0), method::LIST_TOOLS, Some(params.as_bytes()));
+        self.begin(Owner::Lesson { to, refused }, &list, Vec::new(), now);
+    }
+
+    /// The lesson is over: send the call once more, with whatever was learned.
+    fn repeat(&mut self, to: T, refused: &Message, lesson: &Message, now: Instant) {
+        if lesson.kind() == Kind::Error {
+            let answer = lesson.clone();
+            return self.down.push_back(Down::Finish { to, answer });
+        }
+        let params = self.tools.headers(refused, None).unwrap_or_default();
+        let id = self.begin(Owner::Client(to), refused, params, now);
+        self.ledger.repeat(id);
+    }
+
+    fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
+        let params = message.payload().unwrap_or_default();
+        let subscription = patch::get(params, &["_meta", meta::SUBSCRIPTION]);
+        let (id, message) = if message.method() == method::PROGRESS {
+            let Some(found) = self.ledger.progress(message, now) else { return };
+            found
+        } else if let Some(id) = subscription.and_then(number) {
+            (CallId(id), message.clone())
+        } else if message.method() == method::CANCELLED {
+            return self.handle_listen_over(params);
+        } else {
+            let Some(id) = self.call_on(lane).or_else(|| self.ledger.sole_asking()) else { return };
+            (id, message.clone())
+        };
+        if let Some(Owner::Client(ticket)) = self.ledger.get(id).map(|call| &call.owner) {
+            let to = To::Call(ticket.clone());
+            self.down.push_back(Down::Note { to, message });
+        }
+    }
+
+    fn call_on(&self, lane: Lane) -> Option<CallId> {
+        Some(CallId(lane.0)).filter(|&id| self.ledger.get(id).is_some())
+    }
+
+    /// The server ends a listen with a notice instead of its result (SUB-9).
+    fn handle_listen_over(&mut self, params: &[u8]) {
+        let Some(id) = patch::get(params, &["requestId"]).and_then(number) else { return };
+        let result =
+            format!(r#"{{"resultType":"complete","_meta":{{"{}":{id}}}}}"#, meta::SUBSCRIPTION);
+        let answer = Message::result(&Id::from(id), result.as_bytes());
+        if let Some((_, call)) = self.ledger.answer(&answer) {
+            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            self.down.push_back(Down::Finish { to, answer });
+        }
+    }
+
+    /// A call's lane ended without its answer.
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
+        let answer = Message::refusal(Some(&Id::from(lane.0)), why);
+        if let Some((_, call)) = self.ledger.answer(&answer) {
+            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            self.down.push_back(Down::Finish { to, answer });
+        }
+    }
+
+    /// The link is gone. Every open call fails with `why`.
+    pub fn handle_lost(&mut self, why: &Refusal) {
+        self.out.clear();
+        for call in self.ledger.drain() {
+            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            let answer = Message::refusal(None, why);
+            self.down.push_back(Down::Finish { to, answer });
+        }
+    }
+
+    /// Time has reached `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((id, call)) = self.ledger.expired(now) {
+            self.cancel_on_wire(id, None);
+            let text = "Request timeout: the server gave no sign of life".to_owned();
+            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            self.fail(to, &Refusal::FarSide { text });
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.ledger.poll_timeout()
+    }
+
+    /// What to put on the wire, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_front()
+    }
+
+    /// What to tell the clients, oldest first.
+    pub fn poll_down(&mut self) -> Option<Down<T>> {
+        self.down.pop_front()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.ledger.len()
+    }
+}
+
+/// The headers that repeat what the body says (HDR-1 to HDR-3).
+fn mirror(message: &Message) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let params = message.payload().unwrap_or_default();
+    let version = patch::string(params, &["_meta", meta::VERSION]);
+    let version = version.as_deref().unwrap_or(crate::revision::Revision::NEWEST_MODERN.as_str());
+    let member = method::name_member(message.method());
+    let name = member.and_then(|member| patch::string(params, &[member]));
+    let mut headers = HeaderMap::with_capacity(4);
+    Mirror { version, method: message.method(), name: name.as_deref() }.write(&mut headers);
+    headers.into_iter().filter_map(|(name, value)| Some((name?, value)))
+}
+
+fn is_header_fault(answer: &Message) -> bool {
+    let code = answer.payload().filter(|_| answer.kind() == Kind::Error);
+    let code = code.and_then(|error| patch::get(error, &["code"]));
+    code.is_some_and(|code| code == HEADER_MISMATCH.to_string().as_bytes())
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    call_number(&Id::parse(text).ok()??)
+}
+
+#[cfg(test)]
+mod tests;

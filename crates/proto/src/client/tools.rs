@@ -1,0 +1,93 @@
+//! Which arguments of which tool are repeated as headers, learned from passing lists.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use memchr::memmem;
+use serde_json::Value;
+
+use crate::header::Mismatch;
+use crate::header::param::{self, Annotation};
+use crate::jsonrpc::Message;
+use crate::method;
+use crate::patch;
+
+/// Annotated tools to remember. A server with more is told apart by the retry of HDR-12.
+const MOST: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    annotated: BTreeMap<Box<str>, Vec<Annotation>>,
+}
+
+/// What can be said about the headers of a call.
+#[derive(Debug)]
+pub(super) enum Known<'a> {
+    /// The tool repeats these arguments.
+    Annotated(&'a [Annotation]),
+    /// Not seen in any list.
+    Unheard,
+}
+
+impl Tools {
+    /// Learns from the result of `tools/list`. Tools that must not be offered
+    /// over HTTP are taken out (HDR-8): then the text of the result that is left.
+    pub(super) fn learn(&mut self, result: &[u8]) -> Option<Bytes> {
+        memmem::find(result, b"x-mcp-header")?;
+        let tools: Value = serde_json::from_slice(patch::get(result, &["tools"])?).ok()?;
+        let mut kept = Vec::new();
+        let mut dropped = false;
+        for tool in tools.as_array()? {
+            match param::annotations(&tool["inputSchema"]) {
+                Ok(annotations) => {
+                    self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
+                    kept.push(tool);
+                }
+                Err(_) => dropped = true,
+            }
+        }
+        if !dropped {
+            return None;
+        }
+        patch::replace(result, &["tools"], serde_json::to_string(&kept).ok()?.as_bytes())
+    }
+
+    fn remember(&mut self, name: &str, annotations: Vec<Annotation>) {
+        if annotations.is_empty() {
+            self.annotated.remove(name);
+        } else if self.annotated.len() < MOST {
+            self.annotated.insert(name.into(), annotations);
+        }
+    }
+
+    fn known(&self, request: &Message) -> Known<'_> {
+        let params = request.payload().unwrap_or_default();
+        let name =
+            patch::string(params, &["name"]).filter(|_| request.method() == method::CALL_TOOL);
+        match name.and_then(|name| self.annotated.get(&*name)) {
+            Some(annotations) => Known::Annotated(annotations),
+            None => Known::Unheard,
+        }
+    }
+
+    /// The headers for a call. `said` are those that its client sent, if it
+    /// could send any: they are checked where the tool is known, else passed on (HDR-13).
+    pub(super) fn headers(
+        &self,
+        request: &Message,
+        said: Option<&[(HeaderName, HeaderValue)]>,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, Mismatch> {
+        let Known::Annotated(annotations) = self.known(request) else {
+            return Ok(said.map(<[_]>::to_vec).unwrap_or_default());
+        };
+        let params = request.payload().unwrap_or_default();
+        let arguments = patch::get(params, &["arguments"]);
+        let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_slice(text).ok());
+        if let Some(said) = said {
+            let said: HeaderMap = said.iter().cloned().collect();
+            param::check(annotations, arguments.as_ref(), &said)?;
+        }
+        Ok(param::headers(annotations, arguments.as_ref()))
+    }
+}

@@ -1,0 +1,88 @@
+//! The era-neutral form of a conversation, and its six verbs.
+//!
+//! A server half faces a client and says what the client wants as [`Up`]; a
+//! client half faces a server and says what came of it as [`Down`]. Whoever
+//! stands between them passes the verbs across:
+//!
+//! ```text
+//!   open    someone asks                   Up::Open
+//!   note    something on the way           Up::Note, Down::Note
+//!   ask     the server needs input         Down::Ask
+//!   supply  here is the input              Up::Supply
+//!   finish  the answer                     Down::Finish
+//!   drop    nobody wants it any more       Up::Drop (a call), Down::Recall (a question)
+//! ```
+//!
+//! Verbs carry whole messages: their ids mean nothing on the other side, their
+//! text passes as it is. Each half gives the message the id its own peer knows.
+
+use http::{HeaderName, HeaderValue};
+
+use crate::jsonrpc::Message;
+
+/// Arguments that a client repeated as headers; none if it has no headers.
+pub type Said = Option<Vec<(HeaderName, HeaderValue)>>;
+
+/// A call as a server half knows it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Exchange(pub u64);
+
+/// A question as a client half knows it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ask(pub u64);
+
+/// The HTTP exchange a message arrived on or must leave by. A pipe has one.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Lane(pub u64);
+
+impl Lane {
+    /// The only lane of a pipe; on HTTP, the stream that belongs to no call.
+    pub const MAIN: Self = Self(0);
+}
+
+/// How messages travel to and from one peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Carrier {
+    /// One ordered stream each way: stdio, HTTP+SSE.
+    Pipe,
+    /// A lane for each POST, and streams that can be resumed: Streamable HTTP.
+    Http,
+}
+
+/// What a client wants, said by the half that faces it.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the field names say it")]
+pub enum Up {
+    /// A call begins. `said` is what the client sent as `Mcp-Param-*` headers,
+    /// none if it has no headers to send.
+    Open { exchange: Exchange, request: Message, said: Said },
+    /// The answer to a question.
+    Supply { ask: Ask, answer: Message },
+    /// Something that wants no answer.
+    Note { message: Message },
+    /// The call is not wanted any more; the client's own words, if it said any.
+    Drop { exchange: Exchange, message: Option<Message> },
+}
+
+/// What a server says, said by the half that faces it.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the field names say it")]
+pub enum Down<T> {
+    /// Something on the way.
+    Note { to: To<T>, message: Message },
+    /// The server needs input.
+    Ask { to: To<T>, ask: Ask, request: Message },
+    /// It does not need it any more.
+    Recall { to: To<T>, ask: Ask, message: Message },
+    /// The answer.
+    Finish { to: T, answer: Message },
+}
+
+/// Whom something is meant for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum To<T> {
+    /// The owner of this call.
+    Call(T),
+    /// Whoever is connected: it belongs to no call, or to none that could be told.
+    Session,
+}

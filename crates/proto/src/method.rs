@@ -1,0 +1,82 @@
+//! What we know of each method. Methods that are not here pass all the same.
+
+/// Opens a legacy conversation.
+pub const INITIALIZE: &str = "initialize";
+/// Ends the legacy handshake.
+pub const INITIALIZED: &str = "notifications/initialized";
+/// Asks whether the peer is there (legacy).
+pub const PING: &str = "ping";
+/// Asks a modern server what it speaks.
+pub const DISCOVER: &str = "server/discover";
+/// Opens a stream of changes (modern).
+pub const LISTEN: &str = "subscriptions/listen";
+/// Nobody wants the answer any more.
+pub const CANCELLED: &str = "notifications/cancelled";
+/// How far a call has got.
+pub const PROGRESS: &str = "notifications/progress";
+/// A log record.
+pub const LOG: &str = "notifications/message";
+/// A resource has changed.
+pub const UPDATED: &str = "notifications/resources/updated";
+/// Sets the level of log records (legacy).
+pub const SET_LEVEL: &str = "logging/setLevel";
+/// Watches a resource (legacy).
+pub const SUBSCRIBE: &str = "resources/subscribe";
+/// Stops watching it (legacy).
+pub const UNSUBSCRIBE: &str = "resources/unsubscribe";
+/// Lists the tools.
+pub const LIST_TOOLS: &str = "tools/list";
+/// Calls a tool.
+pub const CALL_TOOL: &str = "tools/call";
+
+/// Members of `_meta` that a transport reads.
+pub mod meta {
+    /// The revision a modern request is made in.
+    pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    /// What the client can do, on every modern request.
+    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// Which listen a notification belongs to (modern).
+    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    /// What progress is reported under.
+    pub const PROGRESS_TOKEN: &str = "progressToken";
+}
+
+/// The member of `params` that the `Mcp-Name` header repeats (HDR-3).
+pub fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        CALL_TOOL | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// Whether a server may ask for input on the way to the answer (MRTR-1).
+pub fn may_ask(method: &str) -> bool {
+    matches!(method, CALL_TOOL | "prompts/get" | "resources/read")
+}
+
+/// The part of the server's capabilities whose lists a notification is about.
+pub fn list_changed(capability: &str) -> Option<&'static str> {
+    match capability {
+        "tools" => Some("notifications/tools/list_changed"),
+        "prompts" => Some("notifications/prompts/list_changed"),
+        "resources" => Some("notifications/resources/list_changed"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: HDR-3, MRTR-1
+    #[test]
+    fn names_are_mirrored_for_the_methods_that_have_one() {
+        let named = |method| name_member(method).unwrap_or("-");
+        let methods =
+            [CALL_TOOL, "prompts/get", "resources/read", "tasks/cancel", LIST_TOOLS, DISCOVER];
+        assert_eq!(methods.map(named), ["name", "name", "uri", "taskId", "-", "-"]);
+        assert_eq!(methods.map(may_ask), [true, true, true, false, false, false]);
+    }
+}

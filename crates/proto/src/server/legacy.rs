@@ -1,0 +1,389 @@
+//! A client of the era with a handshake.
+//!
+//! ```text
+//!   Fresh ──initialize──▶ Greeting ──its result──▶ AwaitingInitialized ──initialized──▶ Ready
+//!     ▲                      │                                                           │
+//!     └──────its error───────┘                              end, from anywhere ──▶ Ended ◀┘
+//! ```
+//!
+//! Rules:
+//! - The inside answers `initialize`; this half only watches it pass, to know the revision.
+//! - After the handshake's first half requests pass: POSTs have no order (LIF-2).
+//! - A cancelled call is forgotten at once; its late answer is dropped.
+//! - A question goes where its call came from; else to a listening stream; else
+//!   to the newest call, because some client reads every stream.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use super::Frame;
+use super::streams::Streams;
+use crate::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use crate::jsonrpc::{Id, Incoming, Kind, Message, Refused};
+use crate::limits::Limits;
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+use crate::revision::Revision;
+
+/// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
+#[derive(Debug)]
+pub struct Legacy {
+    phase: Phase,
+    revision: Revision,
+    most_calls: usize,
+    most_asks: usize,
+    next_exchange: u64,
+    calls: BTreeMap<Exchange, Call>,
+    by_id: HashMap<Id, Exchange>,
+    next_ask: u64,
+    asks: HashMap<u64, Asked>,
+    /// Resources this client watches; others' updates are not for it.
+    watched: HashSet<Box<str>>,
+    only_watched: bool,
+    streams: Streams,
+    up: VecDeque<Up>,
+}
+
+/// How far the conversation has got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// Nothing yet.
+    Fresh,
+    /// `initialize` is with the inside.
+    Greeting,
+    /// Answered; the client has not confirmed.
+    AwaitingInitialized,
+    /// Confirmed.
+    Ready,
+    /// Over.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: Id,
+    lane: Lane,
+    greets: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    ask: Ask,
+    exchange: Option<Exchange>,
+}
+
+impl Legacy {
+    /// A client that has said nothing yet.
+    pub fn new(carrier: Carrier, limits: &Limits) -> Self {
+        Self {
+            phase: Phase::Fresh,
+            revision: Revision::ASSUMED,
+            most_calls: limits.calls,
+            most_asks: limits.asks,
+            next_exchange: 1,
+            calls: BTreeMap::new(),
+            by_id: HashMap::new(),
+            next_ask: 1,
+            asks: HashMap::new(),
+            watched: HashSet::new(),
+            only_watched: false,
+            streams: Streams::new(carrier, limits),
+            up: VecDeque::new(),
+        }
+    }
+
+    /// Several clients share what is inside: keep the updates of the others away.
+    #[must_use]
+    pub fn sharing(mut self) -> Self {
+        self.only_watched = true;
+        self
+    }
+
+    /// A message, or a batch, arrived on `lane`.
+    pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming) {
+        match incoming {
+            Incoming::One(message) => {
+                self.streams.expect_for(lane, &message);
+                self.handle_message(lane, message);
+            }
+            Incoming::Batch(elements) => self.handle_batch(lane, elements),
+        }
+    }
+
+    fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, Refused>>) {
+        let greets =
+            |e: &Result<Message, _>| e.as_ref().is_ok_and(|m| m.method() == method::INITIALIZE);
+        let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
+            Some(Refusal::NoBatches { era: self.revision.era() })
+        } else if elements.iter().any(greets) {
+            Some(Refusal::BadBatch { why: "initialize must come alone" })
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            return self.refuse(lane, None, &why);
+        }
+        let asks = |e: &Result<Message, Refused>| match e {
+            Ok(message) => message.kind() == Kind::Request,
+            Err(_) => true,
+        };
+        self.streams.expect(lane, elements.iter().filter(|e| asks(e)).count());
+        for element in elements {
+            match element {
+                Ok(message) => self.handle_message(lane, message),
+                Err(refused) => {
+                    let answer = Message::refusal(refused.id.as_ref(), &refused.why);
+                    self.streams.answer(lane, answer.text().clone());
+                }
+            }
+        }
+    }
+
+    /// Something arrived on `lane` that is no message.
+    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+        self.refuse(lane, refused.id.as_ref(), &refused.why);
+    }
+
+    fn handle_message(&mut self, lane: Lane, message: Message) {
+        match message.kind() {
+            Kind::Request => self.handle_request(lane, message),
+            Kind::Notification => self.handle_notification(message),
+            Kind::Result | Kind::Error => self.handle_answer(message),
+        }
+    }
+
+    fn handle_request(&mut self, lane: Lane, request: Message) {
+        let Some(id) = request.id().cloned() else { return };
+        let greets = request.method() == method::INITIALIZE;
+        if let Some(why) = self.objection(&id, request.method()) {
+            let answer = Message::refusal(Some(&id), &why);
+            return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
+        }
+        if self.phase == Phase::Fresh && request.method() == method::PING {
+            let answer = Message::result(&id, b"{}");
+            return self.streams.answer(lane, answer.text().clone());
+        }
+        if greets {
+            self.phase = Phase::Greeting;
+        }
+        let exchange = Exchange(self.next_exchange);
+        self.next_exchange += 1;
+        self.by_id.insert(id.clone(), exchange);
+        self.calls.insert(exchange, Call { id, lane, greets });
+        self.note_watching(&request);
+        self.up.push_back(Up::Open { exchange, request, said: None });
+    }
+
+    /// Why a request cannot be taken now, if it cannot.
+    fn objection(&self, id: &Id, method: &str) -> Option<Refusal> {
+        if self.by_id.contains_key(id) {
+            return Some(Refusal::IdInUse { id: id.to_string() });
+        }
+        if self.calls.len() >= self.most_calls {
+            return Some(Refusal::TooManyCalls);
+        }
+        match self.phase {
+            Phase::Ended => Some(Refusal::SessionOver),
+            Phase::Fresh if matches!(method, method::INITIALIZE | method::PING) => None,
+            Phase::Fresh => Some(Refusal::NotInitialized),
+            _ if method == method::INITIALIZE => Some(Refusal::Initialized),
+            _ => None,
+        }
+    }
+
+    /// Remembers which resources the client wants to hear about.
+    fn note_watching(&mut self, request: &Message) {
+        let watches = match request.method() {
+            method::SUBSCRIBE => true,
+            method::UNSUBSCRIBE => false,
+            _ => return,
+        };
+        let Some(uri) = request.payload().and_then(|params| patch::string(params, &["uri"])) else {
+            return;
+        };
+        if watches {
+            self.watched.insert(uri.into());
+        } else {
+            self.watched.remove(&*uri);
+        }
+    }
+
+    fn handle_notification(&mut self, message: Message) {
+        match message.method() {
+            method::CANCELLED => self.handle_cancel(message),
+            method::INITIALIZED => {
+                if self.phase == Phase::AwaitingInitialized {
+                    self.phase = Phase::Ready;
+                    self.up.push_back(Up::Note { message });
+                }
+            }
+            _ if self.phase == Phase::Fresh => {}
+            _ => self.up.push_back(Up::Note { message }),
+        }
+    }
+
+    /// The client gave up on a call. `initialize` cannot be cancelled (UTL-1).
+    fn handle_cancel(&mut self, message: Message) {
+        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
+        let id = id.and_then(|text| Id::parse(text).ok().flatten());
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
+        if self.calls.get(&exchange).is_some_and(|call| call.greets) {
+            return;
+        }
+        if let Some(call) = self.forget(exchange) {
+            self.streams.settle(call.lane);
+            self.up.push_back(Up::Drop { exchange, message: Some(message) });
+        }
+    }
+
+    /// An answer to one of our questions; others are ignored.
+    fn handle_answer(&mut self, answer: Message) {
+        let number = match answer.id() {
+            Some(Id::Integer(number)) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
+            self.up.push_back(Up::Supply { ask: asked.ask, answer });
+        }
+    }
+
+    /// A GET wants to hear what belongs to no call, or what it missed after `last`.
+    pub fn handle_listen(&mut self, lane: Lane, last: Option<&str>) -> Result<(), Refusal> {
+        match last {
+            Some(last) => self.streams.resume(lane, last),
+            None => self.streams.listen(lane),
+        }
+    }
+
+    /// A lane was closed from outside. That cancels nothing (HTTP-9).
+    pub fn handle_closed(&mut self, lane: Lane) {
+        self.streams.closed(lane);
+    }
+
+    /// The answer to a POST takes its time: show a stream instead.
+    pub fn begin_stream(&mut self, lane: Lane) {
+        self.streams.begin(lane);
+    }
+
+    /// Something on the way, for a call or for the session.
+    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
+        if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {
+            return;
+        }
+        let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
+        self.streams.send(lane, message.text().clone());
+    }
+
+    /// Whether an update is about a watched resource, or one beneath it (SUB-13).
+    fn watches(&self, update: &Message) -> bool {
+        let uri = update.payload().and_then(|params| patch::string(params, &["uri"]));
+        uri.is_some_and(|uri| self.watched.iter().any(|watched| uri.starts_with(&**watched)))
+    }
+
+    /// The server needs input. False if there is nobody to ask.
+    #[must_use]
+    pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        if self.asks.len() >= self.most_asks || self.phase == Phase::Ended {
+            return false;
+        }
+        let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
+        let newest = || self.calls.values().next_back().map(|call| call.lane);
+        let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
+        let number = self.next_ask;
+        self.next_ask += 1;
+        self.asks.insert(number, Asked { ask, exchange });
+        self.streams.send(lane, request.with_id(&Id::from(number)).text().clone());
+        true
+    }
+
+    /// The server does not need the input any more.
+    pub fn recall(&mut self, ask: Ask, message: &Message) {
+        let Some(number) = self.number_of(ask) else { return };
+        let Some(asked) = self.asks.remove(&number) else { return };
+        let params = message.payload().unwrap_or(b"{}");
+        let id = Id::from(number).to_string();
+        if let Some(params) = patch::put(params, &[], "requestId", id.as_bytes()) {
+            let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
+            let lane = lane.map(|call| call.lane);
+            self.streams.send(lane, message.with_payload(&params).text().clone());
+        }
+    }
+
+    fn number_of(&self, ask: Ask) -> Option<u64> {
+        self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number)
+    }
+
+    /// The answer to a call. Ignored if the call is over.
+    pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
+        let Some(call) = self.forget(exchange) else { return };
+        if call.greets {
+            self.handle_greeted(answer);
+        }
+        self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
+    }
+
+    fn handle_greeted(&mut self, answer: &Message) {
+        if answer.kind() == Kind::Error {
+            self.phase = Phase::Fresh;
+            return;
+        }
+        let version = answer.payload().and_then(|r| patch::string(r, &["protocolVersion"]));
+        self.revision = version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name));
+        self.streams.set_priming(self.revision.rules().priming);
+        self.phase = Phase::AwaitingInitialized;
+    }
+
+    fn forget(&mut self, exchange: Exchange) -> Option<Call> {
+        let call = self.calls.remove(&exchange)?;
+        self.by_id.remove(&call.id);
+        self.asks.retain(|_, asked| asked.exchange != Some(exchange));
+        Some(call)
+    }
+
+    /// The conversation is over: every lane closes.
+    pub fn end(&mut self) {
+        self.phase = Phase::Ended;
+        self.streams.end();
+        self.calls.clear();
+        self.by_id.clear();
+        self.asks.clear();
+    }
+
+    fn refuse(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
+        let answer = Message::refusal(id, why);
+        self.streams.refuse(lane, why.http_status(), answer.text().clone());
+    }
+
+    /// What to do on which lane, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<(Lane, Frame)> {
+        self.streams.poll()
+    }
+
+    /// What the client wants, oldest first.
+    pub fn poll_up(&mut self) -> Option<Up> {
+        self.up.pop_front()
+    }
+
+    /// How far the conversation has got.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The revision that was settled on.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Whether ending it now would take something away from somebody.
+    pub fn is_busy(&self) -> bool {
+        !self.calls.is_empty() || self.streams.is_attached()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

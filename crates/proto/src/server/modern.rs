@@ -1,0 +1,272 @@
+//! A client of the era without a handshake.
+//!
+//! ```text
+//!            request, envelope sound             finish
+//!   (none) ────────────────────────▶ open ───────────────────▶ gone
+//!     │                                │
+//!     └─ refused: answered at once     └─ lane closed, cancelled: Up::Drop
+//! ```
+//!
+//! Rules:
+//! - Each request stands alone; nothing is remembered from one to the next (MOD-2).
+//! - Nothing is asked of the client and nothing is accepted as an answer (MOD-1).
+//! - What belongs to no call is not said (SUB-2).
+//! - On HTTP a closed lane cancels (MH-9); on a pipe a notification does (CAN-2).
+
+use std::collections::{HashMap, VecDeque};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::Frame;
+use super::era::envelope_version;
+use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
+use crate::header::{Mirror, PARAM_PREFIX};
+use crate::jsonrpc::{Id, Kind, Message, Refused};
+use crate::limits::Limits;
+use crate::method::{self, meta};
+use crate::patch;
+use crate::refusal::{Refusal, status_of_error};
+use crate::revision::{Era, Revision};
+
+/// One modern client on a pipe, or one POST of it.
+#[derive(Debug)]
+pub struct Modern {
+    carrier: Carrier,
+    most_calls: usize,
+    next_exchange: u64,
+    calls: HashMap<Exchange, Call>,
+    by_id: HashMap<Id, Exchange>,
+    out: VecDeque<(Lane, Frame)>,
+    up: VecDeque<Up>,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: Id,
+    lane: Lane,
+    streaming: bool,
+}
+
+impl Modern {
+    /// A client that has asked for nothing yet.
+    pub fn new(carrier: Carrier, limits: &Limits) -> Self {
+        Self {
+            carrier,
+            most_calls: limits.calls,
+            next_exchange: 1,
+            calls: HashMap::new(),
+            by_id: HashMap::new(),
+            out: VecDeque::new(),
+            up: VecDeque::new(),
+        }
+    }
+
+    /// A message arrived on `lane`; with its headers, if it came over HTTP.
+    pub fn handle_message(&mut self, lane: Lane, message: Message, headers: Option<&HeaderMap>) {
+        match message.kind() {
+            Kind::Request => match self.objection(&message, headers) {
+                None => self.open(lane, message, headers.map(param_headers)),
+                Some(why) => self.refuse(lane, message.id(), &why),
+            },
+            Kind::Notification => {
+                if message.method() != method::CANCELLED {
+                    self.up.push_back(Up::Note { message });
+                } else if self.carrier == Carrier::Pipe {
+                    self.handle_cancel(message);
+                }
+                self.accept(lane);
+            }
+            Kind::Result | Kind::Error => self.refuse(lane, None, &Refusal::UnaskedResponse),
+        }
+    }
+
+    /// Something arrived on `lane` that is no message.
+    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+        self.refuse(lane, refused.id.as_ref(), &refused.why);
+    }
+
+    /// Why a request cannot be taken, if it cannot: in the order of 3.6, steps 8 to 11.
+    fn objection(&self, request: &Message, headers: Option<&HeaderMap>) -> Option<Refusal> {
+        let version = match check_envelope(request) {
+            Ok(version) => version,
+            Err(why) => return Some(why),
+        };
+        let name = match mirrored_name(request) {
+            Ok(name) => name,
+            Err(why) => return Some(why),
+        };
+        let mirror = Mirror { version: &version, method: request.method(), name: name.as_deref() };
+        if let Some(Err(mismatch)) = headers.map(|headers| mirror.check(headers)) {
+            return Some(Refusal::HeaderMismatch { what: mismatch.to_string() });
+        }
+        if Revision::parse(&version).is_none_or(|revision| revision.era() != Era::Modern) {
+            return Some(Refusal::UnknownRevision { asked: version });
+        }
+        if request.id().is_some_and(|id| self.by_id.contains_key(id)) {
+            let id = request.id().map(ToString::to_string).unwrap_or_default();
+            return Some(Refusal::IdInUse { id });
+        }
+        (self.calls.len() >= self.most_calls).then_some(Refusal::TooManyCalls)
+    }
+
+    fn open(&mut self, lane: Lane, request: Message, said: Said) {
+        let Some(id) = request.id().cloned() else { return };
+        let exchange = Exchange(self.next_exchange);
+        self.next_exchange += 1;
+        self.by_id.insert(id.clone(), exchange);
+        self.calls.insert(exchange, Call { id, lane, streaming: false });
+        self.up.push_back(Up::Open { exchange, request, said });
+    }
+
+    fn handle_cancel(&mut self, message: Message) {
+        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
+        let id = id.and_then(|text| Id::parse(text).ok().flatten());
+        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
+        self.forget(exchange);
+        self.up.push_back(Up::Drop { exchange, message: Some(message) });
+    }
+
+    /// Whether a call is open under this id.
+    pub fn knows(&self, id: &Id) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    /// A lane was closed from outside: its call is cancelled.
+    pub fn handle_closed(&mut self, lane: Lane) {
+        let gone = self.calls.iter().filter(|(_, call)| call.lane == lane);
+        for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
+            self.forget(exchange);
+            self.up.push_back(Up::Drop { exchange, message: None });
+        }
+    }
+
+    /// The answer takes its time: show a stream that can be kept alive.
+    pub fn begin_stream(&mut self, lane: Lane) {
+        let call = self.calls.values_mut().find(|call| call.lane == lane && !call.streaming);
+        if let (Some(call), Carrier::Http) = (call, self.carrier) {
+            call.streaming = true;
+            self.out.push_back((lane, Frame::Begin { prime: None }));
+        }
+    }
+
+    /// Something on the way, for a call. What belongs to none is not said.
+    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
+        let Some(call) = exchange.and_then(|exchange| self.calls.get(&exchange)) else { return };
+        let (lane, text) = (call.lane, stamp(message, &call.id).text().clone());
+        self.begin_stream(lane);
+        self.out.push_back((lane, Frame::Message { event: None, text }));
+    }
+
+    /// The answer to a call. Ignored if the call is over.
+    pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
+        let Some(call) = self.forget(exchange) else { return };
+        let text = stamp(&answer.with_id(&call.id), &call.id).text().clone();
+        if self.carrier == Carrier::Http && !call.streaming {
+            let status = status_of(answer);
+            self.out.push_back((call.lane, Frame::Answer { status, text }));
+            return;
+        }
+        self.out.push_back((call.lane, Frame::Message { event: None, text }));
+        if self.carrier == Carrier::Http {
+            self.out.push_back((call.lane, Frame::End));
+        }
+    }
+
+    fn forget(&mut self, exchange: Exchange) -> Option<Call> {
+        let call = self.calls.remove(&exchange)?;
+        self.by_id.remove(&call.id);
+        Some(call)
+    }
+
+    /// The conversation is over: every lane closes.
+    pub fn end(&mut self) {
+        self.by_id.clear();
+        for (_, call) in self.calls.drain() {
+            self.out.push_back((call.lane, Frame::End));
+        }
+    }
+
+    fn accept(&mut self, lane: Lane) {
+        if self.carrier == Carrier::Http {
+            self.out.push_back((lane, Frame::Accepted));
+        }
+    }
+
+    fn refuse(&mut self, lane: Lane, id: Option<&Id>, why: &Refusal) {
+        let text = Message::refusal(id, why).text().clone();
+        self.out.push_back(match self.carrier {
+            Carrier::Pipe => (lane, Frame::Message { event: None, text }),
+            Carrier::Http => (lane, Frame::Answer { status: why.http_status(), text }),
+        });
+    }
+
+    /// What to do on which lane, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<(Lane, Frame)> {
+        self.out.pop_front()
+    }
+
+    /// What the client wants, oldest first.
+    pub fn poll_up(&mut self) -> Option<Up> {
+        self.up.pop_front()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+}
+
+/// Both required members of the envelope, each of its type (META-1).
+fn check_envelope(request: &Message) -> Result<String, Refusal> {
+    let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
+    let version = envelope_version(request)
+        .ok_or_else(|| broken(&format!("{} is missing", meta::VERSION)))?;
+    let version = patch::as_string(version)
+        .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
+    let params = request.payload().unwrap_or_default();
+    match patch::get(params, &["_meta", meta::CAPABILITIES]) {
+        None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
+        Some(value) if !value.starts_with(b"{") => {
+            Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
+        }
+        Some(_) => Ok(version.into_owned()),
+    }
+}
+
+/// The value that `Mcp-Name` repeats, if the method has one.
+fn mirrored_name(request: &Message) -> Result<Option<String>, Refusal> {
+    let Some(member) = method::name_member(request.method()) else { return Ok(None) };
+    let params = request.payload().unwrap_or_default();
+    match patch::string(params, &[member]) {
+        Some(name) => Ok(Some(name.into_owned())),
+        None => Err(Refusal::BadEnvelope { what: format!("params.{member} must be a string") }),
+    }
+}
+
+/// The arguments that the client repeated as headers, as it wrote them.
+fn param_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX));
+    params.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Notifications and the result of a listen name it by the client's own id (SUB-4).
+fn stamp(message: &Message, id: &Id) -> Message {
+    let path = ["_meta", meta::SUBSCRIPTION];
+    let payload = message.payload().filter(|_| message.kind() != Kind::Error);
+    match payload.and_then(|payload| patch::replace(payload, &path, id.to_string().as_bytes())) {
+        Some(stamped) => message.with_payload(&stamped),
+        None => message.clone(),
+    }
+}
+
+fn status_of(answer: &Message) -> u16 {
+    if answer.kind() != Kind::Error {
+        return 200;
+    }
+    let code = answer.payload().and_then(|error| patch::get(error, &["code"]));
+    let code = code.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    status_of_error(code.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

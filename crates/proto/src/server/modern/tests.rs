@@ -1,0 +1,1 @@
+//! Each test is a transcript.
