@@ -1,0 +1,110 @@
+//! Streams that break and are taken up again.
+
+use super::*;
+
+/// wire: HTTP-9, HTTP-10, HTTP-11, HTTP-17, HTTP-18
+#[test]
+fn a_primed_stream_breaks_and_is_resumed_with_the_answer() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           stream 2
+           close 2
+           get 3 after 2-0
+           note 2: notifications/progress {"progress":1}
+           finish 2: 0 = {"ok":true}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 3: begin
+           lane 3: event 2-1 notifications/progress {"progress":1}
+           lane 3: event 2-2 1 = {"ok":true}
+           lane 3: end"#,
+    );
+}
+
+/// wire: HTTP-18
+#[test]
+fn a_lane_whose_break_went_unnoticed_is_ended_when_its_stream_is_resumed() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           note 2: notifications/progress {"progress":1}
+           get 3 after 2-1
+           close 2
+           finish 2: 0 = {}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 2: event 2-1 notifications/progress {"progress":1}
+           lane 3: begin
+           lane 2: end
+           lane 3: event 2-2 1 = {}
+           lane 3: end"#,
+    );
+}
+
+/// wire: HTTP-14, HTTP-16
+#[test]
+fn of_two_listeners_the_newest_is_spoken_to() {
+    check(
+        ready(Carrier::Http, V2025_06),
+        r#"get 3
+           get 4
+           note: notifications/tools/list_changed
+           close 4
+           note: notifications/prompts/list_changed
+           close 3
+           note: notifications/resources/list_changed
+           get 5"#,
+        "lane 3: begin
+         lane 4: begin
+         lane 4: event 0-1 notifications/tools/list_changed
+         lane 3: event 0-2 notifications/prompts/list_changed
+         lane 5: begin
+         lane 5: event 0-3 notifications/resources/list_changed",
+    );
+}
+
+/// wire: HTTP-18
+#[test]
+fn a_resumed_listener_hears_what_nobody_heard_once() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"get 3
+           note: a
+           close 3
+           note: b
+           get 4 after 0-1
+           close 4
+           get 5
+           note: c"#,
+        "lane 3: begin 0-0 retry 1000
+         lane 3: event 0-1 a
+         lane 4: begin
+         lane 4: event 0-2 b
+         lane 5: begin 0-2 retry 1000
+         lane 5: event 0-3 c",
+    );
+}
+
+#[test]
+fn history_keeps_the_answer_when_notes_no_longer_fit() {
+    let half = with_limits(Carrier::Http, V2025_11, |limits| limits.history = 120);
+    check(
+        half,
+        r#"post 2: 1 tools/call {}
+           note 2: notifications/progress {"progress":1}
+           note 2: notifications/progress {"progress":2}
+           close 2
+           finish 2: 0 = {"text":"0123456789"}
+           get 3 after 2-0
+           get 4 after 2-2"#,
+        r#"up: open 2 1 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 2: event 2-1 notifications/progress {"progress":1}
+           lane 2: event 2-2 notifications/progress {"progress":2}
+           refused 400: events after "2-0" are no longer known; initialize a new session
+           lane 4: begin
+           lane 4: event 2-3 1 = {"text":"0123456789"}
+           lane 4: end"#,
+    );
+}
