@@ -101,6 +101,13 @@ impl Legacy {
 
     /// A message, or a batch, arrived on `lane`.
     pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming) {
+        if self.phase == Phase::Ended {
+            let id = match &incoming {
+                Incoming::One(message) if message.kind() == Kind::Request => message.id().cloned(),
+                _ => None,
+            };
+            return self.refuse(lane, id.as_ref(), &Refusal::SessionOver);
+        }
         match incoming {
             Incoming::One(message) => {
                 self.streams.expect_for(lane, &message);
@@ -183,7 +190,6 @@ impl Legacy {
             return Some(Refusal::TooManyCalls);
         }
         match self.phase {
-            Phase::Ended => Some(Refusal::SessionOver),
             Phase::Fresh if matches!(method, method::INITIALIZE | method::PING) => None,
             Phase::Fresh => Some(Refusal::NotInitialized),
             _ if method == method::INITIALIZE => Some(Refusal::Initialized),
@@ -250,6 +256,7 @@ impl Legacy {
     /// A GET wants to hear what belongs to no call, or what it missed after `last`.
     pub fn handle_listen(&mut self, lane: Lane, last: Option<&str>) -> Result<(), Refusal> {
         match last {
+            _ if self.phase == Phase::Ended => Err(Refusal::SessionOver),
             Some(last) => self.streams.resume(lane, last),
             None => self.streams.listen(lane),
         }

@@ -266,3 +266,29 @@ fn what_is_no_message_is_answered_with_what_is_known_of_it() {
            lane 4: answer 400 "k" ! -32600 not a JSON-RPC 2.0 message: jsonrpc is missing"#,
     );
 }
+
+/// wire: HTTP-4, HTTP-22
+#[test]
+fn an_ended_session_takes_nothing_any_more() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           get 3
+           end
+           finish 2: 0 = {}
+           post 4: 2 tools/list
+           post 5: notifications/roots/list_changed
+           post 6: 1 = {}
+           get 7
+           get 8 after 0-0"#,
+        "up: open 2 1 tools/call {}
+         lane 3: begin 0-0 retry 1000
+         lane 2: end
+         lane 3: end
+         lane 4: answer 404 2 ! -32001 Session not found
+         lane 5: answer 404 - ! -32001 Session not found
+         lane 6: answer 404 - ! -32001 Session not found
+         refused 404: Session not found
+         refused 404: Session not found",
+    );
+}
