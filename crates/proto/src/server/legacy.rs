@@ -10,6 +10,7 @@
 //! - The inside answers `initialize`; this half only watches it pass, to know the revision.
 //! - After the handshake's first half requests pass: POSTs have no order (LIF-2).
 //! - A cancelled call is forgotten at once; its late answer is dropped.
+//! - A question outlives the call it was asked on: whose it is may be a guess.
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
 
@@ -343,7 +344,6 @@ impl Legacy {
     fn forget(&mut self, exchange: Exchange) -> Option<Call> {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
-        self.asks.retain(|_, asked| asked.exchange != Some(exchange));
         Some(call)
     }
 

@@ -126,3 +126,30 @@ fn a_lone_client_hears_every_update() {
         r#"lane 0: notifications/resources/updated {"uri":"file:///a"}"#,
     );
 }
+
+/// A server may put a question to rest after the call it came with: `roots/list`
+/// on a pipe cannot be told from a question about the call that happens to run.
+///
+/// wire: UTL-7, MSG-3
+#[test]
+fn a_question_outlives_the_call_it_was_asked_on() {
+    check(
+        ready(Carrier::Pipe, V2025_11),
+        r#"line: 1 tools/call {}
+           ask 2 q7: "srv" roots/list
+           finish 2: 0 = {}
+           line: 1 = {"roots":[]}
+           line: 2 tools/call {}
+           ask 3 q8: "srv" roots/list
+           line: notifications/cancelled {"requestId":2}
+           line: 2 = {"roots":[]}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 0: 1 roots/list
+           lane 0: 1 = {}
+           up: supply q7 1 = {"roots":[]}
+           up: open 3 2 tools/call {}
+           lane 0: 2 roots/list
+           up: drop 3 notifications/cancelled {"requestId":2}
+           up: supply q8 2 = {"roots":[]}"#,
+    );
+}

@@ -108,3 +108,40 @@ fn history_keeps_the_answer_when_notes_no_longer_fit() {
            lane 4: end"#,
     );
 }
+
+/// wire: HTTP-9, HTTP-16, HTTP-18
+#[test]
+fn a_stream_that_breaks_in_the_middle_goes_on_where_it_broke() {
+    for revision in [V2025_03, V2025_06, V2025_11] {
+        let begin = if revision == V2025_11 { "begin 2-0 retry 1000" } else { "begin" };
+        check(
+            ready(Carrier::Http, revision),
+            r#"post 2: 1 tools/call {}
+               note 2: notifications/progress {"progress":1}
+               note 2: notifications/progress {"progress":2}
+               close 2
+               note 2: notifications/progress {"progress":3}
+               ask 2 q1: 5 roots/list
+               finish 2: 0 = {}
+               get 3 after 2-1
+               get 4 after 2-5
+               post 5: 1 = {"roots":[]}"#,
+            &format!(
+                r#"up: open 2 1 tools/call {{}}
+               lane 2: {begin}
+               lane 2: event 2-1 notifications/progress {{"progress":1}}
+               lane 2: event 2-2 notifications/progress {{"progress":2}}
+               lane 3: begin
+               lane 3: event 2-2 notifications/progress {{"progress":2}}
+               lane 3: event 2-3 notifications/progress {{"progress":3}}
+               lane 3: event 2-4 1 roots/list
+               lane 3: event 2-5 1 = {{}}
+               lane 3: end
+               lane 4: begin
+               lane 4: end
+               lane 5: accepted
+               up: supply q1 1 = {{"roots":[]}}"#
+            ),
+        );
+    }
+}
