@@ -279,6 +279,9 @@ impl Legacy {
             return;
         }
         let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
+        if lane.is_none() && exchange.is_some() && message.method() == method::PROGRESS {
+            return;
+        }
         self.streams.send(lane, message.text().clone());
     }
 

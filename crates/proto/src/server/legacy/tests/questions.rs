@@ -153,3 +153,22 @@ fn a_question_outlives_the_call_it_was_asked_on() {
            up: supply q8 2 = {"roots":[]}"#,
     );
 }
+
+/// wire: UTL-2, PRG-1
+#[test]
+fn progress_of_a_call_that_is_over_is_not_said() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"get 9
+           post 2: 1 tools/call {}
+           post 3: notifications/cancelled {"requestId":1}
+           note 2: notifications/progress {"progressToken":1}
+           note 2: notifications/tools/list_changed"#,
+        r#"lane 9: begin 0-0 retry 1000
+           up: open 2 1 tools/call {}
+           lane 3: accepted
+           lane 2: end
+           up: drop 2 notifications/cancelled {"requestId":1}
+           lane 9: event 0-1 notifications/tools/list_changed"#,
+    );
+}
