@@ -288,7 +288,7 @@ impl Legacy {
     /// Whether an update is about a watched resource, or one beneath it (SUB-13).
     fn watches(&self, update: &Message) -> bool {
         let uri = update.payload().and_then(|params| patch::string(params, &["uri"]));
-        uri.is_some_and(|uri| self.watched.iter().any(|watched| uri.starts_with(&**watched)))
+        uri.is_some_and(|uri| self.watched.iter().any(|watched| covers(watched, &uri)))
     }
 
     /// The server needs input. False if there is nobody to ask.
@@ -393,6 +393,13 @@ impl Legacy {
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
+}
+
+/// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
+fn covers(watched: &str, uri: &str) -> bool {
+    uri.strip_prefix(watched).is_some_and(|rest| {
+        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
+    })
 }
 
 #[cfg(test)]

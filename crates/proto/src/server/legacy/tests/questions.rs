@@ -172,3 +172,29 @@ fn progress_of_a_call_that_is_over_is_not_said() {
            lane 9: event 0-1 notifications/tools/list_changed"#,
     );
 }
+
+/// wire: SUB-13
+#[test]
+fn where_clients_share_a_server_only_the_watcher_hears_of_an_update() {
+    let half = greeted(fresh(Carrier::Pipe).sharing(), V2025_06);
+    check(
+        half,
+        r#"note: notifications/resources/updated {"uri":"file:///a"}
+           line: 1 resources/subscribe {"uri":"file:///a"}
+           note: notifications/resources/updated {"uri":"file:///a"}
+           note: notifications/resources/updated {"uri":"file:///a/b"}
+           note: notifications/resources/updated {"uri":"file:///a?q"}
+           note: notifications/resources/updated {"uri":"file:///abc"}
+           note: notifications/resources/updated {"uri":"file:///"}
+           note: notifications/resources/updated {}
+           line: 2 resources/unsubscribe {"uri":"file:///a"}
+           note: notifications/resources/updated {"uri":"file:///a"}
+           note: notifications/tools/list_changed"#,
+        r#"up: open 2 1 resources/subscribe {"uri":"file:///a"}
+           lane 0: notifications/resources/updated {"uri":"file:///a"}
+           lane 0: notifications/resources/updated {"uri":"file:///a/b"}
+           lane 0: notifications/resources/updated {"uri":"file:///a?q"}
+           up: open 3 2 resources/unsubscribe {"uri":"file:///a"}
+           lane 0: notifications/tools/list_changed"#,
+    );
+}
