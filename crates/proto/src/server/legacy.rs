@@ -26,6 +26,9 @@ use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
 
+/// Resources one client may watch where the updates of others are kept away.
+const MOST_WATCHED: usize = 4096;
+
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
 pub struct Legacy {
@@ -163,7 +166,7 @@ impl Legacy {
     fn handle_request(&mut self, lane: Lane, request: Message) {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
-        if let Some(why) = self.objection(&id, request.method()) {
+        if let Some(why) = self.objection(&id, &request) {
             let answer = Message::refusal(Some(&id), &why);
             return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
         }
@@ -183,12 +186,16 @@ impl Legacy {
     }
 
     /// Why a request cannot be taken now, if it cannot.
-    fn objection(&self, id: &Id, method: &str) -> Option<Refusal> {
+    fn objection(&self, id: &Id, request: &Message) -> Option<Refusal> {
+        let method = request.method();
         if self.by_id.contains_key(id) {
             return Some(Refusal::IdInUse { id: id.to_string() });
         }
         if self.calls.len() >= self.most_calls {
             return Some(Refusal::TooManyCalls);
+        }
+        if method == method::SUBSCRIBE && self.watched.len() >= MOST_WATCHED {
+            return Some(Refusal::TooManyWatched);
         }
         match self.phase {
             Phase::Fresh if matches!(method, method::INITIALIZE | method::PING) => None,
@@ -200,6 +207,9 @@ impl Legacy {
 
     /// Remembers which resources the client wants to hear about.
     fn note_watching(&mut self, request: &Message) {
+        if !self.only_watched {
+            return;
+        }
         let watches = match request.method() {
             method::SUBSCRIBE => true,
             method::UNSUBSCRIBE => false,

@@ -198,3 +198,20 @@ fn where_clients_share_a_server_only_the_watcher_hears_of_an_update() {
            lane 0: notifications/tools/list_changed"#,
     );
 }
+
+#[test]
+fn watching_is_bounded() {
+    let mut half = greeted(fresh(Carrier::Pipe).sharing(), V2025_06);
+    for number in 0..MOST_WATCHED + 1 {
+        let request = format!("{number} resources/subscribe {{\"uri\":\"x:{number}\"}}");
+        half.handle_incoming(Lane::MAIN, parse(wire(&request)).unwrap());
+        half.finish(Exchange(number as u64 + 2), &message("0 = {}"));
+    }
+    let refused = std::iter::from_fn(|| half.poll_transmit()).last().unwrap();
+    let Frame::Message { text, .. } = refused.1 else { panic!("a pipe has only messages") };
+    assert!(
+        show_text(&text)
+            .ends_with("! -32603 too many resources are watched; stop watching one first")
+    );
+    assert_eq!(half.watched.len(), MOST_WATCHED);
+}
