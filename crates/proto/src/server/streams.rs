@@ -204,7 +204,9 @@ impl Streams {
     pub(super) fn listen(&mut self, lane: Lane) -> Result<(), Refusal> {
         self.room_for_listener()?;
         let prime = self.priming.then_some(self.retry_ms);
-        let event = EventId { stream: MAIN, seq: self.main_seq };
+        // Before what follows at once: a lane that breaks here must not skip it.
+        let seq = self.unheard.front().map_or(self.main_seq, |(event, _)| event.seq - 1);
+        let event = EventId { stream: MAIN, seq };
         let prime = prime.map(|retry_ms| Prime { event, retry_ms });
         self.out.push_back((lane, Frame::Begin { prime }));
         for (event, text) in self.unheard.drain(..) {

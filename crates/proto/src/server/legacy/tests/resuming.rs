@@ -145,3 +145,46 @@ fn a_stream_that_breaks_in_the_middle_goes_on_where_it_broke() {
         );
     }
 }
+
+/// wire: HTTP-9, HTTP-21
+#[test]
+fn a_quiet_post_that_breaks_loses_its_answer_and_nothing_else() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           close 2
+           ask 2 q1: 5 roots/list
+           finish 2: 0 = {}
+           get 3"#,
+        "up: open 2 1 tools/call {}
+         lane 3: begin 0-0 retry 1000
+         lane 3: event 0-1 1 roots/list",
+    );
+}
+
+/// wire: HTTP-10, HTTP-18
+#[test]
+fn the_priming_event_of_a_listener_lies_before_what_it_is_about_to_hear() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"get 3
+           note: a
+           close 3
+           note: b
+           note: c
+           get 4
+           close 4
+           get 5 after 0-1
+           close 5
+           get 6"#,
+        "lane 3: begin 0-0 retry 1000
+         lane 3: event 0-1 a
+         lane 4: begin 0-1 retry 1000
+         lane 4: event 0-2 b
+         lane 4: event 0-3 c
+         lane 5: begin
+         lane 5: event 0-2 b
+         lane 5: event 0-3 c
+         lane 6: begin 0-3 retry 1000",
+    );
+}
