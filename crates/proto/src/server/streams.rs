@@ -220,7 +220,9 @@ impl Streams {
     pub(super) fn resume(&mut self, lane: Lane, last: &str) -> Result<(), Refusal> {
         let unknown = || Refusal::UnknownEvent { id: last.to_owned() };
         let last: EventId = last.parse().map_err(|_| unknown())?;
-        self.room_for_listener()?;
+        if last.stream == MAIN {
+            self.room_for_listener()?;
+        }
         let missed: Vec<_> = match self.history.after(last) {
             Ok(events) => events.map(|(event, text)| (event, text.clone())).collect(),
             Err(_) if self.is_before_first_event(last) => Vec::new(),
@@ -253,10 +255,9 @@ impl Streams {
         last.seq == said
     }
 
+    /// The streams of calls are bounded by the calls, so only listeners are counted.
     fn room_for_listener(&self) -> Result<(), Refusal> {
-        let resumed = self.open.values().filter(|stream| stream.streaming).count();
-        let used = self.listeners.len() + resumed;
-        if used < self.most { Ok(()) } else { Err(Refusal::TooManyStreams) }
+        if self.listeners.len() < self.most { Ok(()) } else { Err(Refusal::TooManyStreams) }
     }
 
     /// The client, or the network, closed a lane.

@@ -188,3 +188,25 @@ fn the_priming_event_of_a_listener_lies_before_what_it_is_about_to_hear() {
          lane 6: begin 0-3 retry 1000",
     );
 }
+
+#[test]
+fn listeners_beyond_the_limit_are_refused_but_a_stream_is_always_resumed() {
+    let half = with_limits(Carrier::Http, V2025_11, |limits| limits.streams = 1);
+    check(
+        half,
+        r#"post 2: 1 tools/call {}
+           stream 2
+           get 3
+           get 4
+           close 2
+           get 5 after 2-0
+           close 3
+           get 6"#,
+        "up: open 2 1 tools/call {}
+         lane 2: begin 2-0 retry 1000
+         lane 3: begin 0-0 retry 1000
+         refused 429: too many streams are open on this session; close one first
+         lane 5: begin
+         lane 6: begin 0-0 retry 1000",
+    );
+}
