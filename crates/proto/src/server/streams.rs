@@ -248,6 +248,7 @@ impl Streams {
     /// Primed, and nothing has been said since: the history does not know the stream yet.
     fn is_before_first_event(&self, last: EventId) -> bool {
         let said = match self.open.get(&last.stream) {
+            Some(stream) if !stream.streaming => return false,
             Some(stream) => stream.seq,
             None if last.stream == MAIN => self.main_seq,
             None => return false,

@@ -210,3 +210,28 @@ fn listeners_beyond_the_limit_are_refused_but_a_stream_is_always_resumed() {
          lane 6: begin 0-0 retry 1000",
     );
 }
+
+/// wire: HTTP-18, HTTP-19
+#[test]
+fn unknown_foreign_and_future_events_are_refused() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           post 3: 2 tools/call {}
+           note 2: notifications/progress {"progress":1}
+           get 4 after 2-2
+           get 5 after 8-0
+           get 6 after nonsense
+           get 7 after 0-1
+           get 8 after 3-0"#,
+        r#"up: open 2 1 tools/call {}
+           up: open 3 2 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 2: event 2-1 notifications/progress {"progress":1}
+           refused 400: events after "2-2" are no longer known; initialize a new session
+           refused 400: events after "8-0" are no longer known; initialize a new session
+           refused 400: events after "nonsense" are no longer known; initialize a new session
+           refused 400: events after "0-1" are no longer known; initialize a new session
+           refused 400: events after "3-0" are no longer known; initialize a new session"#,
+    );
+}
