@@ -25,9 +25,9 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::replay::{EventId, Replay};
 
-/// Messages kept for a client that has no stream open to hear them on. A
-/// longer absence costs the oldest ones, which a client that lists again does
-/// not miss.
+/// Messages kept for a client that has no stream open to hear them on, in as
+/// many bytes as the history. A longer absence costs the oldest ones, which a
+/// client that lists again does not miss.
 const UNHEARD: usize = 256;
 
 /// The streams of one client.
@@ -43,6 +43,8 @@ pub(super) struct Streams {
     listeners: Vec<Lane>,
     main_seq: u64,
     unheard: VecDeque<(EventId, Bytes)>,
+    unheard_bytes: usize,
+    most_bytes: usize,
     history: Replay,
     out: VecDeque<(Lane, Frame)>,
 }
@@ -69,6 +71,8 @@ impl Streams {
             listeners: Vec::new(),
             main_seq: 0,
             unheard: VecDeque::new(),
+            unheard_bytes: 0,
+            most_bytes: limits.history,
             history: Replay::new(limits.history),
             out: VecDeque::new(),
         }
@@ -158,10 +162,12 @@ impl Streams {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
             return;
         }
-        if self.unheard.len() == UNHEARD {
-            self.unheard.pop_front();
-        }
+        self.unheard_bytes += text.len();
         self.unheard.push_back((event, text));
+        while self.unheard.len() > UNHEARD || self.unheard_bytes > self.most_bytes {
+            let Some((_, oldest)) = self.unheard.pop_front() else { return };
+            self.unheard_bytes -= oldest.len();
+        }
     }
 
     /// Gives one of the answers that a POST is owed.
@@ -209,6 +215,7 @@ impl Streams {
         let event = EventId { stream: MAIN, seq };
         let prime = prime.map(|retry_ms| Prime { event, retry_ms });
         self.out.push_back((lane, Frame::Begin { prime }));
+        self.unheard_bytes = 0;
         for (event, text) in self.unheard.drain(..) {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
         }
@@ -229,7 +236,10 @@ impl Streams {
             Err(_) => return Err(unknown()),
         };
         self.out.push_back((lane, Frame::Begin { prime: None }));
-        self.unheard.retain(|(event, _)| event.stream != last.stream || missed.is_empty());
+        if last.stream == MAIN {
+            self.unheard.clear();
+            self.unheard_bytes = 0;
+        }
         for (event, text) in missed {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
         }

@@ -235,3 +235,17 @@ fn unknown_foreign_and_future_events_are_refused() {
            refused 400: events after "3-0" are no longer known; initialize a new session"#,
     );
 }
+
+#[test]
+fn what_nobody_hears_is_bounded_in_bytes() {
+    let mut half = with_limits(Carrier::Http, V2025_11, |limits| limits.history = 1000);
+    let note = message(&format!("n {{\"text\":\"{}\"}}", "x".repeat(300)));
+    for _ in 0..1000 {
+        half.note(None, &note);
+    }
+    half.handle_listen(Lane(9), None).unwrap();
+    let heard: usize = std::iter::from_fn(|| half.poll_transmit())
+        .map(|(_, frame)| if let Frame::Message { text, .. } = frame { text.len() } else { 0 })
+        .sum();
+    assert!((300..=1000).contains(&heard), "{heard}");
+}
