@@ -76,6 +76,8 @@ impl Modern {
                 }
                 self.accept(lane);
             }
+            // On a pipe an error about an error could go back and forth for ever.
+            Kind::Result | Kind::Error if self.carrier == Carrier::Pipe => {}
             Kind::Result | Kind::Error => self.refuse(lane, None, &Refusal::UnaskedResponse),
         }
     }

@@ -355,3 +355,11 @@ fn drain(half: &mut Modern, seen: &mut Vec<String>) {
         });
     }
 }
+
+/// Two peers that report each other's reports would never stop.
+///
+/// wire: MOD-1, STD-4
+#[test]
+fn an_answer_on_a_pipe_is_ignored() {
+    check(Carrier::Pipe, "line: 1 = {}\nline: - ! -32600 responses are not accepted here", "");
+}
