@@ -44,6 +44,7 @@ pub struct Modern {
 struct Call {
     id: Id,
     lane: Lane,
+    listens: bool,
     streaming: bool,
 }
 
@@ -116,7 +117,8 @@ impl Modern {
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
-        self.calls.insert(exchange, Call { id, lane, streaming: false });
+        let listens = request.method() == method::LISTEN;
+        self.calls.insert(exchange, Call { id, lane, listens, streaming: false });
         self.up.push_back(Up::Open { exchange, request, said });
     }
 
@@ -154,6 +156,9 @@ impl Modern {
     /// Something on the way, for a call. What belongs to none is not said.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         let Some(call) = exchange.and_then(|exchange| self.calls.get(&exchange)) else { return };
+        if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
+            return;
+        }
         let (lane, text) = (call.lane, stamp(message, &call.id).text().clone());
         self.begin_stream(lane);
         self.out.push_back((lane, Frame::Message { event: None, text }));

@@ -363,3 +363,15 @@ fn drain(half: &mut Modern, seen: &mut Vec<String>) {
 fn an_answer_on_a_pipe_is_ignored() {
     check(Carrier::Pipe, "line: 1 = {}\nline: - ! -32600 responses are not accepted here", "");
 }
+
+/// wire: SUB-11, MH-6
+#[test]
+fn progress_and_logs_never_appear_on_a_listen() {
+    check(
+        Carrier::Http,
+        r#"post 1: 1 subscriptions/listen {"_meta":{@}}
+           note 1: notifications/progress {}
+           note 1: notifications/message {}"#,
+        r#"up: open 1 1 subscriptions/listen {"_meta":{@}}"#,
+    );
+}
