@@ -185,11 +185,21 @@ impl Modern {
         Some(call)
     }
 
-    /// The conversation is over: every lane closes.
+    /// The conversation is over: each listen gets its result (SUB-8), and every lane closes.
     pub fn end(&mut self) {
         self.by_id.clear();
         for (_, call) in self.calls.drain() {
-            self.out.push_back((call.lane, Frame::End));
+            if call.listens {
+                let result = listen_over(&call.id.to_string());
+                let text = Message::result(&call.id, &result).text().clone();
+                if self.carrier == Carrier::Http && !call.streaming {
+                    self.out.push_back((call.lane, Frame::Begin { prime: None }));
+                }
+                self.out.push_back((call.lane, Frame::Message { event: None, text }));
+            }
+            if self.carrier == Carrier::Http {
+                self.out.push_back((call.lane, Frame::End));
+            }
         }
     }
 
@@ -264,6 +274,11 @@ fn stamp(message: &Message, id: &Id) -> Message {
         Some(stamped) => message.with_payload(&stamped),
         None => message.clone(),
     }
+}
+
+/// The result of a listen that was known by `id`, which is JSON.
+pub(crate) fn listen_over(id: &str) -> Vec<u8> {
+    format!(r#"{{"resultType":"complete","_meta":{{"{}":{id}}}}}"#, meta::SUBSCRIPTION).into_bytes()
 }
 
 fn status_of(answer: &Message) -> u16 {

@@ -375,3 +375,39 @@ fn progress_and_logs_never_appear_on_a_listen() {
         r#"up: open 1 1 subscriptions/listen {"_meta":{@}}"#,
     );
 }
+
+/// wire: SUB-8
+#[test]
+fn at_the_end_a_listen_gets_its_result_and_a_call_none() {
+    check(
+        Carrier::Http,
+        &format!(
+            r#"post 1: "s" subscriptions/listen {{"_meta":{{@}}}}
+               note 1: notifications/subscriptions/acknowledged {{"_meta":{{{SUB}:31}}}}
+               end
+               finish 1: 0 = {{}}
+               post 2: 2 a {{"_meta":{{@}}}}
+               end"#
+        ),
+        &format!(
+            r#"up: open 1 "s" subscriptions/listen {{"_meta":{{@}}}}
+               lane 1: begin
+               lane 1: notifications/subscriptions/acknowledged {{"_meta":{{{SUB}:"s"}}}}
+               lane 1: "s" = {{"resultType":"complete","_meta":{{{SUB}:"s"}}}}
+               lane 1: end
+               up: open 2 2 a {{"_meta":{{@}}}}
+               lane 2: end"#
+        ),
+    );
+    check(
+        Carrier::Pipe,
+        r#"line: 4 subscriptions/listen {"_meta":{@}}
+           line: 5 a {"_meta":{@}}
+           end"#,
+        &format!(
+            r#"up: open 1 4 subscriptions/listen {{"_meta":{{@}}}}
+               up: open 2 5 a {{"_meta":{{@}}}}
+               lane 0: 4 = {{"resultType":"complete","_meta":{{{SUB}:4}}}}"#
+        ),
+    );
+}
