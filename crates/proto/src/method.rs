@@ -66,6 +66,13 @@ pub fn list_changed(capability: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a notification of a legacy server may be said to all its clients:
+/// it tells them to look again, and nothing about one another.
+pub fn is_for_all(method: &str) -> bool {
+    method == UPDATED
+        || ["tools", "prompts", "resources"].into_iter().any(|of| list_changed(of) == Some(method))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

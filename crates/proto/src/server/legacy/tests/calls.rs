@@ -240,11 +240,11 @@ fn calls_beyond_the_limit_are_refused_and_not_queued() {
     let half = with_limits(Carrier::Http, V2025_06, |limits| limits.calls = 2);
     check(
         half,
-        r#"post 2: 1 a
+        r"post 2: 1 a
            post 3: 2 b
            post 4: 3 c
            finish 2: 0 = {}
-           post 5: 3 c"#,
+           post 5: 3 c",
         "up: open 2 1 a
          up: open 3 2 b
          lane 4: answer 429 3 ! -32603 too many calls are open; wait for one to finish
@@ -272,7 +272,7 @@ fn what_is_no_message_is_answered_with_what_is_known_of_it() {
 fn an_ended_session_takes_nothing_any_more() {
     check(
         ready(Carrier::Http, V2025_11),
-        r#"post 2: 1 tools/call {}
+        r"post 2: 1 tools/call {}
            get 3
            end
            finish 2: 0 = {}
@@ -280,7 +280,7 @@ fn an_ended_session_takes_nothing_any_more() {
            post 5: notifications/roots/list_changed
            post 6: 1 = {}
            get 7
-           get 8 after 0-0"#,
+           get 8 after 0-0",
         "up: open 2 1 tools/call {}
          lane 3: begin 0-0 retry 1000
          lane 2: end

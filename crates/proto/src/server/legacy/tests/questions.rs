@@ -70,11 +70,11 @@ fn each_question_finds_its_call_and_each_answer_its_question() {
 fn a_question_about_no_call_goes_to_a_listener_else_to_the_newest_call() {
     check(
         ready(Carrier::Http, V2025_06),
-        r#"post 2: 1 tools/call {}
+        r"post 2: 1 tools/call {}
            post 3: 2 tools/call {}
            ask q1: 5 roots/list
            get 9
-           ask q2: 6 roots/list"#,
+           ask q2: 6 roots/list",
         "up: open 2 1 tools/call {}
          up: open 3 2 tools/call {}
          lane 3: begin
@@ -202,7 +202,7 @@ fn where_clients_share_a_server_only_the_watcher_hears_of_an_update() {
 #[test]
 fn watching_is_bounded() {
     let mut half = greeted(fresh(Carrier::Pipe).sharing(), V2025_06);
-    for number in 0..MOST_WATCHED + 1 {
+    for number in 0..=MOST_WATCHED {
         let request = format!("{number} resources/subscribe {{\"uri\":\"x:{number}\"}}");
         half.handle_incoming(Lane::MAIN, parse(wire(&request)).unwrap());
         half.finish(Exchange(number as u64 + 2), &message("0 = {}"));

@@ -47,14 +47,14 @@ fn a_lane_whose_break_went_unnoticed_is_ended_when_its_stream_is_resumed() {
 fn of_two_listeners_the_newest_is_spoken_to() {
     check(
         ready(Carrier::Http, V2025_06),
-        r#"get 3
+        r"get 3
            get 4
            note: notifications/tools/list_changed
            close 4
            note: notifications/prompts/list_changed
            close 3
            note: notifications/resources/list_changed
-           get 5"#,
+           get 5",
         "lane 3: begin
          lane 4: begin
          lane 4: event 0-1 notifications/tools/list_changed
@@ -69,14 +69,14 @@ fn of_two_listeners_the_newest_is_spoken_to() {
 fn a_resumed_listener_hears_what_nobody_heard_once() {
     check(
         ready(Carrier::Http, V2025_11),
-        r#"get 3
+        r"get 3
            note: a
            close 3
            note: b
            get 4 after 0-1
            close 4
            get 5
-           note: c"#,
+           note: c",
         "lane 3: begin 0-0 retry 1000
          lane 3: event 0-1 a
          lane 4: begin
@@ -151,11 +151,11 @@ fn a_stream_that_breaks_in_the_middle_goes_on_where_it_broke() {
 fn a_quiet_post_that_breaks_loses_its_answer_and_nothing_else() {
     check(
         ready(Carrier::Http, V2025_11),
-        r#"post 2: 1 tools/call {}
+        r"post 2: 1 tools/call {}
            close 2
            ask 2 q1: 5 roots/list
            finish 2: 0 = {}
-           get 3"#,
+           get 3",
         "up: open 2 1 tools/call {}
          lane 3: begin 0-0 retry 1000
          lane 3: event 0-1 1 roots/list",
@@ -167,7 +167,7 @@ fn a_quiet_post_that_breaks_loses_its_answer_and_nothing_else() {
 fn the_priming_event_of_a_listener_lies_before_what_it_is_about_to_hear() {
     check(
         ready(Carrier::Http, V2025_11),
-        r#"get 3
+        r"get 3
            note: a
            close 3
            note: b
@@ -176,7 +176,7 @@ fn the_priming_event_of_a_listener_lies_before_what_it_is_about_to_hear() {
            close 4
            get 5 after 0-1
            close 5
-           get 6"#,
+           get 6",
         "lane 3: begin 0-0 retry 1000
          lane 3: event 0-1 a
          lane 4: begin 0-1 retry 1000
@@ -194,14 +194,14 @@ fn listeners_beyond_the_limit_are_refused_but_a_stream_is_always_resumed() {
     let half = with_limits(Carrier::Http, V2025_11, |limits| limits.streams = 1);
     check(
         half,
-        r#"post 2: 1 tools/call {}
+        r"post 2: 1 tools/call {}
            stream 2
            get 3
            get 4
            close 2
            get 5 after 2-0
            close 3
-           get 6"#,
+           get 6",
         "up: open 2 1 tools/call {}
          lane 2: begin 2-0 retry 1000
          lane 3: begin 0-0 retry 1000
