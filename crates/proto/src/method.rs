@@ -10,6 +10,8 @@ pub const PING: &str = "ping";
 pub const DISCOVER: &str = "server/discover";
 /// Opens a stream of changes (modern).
 pub const LISTEN: &str = "subscriptions/listen";
+/// Begins what a listen brings (modern).
+pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// Nobody wants the answer any more.
 pub const CANCELLED: &str = "notifications/cancelled";
 /// How far a call has got.

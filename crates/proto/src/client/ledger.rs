@@ -128,6 +128,11 @@ impl<O> Ledger<O> {
         Some((CallId(token.call), message))
     }
 
+    /// A call goes on for as long as it takes.
+    pub(super) fn keep(&mut self, id: CallId, now: Instant) {
+        self.calls.keep(id.0, now);
+    }
+
     /// Nobody wants the answer any more.
     pub(super) fn cancel(&mut self, id: CallId, now: Instant) -> Option<Call<O>> {
         self.calls.cancel(id.0, now);
