@@ -51,10 +51,15 @@ enum Owner<T> {
     /// Our own `tools/list`, to learn the headers that this call needs.
     Lesson {
         to: T,
-        refused: Message,
-        /// What the server said to it.
-        answer: Message,
+        refused: Box<Refused>,
     },
+}
+
+/// A call that lacked a header, and what the server said to it.
+#[derive(Debug)]
+struct Refused {
+    request: Message,
+    answer: Message,
 }
 
 impl<T: Ticket> Modern<T> {
@@ -188,26 +193,27 @@ impl<T: Ticket> Modern<T> {
                 self.down.push_back(Down::Finish { to, answer });
                 None
             }
-            Owner::Lesson { to, answer, .. } if lesson_failed => {
-                self.down.push_back(Down::Finish { to, answer });
+            Owner::Lesson { to, refused } if lesson_failed => {
+                self.down.push_back(Down::Finish { to, answer: refused.answer });
                 None
             }
-            Owner::Lesson { to, refused, .. } => Some(self.repeat(to, &refused, now)),
+            Owner::Lesson { to, refused } => Some(self.repeat(to, &refused.request, now)),
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
 
     /// The server missed a header: ask it which it wants.
-    fn learn(&mut self, to: T, refused: Message, answer: Message, now: Instant) -> Option<CallId> {
-        if self.carrier == Carrier::Pipe || refused.method() != method::CALL_TOOL {
+    fn learn(&mut self, to: T, request: Message, answer: Message, now: Instant) -> Option<CallId> {
+        if self.carrier == Carrier::Pipe || request.method() != method::CALL_TOOL {
             self.down.push_back(Down::Finish { to, answer });
             return None;
         }
-        let envelope = patch::get(refused.payload().unwrap_or_default(), &["_meta"]);
+        let envelope = patch::get(request.payload().unwrap_or_default(), &["_meta"]);
         let envelope = String::from_utf8_lossy(envelope.unwrap_or(b"{}")).into_owned();
         let params = format!("{{\"_meta\":{envelope}}}");
         let list = Message::request(&Id::from(0), method::LIST_TOOLS, Some(params.as_bytes()));
-        Some(self.begin(Owner::Lesson { to, refused, answer }, &list, Vec::new(), now))
+        let refused = Box::new(Refused { request, answer });
+        Some(self.begin(Owner::Lesson { to, refused }, &list, Vec::new(), now))
     }
 
     /// The lesson is over: send the call once more, with whatever was learned.
