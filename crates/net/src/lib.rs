@@ -1,1 +1,3 @@
 //! Transports for the Model Context Protocol.
+
+pub mod http;

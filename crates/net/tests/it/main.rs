@@ -1,0 +1,4 @@
+//! The transports against real processes and sockets.
+
+#[cfg(test)]
+mod guard;
