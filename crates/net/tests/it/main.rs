@@ -2,3 +2,7 @@
 
 #[cfg(test)]
 mod guard;
+#[cfg(test)]
+mod listen;
+#[cfg(test)]
+mod peer;
