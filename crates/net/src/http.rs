@@ -1,10 +1,12 @@
 //! HTTP: what the server and the client side share.
 //!
+//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //! - [`guard`]: who may talk to a server: `Host`, `Origin`, CORS.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //!
 //! Nothing here knows MCP; the endpoint and its client are built on top.
 
+pub mod fetch;
 pub mod guard;
 pub mod listen;
 

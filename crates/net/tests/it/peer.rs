@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Frame, Incoming};
 use switchboard_net::http::listen::{ListenOptions, serve};
 use tokio::net::TcpListener;
@@ -65,6 +65,14 @@ pub(crate) fn text(body: impl Into<Bytes>) -> Answer {
 pub(crate) fn stuck(on_drop: Option<oneshot::Sender<()>>) -> Answer {
     let first = Some(Bytes::from_static(b"first"));
     Response::new(Either::Right(Stuck { first, _on_drop: on_drop }))
+}
+
+pub(crate) async fn read<B: Body<Data = Bytes>>(body: B) -> String
+where
+    B::Error: std::fmt::Debug,
+{
+    let bytes = within(body.collect()).await.unwrap().to_bytes();
+    String::from_utf8(bytes.into()).unwrap()
 }
 
 /// A server under test, and the way to stop it.
