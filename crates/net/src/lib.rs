@@ -1,3 +1,4 @@
 //! Transports for the Model Context Protocol.
 
 pub mod http;
+pub mod stdio;

@@ -1,6 +1,8 @@
 //! The transports against real processes and sockets.
 
 #[cfg(test)]
+mod child;
+#[cfg(test)]
 mod fetch;
 #[cfg(test)]
 mod guard;
