@@ -6,9 +6,16 @@
 //!
 //! Nothing here knows MCP; the endpoint and its client are built on top.
 
+mod body;
+mod endpoint;
 pub mod fetch;
 pub mod guard;
 pub mod listen;
+mod old;
+mod session;
+pub mod site;
+
+pub use body::Body;
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};

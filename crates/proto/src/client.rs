@@ -24,7 +24,7 @@ mod tools;
 mod watch;
 
 /// What a call's owner must be able to say of itself.
-pub trait Ticket: Clone {
+pub trait Ticket: Clone + PartialEq {
     /// Which of the clients that share this server it belongs to.
     fn owner(&self) -> u64;
 }
@@ -179,6 +179,22 @@ impl<T: Ticket> Half<T> {
         match self {
             Self::Legacy(half) => half.poll_down(),
             Self::Modern(half) => half.poll_down(),
+        }
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        match self {
+            Self::Legacy(half) => half.find(ticket),
+            Self::Modern(half) => half.find(ticket),
+        }
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        match self {
+            Self::Legacy(half) => half.is_open(lane),
+            Self::Modern(half) => half.is_open(lane),
         }
     }
 

@@ -10,7 +10,9 @@ use http::HeaderMap;
 
 use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::jsonrpc::{Incoming, Message, Refused};
+use crate::refusal::Refusal;
 use crate::replay::EventId;
+use crate::revision::Era;
 use legacy::Legacy;
 use modern::Modern;
 
@@ -70,7 +72,7 @@ impl Half {
                 half.handle_message(lane, message, headers);
             }
             (Self::Modern(half), Incoming::Batch(_)) => {
-                let why = crate::refusal::Refusal::NoBatches { era: crate::revision::Era::Modern };
+                let why = Refusal::NoBatches { era: Era::Modern };
                 half.handle_refused(lane, &why.into());
             }
         }
@@ -81,6 +83,14 @@ impl Half {
         match self {
             Self::Legacy(half) => half.handle_refused(lane, refused),
             Self::Modern(half) => half.handle_refused(lane, refused),
+        }
+    }
+
+    /// A GET wants to listen, or to go on after `last`; only a legacy client can.
+    pub fn handle_listen(&mut self, lane: Lane, last: Option<&str>) -> Result<(), Refusal> {
+        match self {
+            Self::Legacy(half) => half.handle_listen(lane, last),
+            Self::Modern(_) => Err(Refusal::SessionOver),
         }
     }
 

@@ -266,6 +266,20 @@ impl<T: Ticket> Modern<T> {
         self.down.pop_front()
     }
 
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let is_it = |owner: &Owner<T>| {
+            let (Owner::Client(theirs) | Owner::Lesson { to: theirs, .. }) = owner;
+            theirs == ticket
+        };
+        self.ledger.ids(is_it).first().copied()
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        self.ledger.get(CallId(lane.0)).is_some()
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.ledger.len()
