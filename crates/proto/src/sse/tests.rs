@@ -138,6 +138,15 @@ fn comments_do_not_add_up() {
     check(&format!("{}data: 1\n\n", ": 0123456789\n".repeat(10)), &["message 1"]);
 }
 
+#[test]
+fn bytes_are_searched_once() {
+    let mut decoder = Decoder::new(LIMIT);
+    decoder.push(b"data: 012");
+    assert_eq!((decoder.next_event(), decoder.searched), (None, 9));
+    decoder.push(b"3\nda");
+    assert_eq!((decoder.next_event(), decoder.searched), (None, 2));
+}
+
 // wire: SSE-2
 #[test]
 fn data_on_one_line_is_not_copied_again() {
