@@ -1,0 +1,5 @@
+//! Properties of the public API, one file per module.
+
+mod header;
+mod line;
+mod sse;
