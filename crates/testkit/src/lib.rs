@@ -1,1 +1,4 @@
 //! What our tests share.
+
+pub mod source;
+pub mod tidy;

@@ -1,0 +1,3 @@
+//! The rules of the repository, applied to the repository.
+
+mod tidy;
