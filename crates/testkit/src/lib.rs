@@ -2,3 +2,4 @@
 
 pub mod source;
 pub mod tidy;
+pub mod wire;

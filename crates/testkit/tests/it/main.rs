@@ -1,3 +1,4 @@
 //! The rules of the repository, applied to the repository.
 
 mod tidy;
+mod wire;
