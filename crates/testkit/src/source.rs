@@ -75,9 +75,9 @@ impl Source {
         is_rust(&self.path)
     }
 
-    /// Whether it is the product's own Rust: no tests, no test kit.
+    /// Whether it is the product's own Rust: no tests, no examples, no test kit.
     pub fn is_product(&self) -> bool {
-        self.is_rust() && self.path.starts_with("crates/") && !is_test_path(&self.path)
+        self.is_rust() && self.path.contains("/src/") && !is_test_path(&self.path)
     }
 
     /// Its lines with their numbers.

@@ -62,4 +62,5 @@ fn test_folders_hold_only_tests() {
         assert!(Source::new(path, "fn a() {}\n").lines[0].is_test, "{path}");
     }
     assert!(Source::new("crates/x/src/y.rs", "").is_product());
+    assert!(!Source::new("crates/x/examples/y.rs", "").is_product());
 }
