@@ -1,0 +1,73 @@
+// The peers and the cells of the matrix: which client, on which transport,
+// meets which server, on which transport, in which era.
+
+import { fileURLToPath } from 'node:url';
+import { gapOf } from '../gaps.mjs';
+
+const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+
+export const PEERS = {
+  ts1: (side) => [process.execPath, at(`ts1/${side}.mjs`)],
+  ts2: (side) => [process.execPath, at(`ts2/${side}.mjs`)],
+  py: (side) => [at('../.cache/venv/bin/python'), at(`py/${side}.py`)],
+  rmcp: (side) => [at('rmcp/target/debug/rmcp-peer'), side],
+};
+const ERAS = ['legacy', 'modern'];
+const TRANSPORTS = ['stdio', 'http', 'sse'];
+
+function everyCell(peers) {
+  const cells = [];
+  for (const era of ERAS)
+    for (const client of peers)
+      for (const down of TRANSPORTS)
+        for (const server of peers)
+          for (const up of TRANSPORTS) {
+            const uses = [
+              { peer: client, side: 'client', era, transport: down },
+              { peer: server, side: 'server', era, transport: up },
+            ];
+            if (uses.some((use) => gapOf(use))) continue;
+            cells.push({ name: `${era} ${client}/${down} -> ${server}/${up}`, era, client, down, server, up });
+          }
+  return cells;
+}
+
+/** What a cell shows: the pair, the client on both transports, the server on both transports. */
+const shows = ({ era, client, down, server, up }) => [
+  `${era} ${client} ${server}`,
+  `${era} ${client} ${down} ${up}`,
+  `${era} ${down} ${server} ${up}`,
+];
+
+/** A small set of cells that shows everything that all of them show (greedy, always the same). */
+function cover(cells) {
+  const missing = new Set(cells.flatMap(shows));
+  const chosen = [];
+  while (missing.size) {
+    const news = (cell) => shows(cell).filter((shown) => missing.has(shown)).length;
+    const best = cells.reduce((a, b) => (news(b) > news(a) ? b : a));
+    shows(best).forEach((shown) => missing.delete(shown));
+    chosen.push(best);
+  }
+  return chosen;
+}
+
+/** The cells to run: all with `direct` (one transport on both sides) or `full`, else a cover. */
+export function cellsOf({ peers, direct, full }) {
+  const cells = everyCell(peers);
+  if (direct) return cells.filter(({ down, up }) => down === up);
+  return full ? cells : cover(cells);
+}
+
+/** The checks of a cell and those that a gap takes away, with the reason. */
+export function checksOf(cell, all) {
+  const gaps = [];
+  const checks = all.filter((check) => {
+    const gap =
+      gapOf({ peer: cell.client, side: 'client', era: cell.era, transport: cell.down, check }) ??
+      gapOf({ peer: cell.server, side: 'server', era: cell.era, transport: cell.up, check });
+    if (gap) gaps.push({ check, reason: gap.reason });
+    return !gap;
+  });
+  return { checks, gaps };
+}
