@@ -46,7 +46,9 @@ export function start(name, [command, ...args], { onOut, onErr, env } = {}) {
   });
   const kept = [];
   const keep = (line) => {
-    kept.push(`${name}: ${line.slice(0, 400)}`);
+    const shown = `${name}: ${line.slice(0, 400)}`;
+    if (shown === kept.at(-1)) return; // an SDK that retries says the same many times
+    kept.push(shown);
     if (kept.length > KEPT_LINES) kept.shift();
   };
   const handle = { name, child, kept, code: undefined };

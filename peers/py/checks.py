@@ -225,7 +225,11 @@ async def bounded(work: Callable[[], Awaitable[Any]], seconds: float) -> dict[st
         return {"ok": False, "detail": f"{type(error).__name__}: {error}"[:600]}
 
 
+shown: set[str] = set()
+
+
 def show(check: str, verdict: dict[str, Any]) -> bool:
+    shown.add(check)
     print(json.dumps({"check": check, **verdict}, ensure_ascii=False), flush=True)
     return verdict["ok"]
 

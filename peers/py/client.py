@@ -126,6 +126,13 @@ def wrong_era(peer: Peer, era: str) -> str:
     return "" if (version == MODERN) == peer.modern else f"negotiated {version} in the {era} era"
 
 
+def reasons(error: BaseException) -> str:
+    """The leaves of an exception group: the SDK's task groups wrap what went wrong."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(reasons(inner) for inner in error.exceptions)
+    return f"{type(error).__name__}: {error}"
+
+
 async def main() -> None:
     args = arguments()
     peer = Peer(args)
@@ -137,14 +144,15 @@ async def main() -> None:
                 scope.deadline = math.inf
                 detail = wrong_era(peer, args.era)
                 if not detail:
+                    detail = "the SDK ended the session"
                     good = await checks.run_checks(peer, args.checks)
                 scope.deadline = anyio.current_time() + 5
-        except Exception as error:  # the verdict of `connect`
-            detail = detail and f"{type(error).__name__}: {error}"[:600]
+        except Exception as error:  # the SDK gave up, while connecting or later
+            detail = f"{detail}: {reasons(error)}"[:600]
     if good is None:
         for check in args.checks:
-            shown = detail if check == "connect" else f"not connected: {detail}"
-            checks.show(check, {"ok": False, "detail": shown})
+            if check not in checks.shown:
+                checks.show(check, {"ok": False, "detail": detail})
     sys.stdout.flush()
     os._exit(0 if good else 1)
 
