@@ -45,7 +45,7 @@ export async function runCell(cell, { bridge }) {
   const { checks, gaps } = checksOf(cell, bridge ? [...ALL_CHECKS, 'restart'] : ALL_CHECKS);
   const { era, down, up } = cell;
   const command = (port) => [
-    ...PEERS[cell.server]('server'), '--transport', up, '--era', era,
+    ...PEERS[cell.server]('server'), '--transport', up, '--era', cell.serverEra,
     ...(up === 'stdio' ? [] : ['--port', port]),
   ];
   let route;

@@ -15,6 +15,12 @@ export const PEERS = {
 const ERAS = ['legacy', 'modern'];
 const TRANSPORTS = ['stdio', 'http', 'sse'];
 
+function cellOf(cell) {
+  const { era, client, down, server, up, serverEra } = cell;
+  const both = serverEra === 'both' ? '+both' : '';
+  return { name: `${era} ${client}/${down} -> ${server}${both}/${up}`, ...cell };
+}
+
 function everyCell(peers) {
   const cells = [];
   for (const era of ERAS)
@@ -27,7 +33,7 @@ function everyCell(peers) {
               { peer: server, side: 'server', era, transport: up },
             ];
             if (uses.some((use) => gapOf(use))) continue;
-            cells.push({ name: `${era} ${client}/${down} -> ${server}/${up}`, era, client, down, server, up });
+            cells.push(cellOf({ era, client, down, server, up, serverEra: era }));
           }
   return cells;
 }
@@ -52,11 +58,21 @@ function cover(cells) {
   return chosen;
 }
 
+/** Servers that speak both eras, as most do in the field: the client's era has to win. */
+function dualCells(peers, direct) {
+  if (!peers.includes('ts2')) return [];
+  const routes = direct ? [['stdio', 'stdio'], ['http', 'http']] : [['http', 'stdio'], ['stdio', 'http']];
+  const servers = peers.filter((peer) => !gapOf({ peer, era: 'modern' }));
+  return ERAS.flatMap((era) =>
+    servers.flatMap((server) =>
+      routes.map(([down, up]) => cellOf({ era, client: 'ts2', down, server, up, serverEra: 'both' }))));
+}
+
 /** The cells to run: all with `direct` (one transport on both sides) or `full`, else a cover. */
 export function cellsOf({ peers, direct, full }) {
   const cells = everyCell(peers);
-  if (direct) return cells.filter(({ down, up }) => down === up);
-  return full ? cells : cover(cells);
+  const chosen = direct ? cells.filter(({ down, up }) => down === up) : full ? cells : cover(cells);
+  return [...chosen, ...dualCells(peers, direct)];
 }
 
 /** The checks of a cell and those that a gap takes away, with the reason. */
