@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use super::{ask, fixture::Fixture, shared::Change};
 
 const PAGE: usize = 3;
+/// The TypeScript clients drop a progress note that arrives in one read with the response.
+const NOTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Names of arguments with their JSON types.
 type Arguments = &'static [(&'static str, &'static str)];
@@ -160,6 +162,7 @@ async fn progress(steps: usize, context: &RequestContext<RoleServer>) -> Result<
             .with_message(format!("step {n}"));
         let sent = context.peer.notify_progress(note).await;
         sent.map_err(|error| unsent(&error))?;
+        tokio::time::sleep(NOTE_PAUSE).await;
     }
     Ok(format!("done {steps}"))
 }
