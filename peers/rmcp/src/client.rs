@@ -14,6 +14,8 @@ use crate::era::{Era, Failure, Transport};
 
 /// What one check has to end in.
 const CHECK_TIME: Duration = Duration::from_secs(10);
+/// `restart` has two waits: until the call of `die` failed, then until the server is back.
+const RESTART_TIME: Duration = Duration::from_secs(25);
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -56,9 +58,10 @@ pub(crate) async fn run(options: Options) -> Result<bool, Failure> {
 }
 
 async fn one(check: &str, connection: &Connection) -> Result<(), String> {
-    tokio::time::timeout(CHECK_TIME, checks::run(check, connection))
+    let time = if check == "restart" { RESTART_TIME } else { CHECK_TIME };
+    tokio::time::timeout(time, checks::run(check, connection))
         .await
-        .unwrap_or_else(|_| Err("took more than 10 s".into()))
+        .unwrap_or_else(|_| Err(format!("took more than {} s", time.as_secs()).into()))
         .map_err(|error| error.to_string())
 }
 
