@@ -139,6 +139,7 @@ fn printing_reading_the_environment_and_exiting_are_caught() {
         assert_eq!(caught("crates/cli/src/a.rs", text), 0, "{text}");
     }
     assert_eq!(caught(NET, "env!(\"CARGO_PKG_VERSION\");\n"), 0);
+    assert_eq!(caught(NET, "std::env::split_paths(path);\n"), 0);
 }
 
 #[test]
