@@ -95,6 +95,14 @@ impl Sessions {
         faces.iter().for_each(Face::end);
     }
 
+    /// Waits until the sessions that are open now have no call open.
+    pub(crate) async fn all_answered(&self) {
+        let faces: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
+        for face in faces {
+            face.all_answered().await;
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).by_id.len()
     }

@@ -93,6 +93,13 @@ impl Site {
         self.inner.old.close_all();
     }
 
+    /// Waits until no session has a call open. Requests of the modern era are
+    /// not counted: they last as long as their connection.
+    pub async fn all_answered(&self) {
+        self.inner.sessions.all_answered().await;
+        self.inner.old.all_answered().await;
+    }
+
     /// How many sessions are open.
     pub fn sessions(&self) -> usize {
         self.inner.sessions.len() + self.inner.old.len()

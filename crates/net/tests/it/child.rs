@@ -179,7 +179,15 @@ async fn a_child_runs_where_it_is_told_to() {
 
 #[tokio::test]
 async fn what_does_not_start_says_why() {
-    let error = |command: Command| command.spawn(&environment()).unwrap_err();
+    let error = |command: Command| {
+        let found = command.check(&environment()).err().map(|error| error.to_string());
+        let error = command.spawn(&environment()).unwrap_err();
+        // Only what the system alone can know is not known beforehand.
+        let is_known = !matches!(error, SpawnError::Refused { .. });
+        assert_eq!(found, is_known.then(|| error.to_string()));
+        error
+    };
+    assert!(Command::new("true").check(&environment()).is_ok());
     let missing = error(Command::new("no-such-program-here"));
     assert!(matches!(missing, SpawnError::NotInPath { .. }));
     assert_eq!(

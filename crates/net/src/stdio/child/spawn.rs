@@ -76,6 +76,26 @@ impl Command {
         Ok(child)
     }
 
+    /// Finds out, without starting anything, what can be known beforehand to
+    /// keep it from starting; `parent` is our environment.
+    pub fn check(&self, parent: &[(OsString, OsString)]) -> Result<(), SpawnError> {
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
+        }
+        let environment = self.environment(parent);
+        let path = path_of(&environment);
+        // Without a path the system has one of its own, which only it knows.
+        if path.is_none() || self.files(path).any(|file| is_executable(&file)) {
+            return Ok(());
+        }
+        let program = self.program.clone();
+        match self.file(path) {
+            None => Err(SpawnError::NotInPath { program }),
+            Some(file) if !file.exists() => Err(SpawnError::NoSuchFile { file }),
+            Some(_) => Err(SpawnError::NotExecutable { program }),
+        }
+    }
+
     fn process(&self, environment: &[(OsString, OsString)], group: &Group) -> process::Command {
         let mut process = process::Command::new(&self.program);
         process
@@ -108,15 +128,26 @@ impl Command {
 
     /// The file that would be run; none if it is a name that `PATH` lacks.
     fn file(&self, path: Option<&OsStr>) -> Option<PathBuf> {
-        let cwd = self.cwd.as_deref().unwrap_or(Path::new(""));
-        if self.program.contains('/') {
-            return Some(cwd.join(&self.program));
-        }
-        let directories = std::env::split_paths(path?);
-        directories
-            .map(|directory| cwd.join(directory).join(&self.program))
-            .find(|file| file.is_file())
+        self.files(path).find(|file| self.program.contains('/') || file.is_file())
     }
+
+    /// Where the program is looked for, in order.
+    fn files(&self, path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
+        let cwd = self.cwd.as_deref().unwrap_or(Path::new(""));
+        let is_path = self.program.contains('/');
+        let named = path.filter(|_| !is_path).map(std::env::split_paths);
+        let named = named.into_iter().flatten();
+        let given = is_path.then(|| cwd.join(&self.program));
+        given.into_iter().chain(named.map(move |directory| cwd.join(directory).join(&self.program)))
+    }
+}
+
+/// Whether the file is one that somebody may run.
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let kind = file.metadata();
+    kind.is_ok_and(|kind| kind.is_file() && kind.permissions().mode() & 0o111 != 0)
 }
 
 fn path_of(environment: &[(OsString, OsString)]) -> Option<&OsStr> {
