@@ -6,8 +6,15 @@
 //! [`Up`](crate::exchange::Up) verbs for the inside; drain both after every call.
 
 use bytes::Bytes;
+use http::HeaderMap;
 
+use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::jsonrpc::{Incoming, Message, Refused};
+use crate::refusal::Refusal;
 use crate::replay::EventId;
+use crate::revision::Era;
+use legacy::Legacy;
+use modern::Modern;
 
 pub mod era;
 pub mod legacy;
@@ -44,6 +51,126 @@ impl Frame {
         match self {
             Self::Answer { text, .. } | Self::Message { text, .. } => text.len() + 64,
             Self::Accepted | Self::Begin { .. } | Self::End => 64,
+        }
+    }
+}
+
+/// The half for one client, of either era.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the eras say it")]
+pub enum Half {
+    Legacy(Box<Legacy>),
+    Modern(Box<Modern>),
+}
+
+impl Half {
+    /// Something arrived on `lane`; with its headers, if it came over HTTP.
+    pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming, headers: Option<&HeaderMap>) {
+        match (self, incoming) {
+            (Self::Legacy(half), incoming) => half.handle_incoming(lane, incoming),
+            (Self::Modern(half), Incoming::One(message)) => {
+                half.handle_message(lane, message, headers);
+            }
+            (Self::Modern(half), Incoming::Batch(_)) => {
+                let why = Refusal::NoBatches { era: Era::Modern };
+                half.handle_refused(lane, &why.into());
+            }
+        }
+    }
+
+    /// Something arrived on `lane` that is no message.
+    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+        match self {
+            Self::Legacy(half) => half.handle_refused(lane, refused),
+            Self::Modern(half) => half.handle_refused(lane, refused),
+        }
+    }
+
+    /// A GET wants to listen, or to go on after `last`; only a legacy client can.
+    pub fn handle_listen(&mut self, lane: Lane, last: Option<&str>) -> Result<(), Refusal> {
+        match self {
+            Self::Legacy(half) => half.handle_listen(lane, last),
+            Self::Modern(_) => Err(Refusal::SessionOver),
+        }
+    }
+
+    /// A lane was closed from outside.
+    pub fn handle_closed(&mut self, lane: Lane) {
+        match self {
+            Self::Legacy(half) => half.handle_closed(lane),
+            Self::Modern(half) => half.handle_closed(lane),
+        }
+    }
+
+    /// The answer on `lane` takes its time: show a stream.
+    pub fn begin_stream(&mut self, lane: Lane) {
+        match self {
+            Self::Legacy(half) => half.begin_stream(lane),
+            Self::Modern(half) => half.begin_stream(lane),
+        }
+    }
+
+    /// Something on the way.
+    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
+        match self {
+            Self::Legacy(half) => half.note(exchange, message),
+            Self::Modern(half) => half.note(exchange, message),
+        }
+    }
+
+    /// The server needs input. False if this client cannot be asked.
+    #[must_use]
+    pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        match self {
+            Self::Legacy(half) => half.ask(exchange, ask, request),
+            Self::Modern(_) => false,
+        }
+    }
+
+    /// The server does not need the input any more.
+    pub fn recall(&mut self, ask: Ask, message: &Message) {
+        if let Self::Legacy(half) = self {
+            half.recall(ask, message);
+        }
+    }
+
+    /// The answer to a call.
+    pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
+        match self {
+            Self::Legacy(half) => half.finish(exchange, answer),
+            Self::Modern(half) => half.finish(exchange, answer),
+        }
+    }
+
+    /// The conversation is over.
+    pub fn end(&mut self) {
+        match self {
+            Self::Legacy(half) => half.end(),
+            Self::Modern(half) => half.end(),
+        }
+    }
+
+    /// What to do on which lane, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<(Lane, Frame)> {
+        match self {
+            Self::Legacy(half) => half.poll_transmit(),
+            Self::Modern(half) => half.poll_transmit(),
+        }
+    }
+
+    /// What the client wants, oldest first.
+    pub fn poll_up(&mut self) -> Option<Up> {
+        match self {
+            Self::Legacy(half) => half.poll_up(),
+            Self::Modern(half) => half.poll_up(),
+        }
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        match self {
+            Self::Legacy(half) => half.calls(),
+            Self::Modern(half) => half.calls(),
         }
     }
 }

@@ -111,6 +111,13 @@ impl Decoder {
         self.comments
     }
 
+    /// How many bytes are kept between pushes: never more than three times the
+    /// limit, for the event, its id and the last id.
+    pub fn held_bytes(&self) -> usize {
+        let last_id = self.last_id.as_ref().map_or(0, |id| id.len());
+        self.input.len() + self.draft.held_bytes() + last_id
+    }
+
     /// The next event; `None` when more bytes are needed. What is unfinished
     /// when the bytes end is no event, so there is no call for that.
     pub fn next_event(&mut self) -> Option<Result<Event, TooLong>> {

@@ -56,6 +56,18 @@ fn progress_buys_time_but_not_for_ever() {
 }
 
 #[test]
+fn call_that_made_progress_is_still_open_after_its_first_deadline() {
+    check(
+        "call a
+         at 29s
+         progress 1
+         at 58s
+         answer 1",
+        "a: answered",
+    );
+}
+
+#[test]
 fn progress_of_one_call_is_nothing_to_another() {
     check(
         "call a

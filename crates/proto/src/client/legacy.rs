@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::ledger::{Call, Ledger, call_number, cancel_notice};
+use super::ledger::{Call, Ledger, cancel_notice};
 use super::watch::Watches;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
@@ -113,6 +113,13 @@ impl<T: Ticket> Legacy<T> {
     pub fn greeted_with(mut self, hello: Message) -> Self {
         self.hello = Some(hello);
         self.phase = Phase::Lost;
+        self
+    }
+
+    /// Numbers questions from here on, so that several servers' do not collide.
+    #[must_use]
+    pub fn asking_from(mut self, first: u64) -> Self {
+        self.next_ask = first;
         self
     }
 
@@ -350,10 +357,15 @@ impl<T: Ticket> Legacy<T> {
         self.ledger.len()
     }
 
-    /// The id by which a message of ours is known, for the transport's log.
-    pub fn is_ours(&self, answer: &Message) -> bool {
-        let number = answer.id().and_then(call_number);
-        number.is_some_and(|number| self.ledger.get(CallId(number)).is_some())
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let is_it = |owner: &Owner<T>| matches!(owner, Owner::Client(theirs) if theirs == ticket);
+        self.ledger.ids(is_it).first().copied()
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        self.ledger.get(CallId(lane.0)).is_some()
     }
 }
 

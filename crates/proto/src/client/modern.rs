@@ -122,7 +122,8 @@ impl<T: Ticket> Modern<T> {
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        let id = self.renamed.remove(&id).unwrap_or(id);
+        let id = self.renamed.get(&id).copied().unwrap_or(id);
+        self.first_name(id);
         if self.ledger.cancel(id, now).is_some() {
             self.cancel_on_wire(id, words);
         }
@@ -142,7 +143,6 @@ impl<T: Ticket> Modern<T> {
             ticket.owner() == owner
         };
         for id in self.ledger.ids(is_theirs) {
-            self.first_name(id);
             self.drop_call(id, None, now);
         }
     }
@@ -329,6 +329,20 @@ impl<T: Ticket> Modern<T> {
     /// What to tell the clients, oldest first.
     pub fn poll_down(&mut self) -> Option<Down<T>> {
         self.down.pop_front()
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let is_it = |owner: &Owner<T>| {
+            let (Owner::Client(theirs) | Owner::Lesson { to: theirs, .. }) = owner;
+            theirs == ticket
+        };
+        self.ledger.ids(is_it).first().copied()
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        self.ledger.get(CallId(lane.0)).is_some()
     }
 
     /// How many calls are open.

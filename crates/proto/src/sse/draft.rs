@@ -41,9 +41,12 @@ impl Draft {
         self.name = String::from_utf8_lossy(value).into();
     }
 
+    /// What is no text could not be sent back as it came, so it is no id.
     pub(super) fn set_id(&mut self, value: &[u8]) {
-        if !value.contains(&0) {
-            self.id = Some(String::from_utf8_lossy(value).into());
+        if !value.contains(&0)
+            && let Ok(id) = str::from_utf8(value)
+        {
+            self.id = Some(id.into());
         }
     }
 
@@ -64,6 +67,11 @@ impl Draft {
             Lines::Many(joined) => joined.len(),
         };
         data + self.name.len()
+    }
+
+    /// How many bytes are kept, the id included.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.len() + self.id.as_ref().map_or(0, |id| id.len())
     }
 
     /// Whether a line of `length` bytes could still be part of an event of

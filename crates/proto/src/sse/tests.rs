@@ -74,6 +74,14 @@ fn id_stays_until_another_comes() {
     check("id: 7\ndata: 1\n\nid: a\0b\ndata: 2\n\n", &["message 1 id=7", "message 2 id=7"]);
 }
 
+#[test]
+fn id_that_is_no_text_is_ignored() {
+    let mut decoder = Decoder::new(LIMIT);
+    decoder.push(b"id: 7\nid: \xff\ndata: \xff\n\n");
+    let event = decoder.next_event().unwrap().unwrap();
+    assert_eq!((event.id.as_deref(), &event.data[..]), (Some("7"), &b"\xff"[..]));
+}
+
 // wire: SSE-1, HTTP-10
 #[test]
 fn event_without_data_still_brings_its_id() {
@@ -128,6 +136,15 @@ fn id_of_a_skipped_event_counts_if_it_came_first() {
 #[test]
 fn comments_do_not_add_up() {
     check(&format!("{}data: 1\n\n", ": 0123456789\n".repeat(10)), &["message 1"]);
+}
+
+#[test]
+fn bytes_are_searched_once() {
+    let mut decoder = Decoder::new(LIMIT);
+    decoder.push(b"data: 012");
+    assert_eq!((decoder.next_event(), decoder.searched), (None, 9));
+    decoder.push(b"3\nda");
+    assert_eq!((decoder.next_event(), decoder.searched), (None, 2));
 }
 
 // wire: SSE-2

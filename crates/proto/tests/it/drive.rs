@@ -206,7 +206,7 @@ pub(crate) fn server_legacy(bytes: &[u8]) {
             }
             6 => half.begin_stream(lane),
             7 => {
-                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice())
+                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice());
             }
             8 => {
                 let exchange = Some(exchange).filter(|_| dice.roll().is_multiple_of(2));
@@ -262,7 +262,7 @@ pub(crate) fn server_modern(bytes: &[u8]) {
             }
             4 => half.begin_stream(lane),
             5 => {
-                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice())
+                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice());
             }
             _ if dice.roll() == 255 => half.end(),
             _ => half.finish(exchange, &dice.answer()),

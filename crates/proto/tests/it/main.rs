@@ -1,5 +1,8 @@
-//! The core from outside: properties of its text, its halves under any
-//! sequence of events, and server half against client half.
+//! The core from outside: properties of its text and framing, its halves under
+//! any sequence of events, and server half against client half.
 
 mod drive;
+mod header;
+mod line;
 mod property;
+mod sse;

@@ -1,0 +1,135 @@
+//! Headers that the user adds to what is sent to a server.
+//!
+//! `Name: value`, with `${VAR}`, `${VAR:-default}` and `${env:VAR}` in the value,
+//! so that a token can stay out of configuration files and process lists. The
+//! environment is handed in. No error repeats a value.
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_proto::header::is_ours;
+
+/// Why a header is not sent.
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum HeaderError {
+    /// What stands before the colon is no name of a header.
+    #[error("{name:?} is no name of a header")]
+    BadName { name: String },
+    /// Line breaks and other control characters, mostly out of a variable.
+    #[error("the value of header {name} contains characters that no header may contain")]
+    BadValue { name: HeaderName },
+    /// It is not said where the name ends. The text may be a secret.
+    #[error("a header has no colon between its name and its value")]
+    NoColon,
+    /// A `${` that no `}` ends, or nothing between the two.
+    #[error("the value of header {name} contains a ${{…}} that names no variable")]
+    NoVariable { name: HeaderName },
+    /// Set by us, from the conversation itself.
+    #[error("header {name} is set by switchboard")]
+    Ours { name: HeaderName },
+    /// The environment lacks a variable, and there is no default.
+    #[error("header {name} needs the environment variable {variable}, which is not set")]
+    Unset { name: HeaderName, variable: String },
+}
+
+impl HeaderError {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::BadName { .. } | Self::NoColon => {
+                "write --header \"Name: value\", for example --header \"X-Api-Key: ${KEY}\"".into()
+            }
+            Self::BadValue { .. } => {
+                "look for a line break in the value or in a variable it names".into()
+            }
+            Self::NoVariable { .. } => {
+                "write ${VAR}, ${VAR:-default} or ${env:VAR}; in a shell, quote it with '…'".into()
+            }
+            Self::Ours { name } => format!("leave {name} out; it follows from the conversation"),
+            Self::Unset { variable, .. } => {
+                format!("export {variable}=…, or give a default: ${{{variable}:-value}}")
+            }
+        }
+    }
+}
+
+/// The base headers, then the given ones in their order; later ones replace
+/// earlier ones of the same name.
+pub(crate) fn merge(
+    given: &[String],
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<HeaderMap, HeaderError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    for text in given {
+        let (name, value) = parse(text, &lookup)?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn parse(
+    text: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<(HeaderName, HeaderValue), HeaderError> {
+    let (name, value) = text.split_once(':').ok_or(HeaderError::NoColon)?;
+    let name = name.trim();
+    let name: HeaderName =
+        name.parse().map_err(|_| HeaderError::BadName { name: name.to_owned() })?;
+    if (is_ours(&name) && name != AUTHORIZATION) || is_framing(&name) {
+        return Err(HeaderError::Ours { name });
+    }
+    let value = expand(value, lookup).map_err(|problem| match problem {
+        Problem::NoVariable => HeaderError::NoVariable { name: name.clone() },
+        Problem::Unset(variable) => HeaderError::Unset { name: name.clone(), variable },
+    })?;
+    let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
+        return Err(HeaderError::BadValue { name });
+    };
+    // Any of them may be a token, so none is shown in debug output.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// Whether it tells how the message is cut, which only the HTTP client knows.
+fn is_framing(name: &HeaderName) -> bool {
+    [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
+}
+
+enum Problem {
+    NoVariable,
+    Unset(String),
+}
+
+/// Replaces variables once; what they contain is not looked at again.
+fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, Problem> {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (inner, after) = after.split_once('}').ok_or(Problem::NoVariable)?;
+        let inner = inner.strip_prefix("env:").unwrap_or(inner);
+        let (name, default) = match inner.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inner, None),
+        };
+        if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
+            return Err(Problem::NoVariable);
+        }
+        // As in a shell, `:-` also stands in for an empty variable.
+        let value = lookup(name).filter(|value| default.is_none() || !value.is_empty());
+        let value = value.or_else(|| default.map(ToOwned::to_owned));
+        expanded.push_str(before);
+        expanded.push_str(&value.ok_or_else(|| Problem::Unset(name.to_owned()))?);
+        rest = after;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// Who we are, unless the user says otherwise.
+const AGENT: &str = concat!("switchboard/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests;

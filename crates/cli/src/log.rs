@@ -1,0 +1,215 @@
+//! Log lines on stderr, never on stdout.
+//!
+//! ```text
+//! [2026-01-15T10:30:00.123Z] [INFO] [component] message key=value
+//! ```
+//!
+//! The component is the server that an event is about, if it names one, else the
+//! last part of its target. What a peer or a child made us log cannot forge a
+//! line: control characters are escaped.
+
+mod sink;
+
+use std::fmt::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::args::{Format, Level, LogArgs};
+pub(crate) use sink::Sink;
+
+/// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
+/// the option, else `LOG_LEVEL`, else `info`.
+pub(crate) fn start(args: &LogArgs, lookup: impl Fn(&str) -> Option<String>) -> Sink {
+    let sink = Sink::stderr();
+    let (filter, complaint) = filter(args.log_level, lookup);
+    let writer = sink.clone();
+    tracing_subscriber::fmt()
+        .event_format(Line { format: args.log_format })
+        .with_env_filter(filter)
+        .with_writer(move || writer.clone())
+        .init();
+    if let Some(complaint) = complaint {
+        tracing::warn!("{complaint}");
+    }
+    sink
+}
+
+fn filter(
+    option: Option<Level>,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> (EnvFilter, Option<String>) {
+    let mut complaint = None;
+    if let Some(directives) = lookup("RUST_LOG").filter(|text| !text.trim().is_empty()) {
+        match EnvFilter::try_new(directives) {
+            Ok(filter) => return (filter, None),
+            Err(error) => complaint = Some(format!("RUST_LOG is ignored: {error}")),
+        }
+    }
+    let level = option.or_else(|| {
+        let name = lookup("LOG_LEVEL").filter(|name| !name.trim().is_empty())?;
+        let level = <Level as clap::ValueEnum>::from_str(name.trim(), true).ok();
+        if level.is_none() {
+            // Other programs read the variable too, so a word of theirs is no reason to stop.
+            complaint = Some(format!("LOG_LEVEL is ignored: {name:?} is no level"));
+        }
+        level
+    });
+    let (ours, others) = match level.unwrap_or(Level::Info) {
+        Level::Error => ("error", "error"),
+        Level::Warn => ("warn", "warn"),
+        Level::Info => ("info", "warn"),
+        Level::Debug => ("debug", "warn"),
+        Level::Trace => ("trace", "warn"),
+    };
+    // Ours also match by prefix: `switchboard` stands for `switchboard_net`.
+    let directives = format!("{others},switchboard={ours},child={ours}");
+    (EnvFilter::new(directives), complaint)
+}
+
+/// Writes an event as one line.
+struct Line {
+    format: Format,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let target = event.metadata().target();
+        let component = said.server.take();
+        let component =
+            component.as_deref().unwrap_or_else(|| target.rsplit("::").next().unwrap_or(target));
+        let (time, level) = (timestamp()?, event.metadata().level());
+        match self.format {
+            Format::Text => {
+                write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
+                for (name, value) in &said.fields {
+                    write!(out, " {name}={}", tame(value))?;
+                }
+            }
+            Format::Json => {
+                let fields: serde_json::Map<_, _> = said
+                    .fields
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect();
+                let line = serde_json::json!({
+                    "timestamp": time,
+                    "level": level.as_str(),
+                    "component": component,
+                    "message": said.message,
+                    "fields": fields,
+                });
+                write!(out, "{line}")?;
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// Now, to the millisecond.
+fn timestamp() -> Result<String, fmt::Error> {
+    let mut time = String::new();
+    SystemTime.format_time(&mut Writer::new(&mut time))?;
+    time.truncate("2026-01-15T10:30:00.123".len());
+    time.push('Z');
+    Ok(time)
+}
+
+/// What an event contains, as text.
+#[derive(Default)]
+struct Said {
+    message: String,
+    server: Option<String>,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Said {
+    fn take(&mut self, field: &Field, text: String) {
+        match field.name() {
+            "message" => self.message = text,
+            "server" => self.server = Some(text),
+            name => self.fields.push((name, text)),
+        }
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.take(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, value.to_owned());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.take(field, value.to_string());
+    }
+}
+
+/// Without characters that could end the line or paint the terminal.
+fn tame(text: &str) -> String {
+    let mut tamed = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() && character != '\t' {
+            // Writing to a string does not fail.
+            _ = write!(tamed, "{}", character.escape_default());
+        } else {
+            tamed.push(character);
+        }
+    }
+    tamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_log_decides_alone_then_the_option_then_log_level() {
+        let with = |option, vars: &[(&str, &str)]| {
+            let vars: Vec<_> = vars.to_vec();
+            let lookup = |name: &str| {
+                let found = vars.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let (filter, complaint) = filter(option, lookup);
+            (filter.to_string().contains("switchboard=debug"), complaint.is_some())
+        };
+        assert_eq!(with(None, &[]), (false, false));
+        assert_eq!(with(None, &[("LOG_LEVEL", "DEBUG")]), (true, false));
+        assert_eq!(with(Some(Level::Debug), &[("LOG_LEVEL", "error")]), (true, false));
+        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "info")]), (false, false));
+        assert_eq!(with(Some(Level::Debug), &[("RUST_LOG", "=,=")]), (true, true));
+        assert_eq!(with(None, &[("LOG_LEVEL", "verbose")]), (false, true));
+    }
+
+    #[test]
+    fn a_timestamp_has_milliseconds_and_a_zone() {
+        let time = timestamp().unwrap();
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z");
+    }
+
+    #[test]
+    fn control_characters_cannot_forge_a_line() {
+        assert_eq!(tame("a\n[x] \u{1b}[31mé\tb\r"), "a\\n[x] \\u{1b}[31mé\tb\\r");
+    }
+}

@@ -1,0 +1,59 @@
+//! The one place where two things are waited for at once.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Which of two came first.
+pub(crate) enum Either<A, B> {
+    Left(A),
+    Right(B),
+}
+
+/// Waits for whichever comes first, the left one if both are there.
+pub(crate) async fn race<A, B>(
+    left: impl Future<Output = A>,
+    right: impl Future<Output = B>,
+) -> Either<A, B> {
+    tokio::select! {
+        biased;
+        left = left => Either::Left(left),
+        right = right => Either::Right(right),
+    }
+}
+
+/// Says once, to everybody who asks, that it is time to stop.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    said: watch::Sender<bool>,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        Self { said: watch::Sender::new(false) }
+    }
+
+    pub(crate) fn say(&self) {
+        self.said.send_replace(true);
+    }
+
+    /// Waits until it is said.
+    pub(crate) async fn said(&self) {
+        // The sender is ours, so waiting cannot fail.
+        _ = self.said.subscribe().wait_for(|&said| said).await;
+    }
+
+    /// Runs `work` until it is done or it is time to stop.
+    pub(crate) async fn until<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match race(self.said(), work).await {
+            Either::Left(()) => None,
+            Either::Right(done) => Some(done),
+        }
+    }
+
+    /// Sleeps; false if it is time to stop before that.
+    pub(crate) async fn sleep(&self, time: Duration) -> bool {
+        self.until(tokio::time::sleep(time)).await.is_some()
+    }
+}

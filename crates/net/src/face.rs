@@ -1,0 +1,348 @@
+//! One conversation with a client: a server half, and a mailbox for each lane.
+//!
+//! The half is a pure machine behind a short lock, never held across an await.
+//! A shell steps it with [`Face::step`], waits on a lane with
+//! [`Face::next_frame`]; the inside answers through [`Face::note`],
+//! [`Face::ask`] and [`Face::finish`]. Verbs towards the inside leave in
+//! order: one caller at a time passes them on, the others leave theirs to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::{Legacy, Phase};
+use switchboard_proto::server::modern::Modern;
+use switchboard_proto::server::{Frame, Half};
+
+use crate::inside::{Inside, Works};
+
+static FACES: AtomicU64 = AtomicU64::new(1);
+
+/// One client, as the inside sees it.
+pub struct Face {
+    number: u64,
+    era: Era,
+    inside: Arc<dyn Inside>,
+    state: Mutex<State>,
+    /// Held by whoever passes verbs to the inside.
+    passing: Mutex<()>,
+}
+
+struct State {
+    half: Half,
+    /// Verbs that the half gave and nobody has passed on yet.
+    up: VecDeque<Up>,
+    boxes: HashMap<Lane, Mailbox>,
+    backlog: usize,
+    most: usize,
+    waiting_for_room: Vec<Waker>,
+    waiting_for_phase: Vec<Waker>,
+    used: Instant,
+    next_lane: u64,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    frames: VecDeque<Frame>,
+    reader: Option<Waker>,
+}
+
+/// Takes a lock. What a panic left behind is still consistent: each step of a
+/// machine is one call.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clock of the shells: tokio's, so that tests can pause it.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl Face {
+    /// A client that has said nothing yet. `shared` if others speak to the same server.
+    pub fn new(
+        era: Era,
+        carrier: Carrier,
+        inside: Arc<dyn Inside>,
+        limits: &Limits,
+        shared: bool,
+    ) -> Arc<Self> {
+        let half = match era {
+            Era::Legacy if shared => Half::Legacy(Box::new(Legacy::new(carrier, limits).sharing())),
+            Era::Legacy => Half::Legacy(Box::new(Legacy::new(carrier, limits))),
+            Era::Modern => Half::Modern(Box::new(Modern::new(carrier, limits))),
+        };
+        let mut boxes = HashMap::new();
+        if carrier == Carrier::Pipe {
+            boxes.insert(Lane::MAIN, Mailbox::default());
+        }
+        Arc::new(Self {
+            number: FACES.fetch_add(1, Ordering::Relaxed),
+            era,
+            inside,
+            state: Mutex::new(State {
+                half,
+                up: VecDeque::new(),
+                boxes,
+                backlog: 0,
+                most: limits.backlog,
+                waiting_for_room: Vec::new(),
+                waiting_for_phase: Vec::new(),
+                used: now(),
+                next_lane: 1,
+            }),
+            passing: Mutex::new(()),
+        })
+    }
+
+    /// Tells this client from all others.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The era it speaks.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// Opens a lane: a POST or a GET has arrived.
+    pub fn open_lane(&self) -> Lane {
+        let mut state = lock(&self.state);
+        let lane = Lane(state.next_lane);
+        state.next_lane += 1;
+        state.boxes.insert(lane, Mailbox::default());
+        lane
+    }
+
+    /// One step of the half, and whatever the inside must do about it.
+    pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half) -> R) -> (R, Works) {
+        let mut state = lock(&self.state);
+        state.used = now();
+        let result = step(&mut state.half);
+        state.settle();
+        drop(state);
+        (result, self.pass_up())
+    }
+
+    /// Passes verbs to the inside, in order.
+    fn pass_up(self: &Arc<Self>) -> Works {
+        let mut works = Works::none();
+        loop {
+            let Ok(passing) = self.passing.try_lock() else { return works };
+            while let Some(verb) = self.next_up() {
+                works.append(self.inside.take(self, verb));
+            }
+            drop(passing);
+            // Somebody may have left a verb to us just before we let go.
+            if lock(&self.state).up.is_empty() {
+                return works;
+            }
+        }
+    }
+
+    fn next_up(&self) -> Option<Up> {
+        lock(&self.state).up.pop_front()
+    }
+
+    fn quietly(&self, step: impl FnOnce(&mut Half)) {
+        let mut state = lock(&self.state);
+        step(&mut state.half);
+        state.settle();
+    }
+
+    /// Something on the way, for a call or for the session.
+    pub fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.quietly(|half| half.note(exchange, message));
+    }
+
+    /// The server needs input. False if this client cannot be asked.
+    #[must_use]
+    pub fn ask(&self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        let mut asked = false;
+        self.quietly(|half| asked = half.ask(exchange, ask, request));
+        asked
+    }
+
+    /// The server does not need the input any more.
+    pub fn recall(&self, ask: Ask, message: &Message) {
+        self.quietly(|half| half.recall(ask, message));
+    }
+
+    /// The answer to a call.
+    pub fn finish(&self, exchange: Exchange, answer: &Message) {
+        self.quietly(|half| half.finish(exchange, answer));
+    }
+
+    /// The answer on `lane` takes its time: show a stream.
+    pub fn begin_stream(&self, lane: Lane) {
+        self.quietly(|half| half.begin_stream(lane));
+    }
+
+    /// The conversation is over: lanes close, the inside forgets the client.
+    pub fn end(self: &Arc<Self>) {
+        self.quietly(Half::end);
+        lock(&self.state).close_main();
+        self.inside.forget(self);
+    }
+
+    /// What to do on `lane` next; none when it is gone.
+    pub async fn next_frame(&self, lane: Lane) -> Option<Frame> {
+        poll_fn(|cx| self.poll_frame(lane, cx)).await
+    }
+
+    /// What is there to do on `lane` at once, if anything.
+    pub fn try_frame(&self, lane: Lane) -> Option<Frame> {
+        match self.poll_frame(lane, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => None,
+        }
+    }
+
+    /// The same for those who poll.
+    pub fn poll_frame(&self, lane: Lane, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        let mut state = lock(&self.state);
+        let Some(mailbox) = state.boxes.get_mut(&lane) else { return Poll::Ready(None) };
+        let Some(frame) = mailbox.frames.pop_front() else {
+            mailbox.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        state.backlog = state.backlog.saturating_sub(frame.weight());
+        if state.has_room() {
+            state.waiting_for_room.drain(..).for_each(Waker::wake);
+        }
+        Poll::Ready(Some(frame))
+    }
+
+    /// Closes a lane from outside: the client, or the network, hung up.
+    pub fn close_lane(self: &Arc<Self>, lane: Lane) -> Works {
+        let mut state = lock(&self.state);
+        let Some(mailbox) = state.boxes.remove(&lane) else { return Works::none() };
+        let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
+        state.backlog = state.backlog.saturating_sub(unread);
+        state.waiting_for_room.drain(..).for_each(Waker::wake);
+        drop(state);
+        self.step(|half| half.handle_closed(lane)).1
+    }
+
+    /// Waits until this client has read enough of what it was sent.
+    pub async fn room(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.has_room() {
+                return Poll::Ready(());
+            }
+            state.waiting_for_room.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Whether this client reads slower than it is written to.
+    pub fn is_slow(&self) -> bool {
+        !lock(&self.state).has_room()
+    }
+
+    /// Waits until a legacy client has confirmed the handshake, or it is over.
+    pub async fn ready(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            match state.phase() {
+                Some(Phase::Ready) => return Poll::Ready(true),
+                Some(Phase::Ended) | None => return Poll::Ready(false),
+                Some(_) => state.waiting_for_phase.push(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until no call is open.
+    pub async fn all_answered(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.half.calls() == 0 {
+                return Poll::Ready(());
+            }
+            state.waiting_for_phase.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// How far a legacy conversation has got.
+    pub fn phase(&self) -> Option<Phase> {
+        lock(&self.state).phase()
+    }
+
+    /// How long nothing has come from the client; none while it waits for something.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let busy = match &state.half {
+            Half::Legacy(half) => half.is_busy(),
+            Half::Modern(half) => half.calls() > 0,
+        };
+        (!busy).then_some(state.used)
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).half.calls()
+    }
+}
+
+impl State {
+    /// Moves what the half gave out to where it is waited for.
+    fn settle(&mut self) {
+        while let Some((lane, frame)) = self.half.poll_transmit() {
+            let Some(mailbox) = self.boxes.get_mut(&lane) else { continue };
+            self.backlog += frame.weight();
+            mailbox.frames.push_back(frame);
+            if let Some(reader) = mailbox.reader.take() {
+                reader.wake();
+            }
+        }
+        while let Some(verb) = self.half.poll_up() {
+            self.up.push_back(verb);
+        }
+        if !self.waiting_for_phase.is_empty() {
+            self.waiting_for_phase.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// On a pipe the end is the end of the one lane.
+    fn close_main(&mut self) {
+        if let Some(mailbox) = self.boxes.get_mut(&Lane::MAIN) {
+            mailbox.frames.push_back(Frame::End);
+            if let Some(reader) = mailbox.reader.take() {
+                reader.wake();
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.backlog < self.most
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        match &self.half {
+            Half::Legacy(half) => Some(half.phase()),
+            Half::Modern(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Face {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Face")
+            .field("number", &self.number)
+            .field("era", &self.era)
+            .finish_non_exhaustive()
+    }
+}

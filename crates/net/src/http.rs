@@ -1,0 +1,144 @@
+//! HTTP: what the server and the client side share.
+//!
+//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
+//! - [`guard`]: who may talk to a server: `Host`, `Origin`, CORS.
+//! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
+//!
+//! Nothing here knows MCP; the endpoint and its client are built on top.
+
+mod body;
+mod endpoint;
+pub mod fetch;
+pub mod guard;
+pub mod listen;
+mod old;
+mod session;
+pub mod site;
+
+pub use body::Body;
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+/// Whether the `Accept` headers admit `media`, by name or by wildcard.
+///
+/// A missing header admits everything, as RFC 9110 has it; a part with `q=0` is
+/// a refusal and admits nothing.
+pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let mut parts = list(headers).peekable();
+    parts.peek().is_none() || parts.any(|part| admits(part, media))
+}
+
+/// Whether the `Accept` headers name `media` itself; wildcards do not count.
+///
+/// Tells a client that wants an event stream from a browser that takes anything.
+pub fn names(headers: &HeaderMap, media: &str) -> bool {
+    list(headers).any(|part| is(part, media) && !is_refusal(part))
+}
+
+/// The `Content-Type`, when there is exactly one and it is text.
+pub fn content_type(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let first = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(first)
+}
+
+/// Whether a `Content-Type` value is JSON, whatever its parameters and case.
+pub fn is_json(content_type: &str) -> bool {
+    is(content_type, "application/json")
+}
+
+/// Whether a `Content-Type` value is an event stream.
+pub fn is_event_stream(content_type: &str) -> bool {
+    is(content_type, "text/event-stream")
+}
+
+/// Whether `value` is the media type `media`, parameters and case aside.
+pub fn is(value: &str, media: &str) -> bool {
+    essence(value).eq_ignore_ascii_case(media)
+}
+
+fn essence(value: &str) -> &str {
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+fn list(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).filter(|part| !part.trim().is_empty())
+}
+
+fn admits(part: &str, media: &str) -> bool {
+    let range = essence(part);
+    let matched = range == "*/*"
+        || range.eq_ignore_ascii_case(media)
+        || range
+            .strip_suffix("/*")
+            .zip(media.split_once('/'))
+            .is_some_and(|(wanted, (family, _))| wanted.eq_ignore_ascii_case(family));
+    matched && !is_refusal(part)
+}
+
+fn is_refusal(part: &str) -> bool {
+    let mut parameters = part.split(';').skip(1).filter_map(|pair| pair.split_once('='));
+    parameters.any(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse::<f32>() == Ok(0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_is_matched_by_name_and_wildcard_but_not_against_a_refusal() {
+        // wire: HTTP-2, MH-2
+        for (accept, admitted, named) in [
+            ("text/event-stream", true, true),
+            ("application/json, text/event-stream", true, true),
+            ("application/json,TEXT/Event-Stream; q=0.5", true, true),
+            ("*/*", true, false),
+            ("text/*", true, false),
+            ("text/html, */*;q=0.1", true, false),
+            ("application/json", false, false),
+            ("text/event-stream;q=0", false, false),
+            ("text/event-stream; Q=0.000", false, false),
+            ("text/event-streams", false, false),
+            ("text/event-stream/*", false, false),
+            ("", true, false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(accepts(&headers, "text/event-stream"), admitted, "{accept}");
+            assert_eq!(names(&headers, "text/event-stream"), named, "{accept}");
+        }
+        assert!(accepts(&HeaderMap::new(), "text/event-stream"));
+        assert!(!names(&HeaderMap::new(), "text/event-stream"));
+    }
+
+    #[test]
+    fn several_accept_headers_count_as_one_list() {
+        let mut headers = HeaderMap::new();
+        headers.append(ACCEPT, "application/json".parse().unwrap());
+        headers.append(ACCEPT, "text/event-stream".parse().unwrap());
+        assert!(names(&headers, "application/json") && names(&headers, "text/event-stream"));
+    }
+
+    #[test]
+    fn media_types_are_compared_without_parameters_and_case() {
+        // wire: MH-3
+        assert!(is_json("application/json"));
+        assert!(is_json("Application/JSON ; charset=utf-8"));
+        assert!(!is_json("application/jsonl"));
+        assert!(!is_json("text/plain; application/json"));
+        assert!(is_event_stream("text/event-stream;charset=UTF-8"));
+    }
+
+    #[test]
+    fn two_content_types_are_none() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(content_type(&headers), None);
+        headers.append(CONTENT_TYPE, "application/json".parse().unwrap());
+        assert_eq!(content_type(&headers), Some("application/json"));
+        headers.append(CONTENT_TYPE, "text/plain".parse().unwrap());
+        assert_eq!(content_type(&headers), None);
+    }
+}

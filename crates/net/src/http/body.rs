@@ -1,0 +1,188 @@
+//! The bodies we send: nothing, one piece, or a stream that goes on.
+//!
+//! A live body writes the frames of its lane as events, drives whatever work
+//! the lane's request led to, and keeps the connection alive with comments.
+//! Dropped, it closes its lane: that is how a hang-up is noticed.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
+use switchboard_proto::exchange::Lane;
+use switchboard_proto::server::{Frame, Prime};
+use switchboard_proto::sse::{self, Outgoing};
+use tokio::time::{Instant, Sleep};
+
+use super::old::Held;
+use crate::face::Face;
+use crate::inside::Works;
+
+/// A lane that closes when it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenLane {
+    pub(crate) face: Arc<Face>,
+    pub(crate) lane: Lane,
+}
+
+impl Drop for OpenLane {
+    fn drop(&mut self) {
+        self.face.close_lane(self.lane).detach();
+    }
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub struct Body {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Whole(Option<Bytes>),
+    Live(Box<Live>),
+}
+
+#[derive(Debug)]
+struct Live {
+    lane: OpenLane,
+    works: Works,
+    /// What to write first.
+    opening: Vec<u8>,
+    keep_alive: Duration,
+    ping: Pin<Box<Sleep>>,
+    over: bool,
+    held: Option<Held>,
+}
+
+/// Events are gathered into pieces of about this size, so that many small ones
+/// cost one write and a large one is not held up.
+const PIECE: usize = 64 << 10;
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self { kind: Kind::Whole(None) }
+    }
+
+    pub(crate) fn whole(text: Bytes) -> Self {
+        Self { kind: Kind::Whole(Some(text)) }
+    }
+
+    /// A stream of events, beginning with `prime` if the revision has that.
+    pub(crate) fn live(
+        lane: OpenLane,
+        works: Works,
+        prime: Option<Prime>,
+        keep_alive: Duration,
+    ) -> Self {
+        let mut opening = Vec::new();
+        if let Some(prime) = prime {
+            let id = prime.event.to_string();
+            let event =
+                Outgoing { id: Some(&id), retry: Some(prime.retry_ms), ..Outgoing::default() };
+            sse::encode(&event, &mut opening);
+        }
+        Self::streaming(lane, works, opening, keep_alive)
+    }
+
+    /// A stream of events, beginning with text that is already encoded.
+    pub(crate) fn streaming(
+        lane: OpenLane,
+        works: Works,
+        opening: Vec<u8>,
+        keep_alive: Duration,
+    ) -> Self {
+        let ping = Box::pin(tokio::time::sleep(keep_alive));
+        let live = Live { lane, works, opening, keep_alive, ping, over: false, held: None };
+        Self { kind: Kind::Live(Box::new(live)) }
+    }
+
+    /// The same body, keeping `held` until it is over.
+    pub(super) fn holding(mut self, held: Held) -> Self {
+        if let Kind::Live(live) = &mut self.kind {
+            live.held = Some(held);
+        }
+        self
+    }
+}
+
+impl Live {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // The work ends on its own terms; the stream goes on without it.
+        _ = Pin::new(&mut self.works).poll(cx);
+        let mut piece = std::mem::take(&mut self.opening);
+        while !self.over && piece.len() < PIECE {
+            match self.lane.face.poll_frame(self.lane.lane, cx) {
+                Poll::Ready(Some(frame)) => self.write(frame, &mut piece),
+                Poll::Ready(None) => self.over = true,
+                Poll::Pending => break,
+            }
+        }
+        if !piece.is_empty() {
+            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
+            return Poll::Ready(Some(piece.into()));
+        }
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if self.ping.as_mut().poll(cx).is_ready() {
+            self.ping.as_mut().reset(Instant::now() + self.keep_alive);
+            // Registers the timer again, so that the next ping wakes us too.
+            _ = self.ping.as_mut().poll(cx);
+            sse::comment("ping", &mut piece);
+            return Poll::Ready(Some(piece.into()));
+        }
+        Poll::Pending
+    }
+
+    fn write(&mut self, frame: Frame, piece: &mut Vec<u8>) {
+        match frame {
+            Frame::Message { event, text } => {
+                let id = event.map(|event| event.to_string());
+                let name = Some("message");
+                let event =
+                    Outgoing { id: id.as_deref(), name, data: &text, ..Outgoing::default() };
+                sse::encode(&event, piece);
+            }
+            Frame::Answer { text, .. } => {
+                sse::encode(&Outgoing { data: &text, ..Outgoing::default() }, piece);
+                self.over = true;
+            }
+            Frame::End => self.over = true,
+            Frame::Begin { .. } | Frame::Accepted => {}
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
+        match &mut self.kind {
+            Kind::Whole(text) => Poll::Ready(text.take().map(|text| Ok(BodyFrame::data(text)))),
+            Kind::Live(live) => {
+                live.poll_piece(cx).map(|piece| piece.map(|piece| Ok(BodyFrame::data(piece))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.kind, Kind::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Whole(text) => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+            Kind::Live(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! One MCP endpoint for both eras: POST, GET, DELETE.
+//!
+//! ```text
+//!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's face
+//!                                     └─▶ modern: a face for this request alone
+//!          first frame on the lane:  Answer ▶ JSON,  Begin ▶ event stream,  Accepted ▶ 202
+//!   GET    a legacy session's listening stream, or the rest of a broken one
+//!   DELETE ends a legacy session
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use switchboard_proto::exchange::Carrier;
+use switchboard_proto::header;
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::server::Frame;
+use switchboard_proto::server::era::classify;
+use switchboard_proto::server::legacy::Phase;
+
+use super::body::{Body, OpenLane};
+use super::session::SessionId;
+use super::site::Inner;
+use super::{accepts, content_type, is_json};
+use crate::drive::{Either, race};
+use crate::face::Face;
+use crate::inside::Works;
+
+/// What a request comes to.
+pub(super) type Reply = Result<Response<Body>, Refusal>;
+
+/// How long a GET may come before the handshake is over: requests have no order.
+const READY_WAIT: Duration = Duration::from_secs(5);
+
+/// Tells nginx and its kin not to collect events (MH-7).
+const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+pub(super) async fn answer<B>(site: &Inner, parts: Parts, body: B) -> Reply
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    match parts.method {
+        Method::POST => post(site, parts, body).await,
+        Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
+        Method::GET => Ok(describe(site)),
+        Method::DELETE => delete(site, &parts.headers),
+        _ => Err(Refusal::WrongHttpMethod { allow: "GET, POST, DELETE" }),
+    }
+}
+
+/// Whether a GET asks for events by name; browsers accept everything.
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    super::names(headers, EVENT_STREAM)
+}
+
+async fn post<B>(site: &Inner, parts: Parts, body: B) -> Reply
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    if !content_type(&parts.headers).is_some_and(is_json) {
+        return Err(Refusal::WrongMediaType);
+    }
+    if !accepts(&parts.headers, "application/json") && !accepts(&parts.headers, EVENT_STREAM) {
+        return Err(Refusal::NotAcceptable);
+    }
+    let text = read(body, site.options.limits.message).await?;
+    let incoming = match jsonrpc::parse(text) {
+        Ok(incoming) => incoming,
+        Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
+    };
+    match converse(site, &parts.headers, &incoming) {
+        Ok((face, session)) => Ok(exchange(site, face, session, incoming, &parts.headers).await),
+        Err(why) => Ok(refused(only_id(&incoming), &why)),
+    }
+}
+
+pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    let body = Limited::new(body.map_err(|error| error.to_string()), limit);
+    match body.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge { limit }),
+        Err(_) => Err(Refusal::NotJson { at: 0 }),
+    }
+}
+
+fn only_id(incoming: &Incoming) -> Option<&Id> {
+    match incoming {
+        Incoming::One(message) => message.id(),
+        Incoming::Batch(_) => None,
+    }
+}
+
+/// The conversation a message belongs to, and its new session if it starts one.
+fn converse(
+    site: &Inner,
+    headers: &HeaderMap,
+    incoming: &Incoming,
+) -> Result<(Arc<Face>, Option<SessionId>), Refusal> {
+    let new = |era| {
+        let limits = &site.options.limits;
+        Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
+    };
+    if classify(incoming, Some(headers))? == Era::Modern {
+        return Ok((new(Era::Modern), None));
+    }
+    check_version(headers)?;
+    let greets =
+        matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE);
+    if greets && !headers.contains_key(header::SESSION_ID) {
+        site.is_full()?;
+        let face = new(Era::Legacy);
+        let id = site.sessions.open(Arc::clone(&face))?;
+        return Ok((face, Some(id)));
+    }
+    Ok((session_of(site, headers)?, None))
+}
+
+fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
+    site.sessions.find(&session_id(headers)?)
+}
+
+fn session_id(headers: &HeaderMap) -> Result<SessionId, Refusal> {
+    let value = headers.get(header::SESSION_ID).ok_or(Refusal::NoSession)?;
+    value.to_str().map(SessionId::from_text).map_err(|_| Refusal::SessionOver)
+}
+
+/// A version header that we cannot follow is refused (HTTP-26).
+fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(value) = headers.get(header::PROTOCOL_VERSION) else { return Ok(()) };
+    let name = value.to_str().unwrap_or_default().trim();
+    match Revision::parse(name) {
+        Some(revision) if revision.era() == Era::Legacy => Ok(()),
+        _ => Err(Refusal::BadVersionHeader { asked: name.to_owned() }),
+    }
+}
+
+/// Hands a message to its conversation and turns what comes of it into a response.
+async fn exchange(
+    site: &Inner,
+    face: Arc<Face>,
+    session: Option<SessionId>,
+    incoming: Incoming,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let lane = face.open_lane();
+    let open = OpenLane { face: Arc::clone(&face), lane };
+    let ((), mut works) = face.step(|half| half.handle_incoming(lane, incoming, Some(headers)));
+    let frame = first_frame(site, &open, &mut works).await;
+    let mut response = match frame {
+        Some(Frame::Answer { status, text }) => json(status, text),
+        Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
+        Some(Frame::Begin { prime }) => {
+            stream(Body::live(open, works, prime, site.options.keep_alive))
+        }
+        // Nothing will be said: the call was cancelled, or the session is over.
+        Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
+    };
+    if let Some(id) = session {
+        let greeted = !matches!(face.phase(), Some(Phase::Fresh | Phase::Ended));
+        if greeted {
+            response.headers_mut().insert(header::SESSION_ID, id.to_header());
+        } else {
+            site.sessions.close(&id);
+        }
+    }
+    response
+}
+
+/// Drives the request until its lane has something to say.
+async fn first_frame(site: &Inner, open: &OpenLane, works: &mut Works) -> Option<Frame> {
+    let patience = tokio::time::sleep(site.options.limits.stream_after);
+    let frame = open.face.next_frame(open.lane);
+    let driven = async {
+        works.await;
+        std::future::pending::<()>().await;
+    };
+    let mut frame = std::pin::pin!(race(frame, driven));
+    match race(&mut frame, patience).await {
+        Either::Left(Either::Left(frame)) => frame,
+        Either::Left(Either::Right(())) => None,
+        Either::Right(()) => {
+            open.face.begin_stream(open.lane);
+            match frame.await {
+                Either::Left(frame) => frame,
+                Either::Right(()) => None,
+            }
+        }
+    }
+}
+
+async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
+    check_version(headers)?;
+    let face = session_of(site, headers)?;
+    if !tokio::time::timeout(READY_WAIT, face.ready()).await.unwrap_or(false) {
+        return Err(Refusal::NotInitialized);
+    }
+    let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
+    let lane = face.open_lane();
+    let open = OpenLane { face: Arc::clone(&face), lane };
+    let (listening, works) = face.step(|half| half.handle_listen(lane, last));
+    listening?;
+    let prime = match face.next_frame(lane).await {
+        Some(Frame::Begin { prime }) => prime,
+        _ => None,
+    };
+    Ok(stream(Body::live(open, works, prime, site.options.keep_alive)))
+}
+
+fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
+    let id = session_id(headers)?;
+    if site.sessions.close(&id) {
+        Ok(empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(Refusal::SessionOver)
+    }
+}
+
+/// What a person, or a curious program, gets to see.
+fn describe(site: &Inner) -> Response<Body> {
+    let [legacy, modern] = [Era::Legacy, Era::Modern].map(Revision::names);
+    let versions = [modern, legacy].concat().join("\",\"");
+    let text = format!(
+        "{{\"transport\":\"streamable-http\",\"endpoint\":\"{}\",\"methods\":[\"POST\",\"GET\",\"DELETE\"],\
+         \"protocolVersions\":[\"{versions}\"],\"sse\":{{\"endpoint\":\"{}\"}}}}\n",
+        site.options.path, site.options.sse_path
+    );
+    json(200, text.into())
+}
+
+pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    let media = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, media);
+    response
+}
+
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// A refusal as a response.
+pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
+    let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
+    match why {
+        Refusal::WrongHttpMethod { allow } => {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        Refusal::TooManySessions | Refusal::TooManyCalls | Refusal::TooManyStreams => {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        _ => {}
+    }
+    response
+}

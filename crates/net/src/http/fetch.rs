@@ -1,0 +1,195 @@
+//! Our HTTP client: one pool of connections for everything we send.
+//!
+//! HTTP/1.1 and, where the server offers it in the TLS handshake, HTTP/2. Trusts
+//! what the system trusts. Goes through the user's proxies, never for loopback
+//! unless asked. Follows a redirect only where nothing can leak or change:
+//! same origin, 307 or 308, so that method, body and credentials arrive as sent.
+//!
+//! Dropping the future or the response body takes the request off the wire, which
+//! is how a request is cancelled. No deadlines beyond the connection: whoever
+//! calls knows how long an answer may take.
+
+mod connect;
+mod error;
+mod proxy;
+mod redirect;
+mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+pub use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use connect::Connector;
+pub use error::{Cause, FetchError, SetupError};
+use proxy::Proxies;
+pub use proxy::ProxySettings;
+
+/// How to reach servers.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// Which proxies to go through; none by default.
+    pub proxy: ProxySettings,
+    /// Certificates to trust beside the system's, for corporate authorities.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// From name lookup to the end of the TLS handshake, proxy included.
+    pub connect_timeout: Duration,
+    /// After which an unused connection is closed.
+    pub idle_timeout: Duration,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            proxy: ProxySettings::default(),
+            extra_roots: Vec::new(),
+            // Three lost SYN packets, and then some.
+            connect_timeout: Duration::from_secs(10),
+            // Shorter than most servers keep a silent connection open.
+            idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl FetchOptions {
+    /// Also trusts every certificate in `pem`, the text of a CA bundle.
+    pub fn trust_pem(&mut self, pem: &[u8]) -> Result<(), SetupError> {
+        let before = self.extra_roots.len();
+        for root in CertificateDer::pem_slice_iter(pem) {
+            self.extra_roots.push(root.map_err(|error| SetupError::BadPem(Cause::of(&error)))?);
+        }
+        if self.extra_roots.len() == before { Err(SetupError::NoCertificate) } else { Ok(()) }
+    }
+}
+
+/// The client. Clones share the pool.
+#[derive(Clone)]
+pub struct Fetch {
+    client: Client<Connector, Full<Bytes>>,
+    proxies: Arc<Proxies>,
+    connect_timeout: Duration,
+}
+
+impl Fetch {
+    /// A client with an empty pool; connects to nothing yet.
+    pub fn new(options: FetchOptions) -> Result<Self, SetupError> {
+        let proxies = Arc::new(options.proxy.compile()?);
+        let tls = tls::config(options.extra_roots)?;
+        let connector = Connector::new(tls, Arc::clone(&proxies), options.connect_timeout);
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(options.idle_timeout)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .build(connector);
+        Ok(Self { client, proxies, connect_timeout: options.connect_timeout })
+    }
+
+    /// Sends a request to an absolute URL and follows what may be followed.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
+        let copy = Copy::of(&request);
+        let response = self.send_once(request).await?;
+        if !redirect::is_redirect(response.status()) {
+            return Ok(response);
+        }
+        // Rare, so that the common path need not make room for it.
+        Box::pin(self.follow(copy, response)).await
+    }
+
+    /// Sends a request and returns even a redirect as it came.
+    pub async fn send_once(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        let target = request.uri().clone();
+        redirect::check(&target)?;
+        // A proxy for plain HTTP reads each request, so each one carries the credentials.
+        let proxy = self.proxies.reading(&target);
+        if let Some(auth) = proxy.as_ref().and_then(Intercept::basic_auth) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
+        }
+        let sent = self.client.request(request.map(Full::new)).await;
+        let response =
+            sent.map_err(|error| FetchError::from_client(&error, &target, self.connect_timeout))?;
+        match proxy {
+            Some(proxy) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                Err(FetchError::proxy_wants_credentials(proxy.uri(), &target))
+            }
+            _ => Ok(response),
+        }
+    }
+
+    async fn follow(
+        &self,
+        mut copy: Copy,
+        mut response: Response<Incoming>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        for _ in 0..MAX_REDIRECTS {
+            let Some(target) = redirect::target(&copy.target, &response)? else {
+                return Ok(response);
+            };
+            copy.target = target;
+            response = self.send_once(copy.request()).await?;
+        }
+        match redirect::target(&copy.target, &response)? {
+            Some(_) => Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS }),
+            None => Ok(response),
+        }
+    }
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch").field("proxies", &self.proxies).finish_non_exhaustive()
+    }
+}
+
+/// What it takes to send a request again. A list of shared values: the client
+/// consumes the header map, and copying one costs more.
+struct Copy {
+    method: Method,
+    target: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+impl Copy {
+    fn of(request: &Request<Bytes>) -> Self {
+        let headers = request.headers().iter();
+        Self {
+            method: request.method().clone(),
+            target: request.uri().clone(),
+            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            body: request.body().clone(),
+        }
+    }
+
+    fn request(&self) -> Request<Bytes> {
+        let mut request = Request::new(self.body.clone());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.target.clone();
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        request
+    }
+}
+
+/// Enough for a trailing slash and a moved path; more is a loop.
+const MAX_REDIRECTS: usize = 5;
+/// Idle connections to one server; more are closed after use.
+const MAX_IDLE: usize = 64;
+/// How often a connection with a silent stream proves that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);

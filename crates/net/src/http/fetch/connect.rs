@@ -1,0 +1,241 @@
+//! From a URL to a connection: name lookup, proxy, TCP, TLS, within one time limit.
+//!
+//! ```text
+//!   Connector  the time limit
+//!     HttpsConnector  TLS with the server, for https
+//!       Dial  chooses:  straight  |  CONNECT  |  SOCKS 5  |  the proxy itself, for http
+//! ```
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::Scheme;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::proxy::{Proxies, is_socks};
+use super::redirect::origin;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+type Tcp = HttpConnector<Resolver>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Makes connections for the pool.
+#[derive(Clone)]
+pub(super) struct Connector {
+    https: HttpsConnector<Dial>,
+    limit: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(tls: ClientConfig, proxies: Arc<Proxies>, limit: Duration) -> Self {
+        let mut tcp = Tcp::new_with_resolver(Resolver(GaiResolver::new()));
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        // Finds out about a peer that vanished while a stream was silent.
+        tcp.set_keepalive(Some(KEEP_ALIVE));
+        let to_proxy = HttpsConnectorBuilder::new()
+            .with_tls_config(tls.clone())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp.clone());
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(Dial { tcp, to_proxy, proxies });
+        Self { https, limit }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<Wire>;
+    type Error = BoxError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.https.poll_ready(cx)
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let limited = tokio::time::timeout(self.limit, self.https.call(target));
+        Box::pin(async {
+            limited.await.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        })
+    }
+}
+
+/// Opens the way that bytes take to the server.
+#[derive(Clone)]
+pub(super) struct Dial {
+    tcp: Tcp,
+    to_proxy: HttpsConnector<Tcp>,
+    proxies: Arc<Proxies>,
+}
+
+impl Service<Uri> for Dial {
+    type Response = Wire;
+    type Error = BoxError;
+    type Future = Connecting<Wire>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        ready!(self.tcp.poll_ready(cx))?;
+        self.to_proxy.poll_ready(cx)
+    }
+
+    fn call(&mut self, target: Uri) -> Connecting<Wire> {
+        if let Some(proxy) = self.proxies.towards(&target) {
+            let name = origin(proxy.uri());
+            let connecting = self.through(&proxy, target);
+            return Box::pin(async {
+                connecting.await.map_err(|source| ThroughProxy { proxy: name, source }.into())
+            });
+        }
+        let connecting = self.tcp.call(target);
+        Box::pin(async { Ok(Wire::opaque(Stream::Http(connecting.await?))) })
+    }
+}
+
+impl Dial {
+    fn through(&mut self, proxy: &Intercept, target: Uri) -> Connecting<Wire> {
+        let address = proxy.uri().clone();
+        if is_socks(&address) {
+            let mut socks = SocksV5::new(with_port(address, SOCKS_PORT), self.tcp.clone());
+            if let Some((user, password)) = proxy.raw_auth() {
+                socks = socks.with_auth(user.to_owned(), password.to_owned());
+            }
+            let port = if target.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+            let connecting = socks.call(with_port(target, port));
+            return Box::pin(async { Ok(Wire::opaque(Stream::Http(connecting.await?))) });
+        }
+        if target.scheme() == Some(&Scheme::HTTPS) {
+            let mut tunnel = Tunnel::new(address, self.to_proxy.clone());
+            if let Some(auth) = proxy.basic_auth() {
+                tunnel = tunnel.with_auth(auth.clone());
+            }
+            let connecting = tunnel.call(target);
+            return Box::pin(async { Ok(Wire::opaque(connecting.await?)) });
+        }
+        let connecting = self.to_proxy.call(address);
+        Box::pin(async { Ok(Wire { stream: connecting.await?, is_read_by_proxy: true }) })
+    }
+}
+
+/// The same URL with its port spelt out.
+fn with_port(url: Uri, default: u16) -> Uri {
+    let Some(host) = url.host().filter(|_| url.port().is_none()) else { return url };
+    let authority = format!("{host}:{default}");
+    let mut parts = url.clone().into_parts();
+    parts.authority = authority.parse().ok();
+    Uri::from_parts(parts).unwrap_or(url)
+}
+
+/// A way to the server, or to a proxy that reads the requests itself.
+pub(super) struct Wire {
+    stream: Stream,
+    is_read_by_proxy: bool,
+}
+
+impl Wire {
+    fn opaque(stream: Stream) -> Self {
+        Self { stream, is_read_by_proxy: false }
+    }
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        // Makes the client write the whole URL into the request line.
+        self.stream.connected().proxy(self.is_read_by_proxy)
+    }
+}
+
+impl Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+}
+
+/// The system's resolver, with errors that can be told from others.
+#[derive(Clone, Debug)]
+pub(super) struct Resolver(GaiResolver);
+
+impl Service<Name> for Resolver {
+    type Response = GaiAddrs;
+    type Error = Unresolved;
+    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, Unresolved>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
+        self.0.poll_ready(cx).map_err(Unresolved)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let resolving = self.0.call(name);
+        Box::pin(async { resolving.await.map_err(Unresolved) })
+    }
+}
+
+/// DNS does not know the name.
+#[derive(Debug, thiserror::Error)]
+#[error("name does not resolve")]
+pub(super) struct Unresolved(#[source] io::Error);
+
+/// The failure is between us and the proxy, or the proxy's own.
+#[derive(Debug, thiserror::Error)]
+#[error("proxy {proxy} failed")]
+pub(super) struct ThroughProxy {
+    pub(super) proxy: String,
+    source: BoxError,
+}
+
+/// How long a connection may be silent before the kernel asks.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Where SOCKS proxies listen by convention.
+const SOCKS_PORT: u16 = 1080;

@@ -1,0 +1,87 @@
+//! The two endpoints of the first revision: a stream to listen on, a place to send to.
+//!
+//! The stream is the session: it begins with the address to send to, carries
+//! everything the server says, and when it closes the session is over (OLD-5).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body::Body as HttpBody;
+use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::jsonrpc::{self, Refused};
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::sse::{self, Outgoing};
+
+use super::body::{Body, OpenLane};
+use super::endpoint::{Reply, read, refused, stream};
+use super::session::{SessionId, Sessions};
+use super::site::{Inner, plain};
+use super::{accepts, content_type, is_json};
+use crate::face::Face;
+use crate::inside::Works;
+
+/// Ends the session with its stream.
+#[derive(Debug)]
+pub(super) struct Held {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.sessions.close(&self.id);
+    }
+}
+
+pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
+    if parts.method != Method::GET {
+        return Err(Refusal::WrongHttpMethod { allow: "GET" });
+    }
+    if !accepts(&parts.headers, "text/event-stream") {
+        return Err(Refusal::NotAcceptable);
+    }
+    site.is_full()?;
+    let limits = &site.options.limits;
+    let shared = site.options.shared;
+    let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
+    let id = site.old.open(Arc::clone(&face))?;
+    let address = format!("{}?sessionId={}", site.options.message_path, id.as_str());
+    let mut opening = Vec::new();
+    let event =
+        Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
+    sse::encode(&event, &mut opening);
+    let open = OpenLane { face, lane: Lane::MAIN };
+    let held = Held { sessions: Arc::clone(&site.old), id };
+    let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
+    Ok(stream(body.holding(held)))
+}
+
+pub(super) async fn message<B>(site: &Inner, parts: Parts, body: B) -> Reply
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    if parts.method != Method::POST {
+        return Err(Refusal::WrongHttpMethod { allow: "POST" });
+    }
+    let query = parts.uri.query().unwrap_or_default();
+    let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+    let id = id.ok_or(Refusal::NoSession)?;
+    let face = site.old.find(&SessionId::from_text(id))?;
+    if !content_type(&parts.headers).is_some_and(is_json) {
+        return Err(Refusal::WrongMediaType);
+    }
+    let text = read(body, site.options.limits.message).await?;
+    match jsonrpc::parse(text) {
+        Ok(incoming) => {
+            let ((), works) = face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None));
+            works.detach();
+            Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
+        }
+        Err(Refused { id, why }) => Ok(refused(id.as_ref(), &why)),
+    }
+}

@@ -1,0 +1,133 @@
+//! The sessions of legacy clients, by the id they carry in a header.
+//!
+//! A session ends when its client deletes it, or when nothing is in flight, no
+//! stream is attached and nothing has come for a while. Never otherwise: an
+//! idle timer that cuts a long call is worse than none.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use http::HeaderValue;
+use switchboard_proto::refusal::Refusal;
+
+use crate::face::{Face, lock, now};
+
+/// All sessions of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    most: usize,
+    idle: Duration,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_id: HashMap<SessionId, Arc<Face>>,
+    reaping: bool,
+}
+
+/// An unguessable name, in visible ASCII (HTTP-20).
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub(crate) struct SessionId(Box<str>);
+
+impl SessionId {
+    fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{:032x}", u128::from_ne_bytes(bytes)).into()))
+    }
+
+    /// As it was sent to us.
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn to_header(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.0).expect("a session id is hexadecimal")
+    }
+}
+
+impl fmt::Debug for SessionId {
+    /// Whoever has the id has the session, so logs show only its beginning.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", &self.0[..self.0.len().min(6)])
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(most: usize, idle: Duration) -> Arc<Self> {
+        Arc::new(Self { most, idle, table: Mutex::default() })
+    }
+
+    /// A new session for `face`.
+    pub(crate) fn open(self: &Arc<Self>, face: Arc<Face>) -> Result<SessionId, Refusal> {
+        let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
+        let mut table = lock(&self.table);
+        if table.by_id.len() >= self.most {
+            return Err(Refusal::TooManySessions);
+        }
+        table.by_id.insert(id.clone(), face);
+        if !std::mem::replace(&mut table.reaping, true) {
+            tokio::spawn(reap(Arc::downgrade(self), self.idle));
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {
+        lock(&self.table).by_id.get(id).cloned().ok_or(Refusal::SessionOver)
+    }
+
+    /// Ends a session, if it is there.
+    pub(crate) fn close(&self, id: &SessionId) -> bool {
+        let face = lock(&self.table).by_id.remove(id);
+        face.inspect(Face::end).is_some()
+    }
+
+    /// Ends all sessions.
+    pub(crate) fn close_all(&self) {
+        let faces: Vec<_> = lock(&self.table).by_id.drain().map(|(_, face)| face).collect();
+        faces.iter().for_each(Face::end);
+    }
+
+    /// Waits until the sessions that are open now have no call open.
+    pub(crate) async fn all_answered(&self) {
+        let faces: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
+        for face in faces {
+            face.all_answered().await;
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.table).by_id.len()
+    }
+
+    fn close_idle(&self) {
+        let deadline = now().checked_sub(self.idle);
+        let is_idle = |face: &Face| face.idle_since().is_some_and(|since| Some(since) <= deadline);
+        let mut table = lock(&self.table);
+        let idle = table.by_id.iter().filter(|(_, face)| is_idle(face));
+        let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
+        let faces: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();
+        drop(table);
+        for (id, face) in idle.iter().zip(&faces) {
+            tracing::debug!(session = ?id, "idle for too long, closed");
+            face.end();
+        }
+    }
+}
+
+/// Looks for idle sessions as long as the endpoint is there.
+async fn reap(sessions: Weak<Sessions>, idle: Duration) {
+    let pace = (idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(30));
+    loop {
+        tokio::time::sleep(pace).await;
+        let Some(sessions) = sessions.upgrade() else { return };
+        sessions.close_idle();
+    }
+}

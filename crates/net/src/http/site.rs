@@ -1,0 +1,231 @@
+//! The paths of a server: the endpoint, and the two of the first revision beside it.
+//!
+//! A [`Site`] is a `tower` service. Mounted as it is, it answers at
+//! [`SiteOptions::path`] and its HTTP+SSE neighbours; [`Site::endpoint`] is the
+//! endpoint alone, to mount anywhere in somebody's own router.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as HttpBody;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::refusal::Refusal;
+use tower_service::Service;
+
+use super::body::Body;
+use super::endpoint::{self, Reply};
+use super::guard::Guard;
+use super::old;
+use super::session::Sessions;
+use crate::inside::Inside;
+
+/// How a site behaves.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// Who may talk to it.
+    pub guard: Guard,
+    /// Bounds of each conversation.
+    pub limits: Arc<Limits>,
+    /// How long a stream is silent before a comment keeps it open.
+    pub keep_alive: Duration,
+    /// After which an unused session ends.
+    pub session_idle: Duration,
+    /// Sessions at once; beyond it new ones are refused.
+    pub max_sessions: usize,
+    /// Several clients share one server: keep what is not theirs from them.
+    pub shared: bool,
+    /// Where the endpoint is.
+    pub path: String,
+    /// Where clients of the first revision listen.
+    pub sse_path: String,
+    /// Where they send.
+    pub message_path: String,
+}
+
+impl Default for SiteOptions {
+    fn default() -> Self {
+        Self {
+            guard: Guard::loopback(),
+            limits: Arc::new(Limits::default()),
+            keep_alive: Duration::from_secs(15),
+            session_idle: Duration::from_mins(30),
+            max_sessions: 1024,
+            shared: false,
+            path: "/mcp".to_owned(),
+            sse_path: "/sse".to_owned(),
+            message_path: "/message".to_owned(),
+        }
+    }
+}
+
+/// A server on HTTP, for clients of every era and transport. Cheap to clone.
+#[derive(Clone)]
+pub struct Site {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) inside: Arc<dyn Inside>,
+    pub(super) options: SiteOptions,
+    pub(super) sessions: Arc<Sessions>,
+    /// Clients of the first revision: their stream is their session.
+    pub(super) old: Arc<Sessions>,
+}
+
+impl Site {
+    /// A site in front of `inside`.
+    pub fn new(inside: Arc<dyn Inside>, options: SiteOptions) -> Self {
+        let sessions = Sessions::new(options.max_sessions, options.session_idle);
+        let old = Sessions::new(options.max_sessions, options.session_idle);
+        Self { inner: Arc::new(Inner { inside, options, sessions, old }) }
+    }
+
+    /// Ends all sessions and with them their streams.
+    pub fn close(&self) {
+        self.inner.sessions.close_all();
+        self.inner.old.close_all();
+    }
+
+    /// Waits until no session has a call open. Requests of the modern era are
+    /// not counted: they last as long as their connection.
+    pub async fn all_answered(&self) {
+        self.inner.sessions.all_answered().await;
+        self.inner.old.all_answered().await;
+    }
+
+    /// How many sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.inner.sessions.len() + self.inner.old.len()
+    }
+
+    /// Answers at the endpoint, whatever the path.
+    pub async fn endpoint<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        self.guarded(parts, body, |site, parts, body| Box::pin(endpoint::answer(site, parts, body)))
+            .await
+    }
+
+    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        let options = &self.inner.options;
+        let path = parts.uri.path();
+        if path == options.path {
+            self.guarded(parts, body, |site, parts, body| {
+                Box::pin(endpoint::answer(site, parts, body))
+            })
+            .await
+        } else if path == options.sse_path {
+            self.guarded(parts, body, |site, parts, _| {
+                Box::pin(std::future::ready(old::listen(site, &parts)))
+            })
+            .await
+        } else if path == options.message_path {
+            self.guarded(parts, body, |site, parts, body| Box::pin(old::message(site, parts, body)))
+                .await
+        } else {
+            let text = format!("there is nothing here; the MCP endpoint is {}\n", options.path);
+            plain(StatusCode::NOT_FOUND, text)
+        }
+    }
+
+    /// Turns strangers away, answers preflights, and marks answers for the browsers that may read them.
+    async fn guarded<'a, B>(
+        &'a self,
+        parts: http::request::Parts,
+        body: B,
+        answer: impl FnOnce(
+            &'a Inner,
+            http::request::Parts,
+            B,
+        ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>,
+    ) -> Response<Body> {
+        let guard = &self.inner.options.guard;
+        if let Err(refused) = guard.check(&parts) {
+            return plain(refused.status(), format!("{refused}\n"));
+        }
+        let grant = guard.grant(&parts.headers);
+        let mut response = if parts.method == Method::OPTIONS {
+            preflight(guard, &parts)
+        } else {
+            match answer(&self.inner, parts, body).await {
+                Ok(response) => response,
+                Err(refusal) => endpoint::refused(None, &refusal),
+            }
+        };
+        if let Some(grant) = grant {
+            grant.apply(response.headers_mut());
+        }
+        response
+    }
+}
+
+fn preflight(guard: &Guard, parts: &http::request::Parts) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    match guard.preflight(parts) {
+        Some(headers) => *response.headers_mut() = headers,
+        None => {
+            response
+                .headers_mut()
+                .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+        }
+    }
+    response
+}
+
+/// A few words for people.
+pub(super) fn plain(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text.into()));
+    *response.status_mut() = status;
+    let media = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}
+
+impl Inner {
+    /// A conversation that counts as a session, if there is room for one.
+    pub(super) fn is_full(&self) -> Result<(), Refusal> {
+        let open = self.sessions.len() + self.old.len();
+        if open < self.options.max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
+    }
+}
+
+impl<B> Service<Request<B>> for Site
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let site = self.clone();
+        Box::pin(async move { Ok(site.route(request).await) })
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("options", &self.inner.options).finish_non_exhaustive()
+    }
+}

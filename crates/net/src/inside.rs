@@ -1,0 +1,89 @@
+//! What stands behind the clients: a bridge, a router, somebody's own handler.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use switchboard_proto::exchange::Up;
+
+use crate::face::Face;
+
+/// Takes the verbs of every client that is served.
+///
+/// The way back is the face itself: [`Face::note`], [`Face::ask`], [`Face::finish`].
+pub trait Inside: Send + Sync + 'static {
+    /// A client wants something. Verbs of one client come in order; the work
+    /// they lead to is driven by whoever called, and may go on for long.
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works;
+
+    /// A client is gone for good.
+    fn forget(&self, face: &Arc<Face>);
+}
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Work that a verb led to: mostly none, or one call to a far server.
+///
+/// Awaiting it where the verb came from costs no task and no channel. Dropped
+/// before it is done, it goes on by itself: a client that hangs up must not
+/// leave a call half made. What must end early is told so by its lane.
+#[derive(Default)]
+pub struct Works {
+    jobs: Vec<Job>,
+}
+
+impl Works {
+    /// Nothing to wait for.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// One thing to do.
+    pub fn one(job: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { jobs: vec![Box::pin(job)] }
+    }
+
+    /// Both.
+    pub fn append(&mut self, mut other: Self) {
+        self.jobs.append(&mut other.jobs);
+    }
+
+    /// Whether all is done.
+    pub fn is_done(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Goes on without anybody waiting.
+    pub fn detach(self) {
+        drop(self);
+    }
+}
+
+impl Future for Works {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.jobs.retain_mut(|job| job.as_mut().poll(cx).is_pending());
+        if self.jobs.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Works {
+    fn drop(&mut self) {
+        for job in mem::take(&mut self.jobs) {
+            // Without a runtime there is nobody to go on for.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(job);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Works {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Works").field("jobs", &self.jobs.len()).finish()
+    }
+}

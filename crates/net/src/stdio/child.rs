@@ -1,0 +1,186 @@
+//! A server that we start ourselves and speak to through its stdin and stdout.
+//!
+//! Knows processes, not protocol: it hands out two byte streams, drains
+//! stderr, tells when and how the process ended, and sees to it that nothing
+//! of it is left behind. Does not frame, does not restart.
+//!
+//! ```text
+//!            stdin closed        TERM              KILL
+//!   Running ──────────────▶ … ──────────▶ … ─────────────▶ …
+//!      │       grace.close     grace.term
+//!      │ the direct child exits, at any of these times
+//!      ▼
+//!   Exited      told to everybody; the rest of the group gets TERM, then KILL
+//!      │
+//!      ▼
+//!   Over        everything is reaped
+//! ```
+//!
+//! A child is a whole process group: `npx` starts a shell that starts the
+//! server, and ending the first alone leaks the last. The group also ends when
+//! we end, by whatever means; `group` and decision 0004 say how.
+
+mod command;
+mod exit;
+mod group;
+mod spawn;
+mod stderr;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use self::command::{Command, ParseError};
+pub use self::exit::{Exit, Status};
+pub use self::spawn::SpawnError;
+
+use self::group::Group;
+use self::stderr::Tail;
+
+/// A running server process, with everything it has started.
+///
+/// Dropping it kills the whole group at once; [`stop`](Self::stop) is the
+/// polite way.
+#[derive(Debug)]
+pub struct Child {
+    /// The server's stdin; whoever takes it must drop it before `stop` can be
+    /// polite.
+    pub stdin: Option<ChildStdin>,
+    /// The server's stdout, which carries nothing but messages.
+    pub stdout: Option<ChildStdout>,
+    id: u32,
+    group: Arc<Group>,
+    life: watch::Receiver<Life>,
+    tail: Arc<Tail>,
+}
+
+/// How long a child may take over each step of its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grace {
+    /// Between the end of its stdin and SIGTERM.
+    pub close: Duration,
+    /// Between SIGTERM and SIGKILL.
+    pub term: Duration,
+}
+
+/// Tells, to any number of listeners, that a child has exited.
+#[derive(Clone, Debug)]
+pub struct ExitWatch {
+    life: watch::Receiver<Life>,
+    tail: Arc<Tail>,
+}
+
+#[derive(Clone, Debug)]
+enum Life {
+    Running,
+    Exited(Exit),
+    Over(Exit),
+}
+
+impl Default for Grace {
+    /// What the official SDKs give their children, so that servers are used to it.
+    fn default() -> Self {
+        Self { close: Duration::from_secs(2), term: Duration::from_secs(2) }
+    }
+}
+
+impl Child {
+    /// The id of the process that we started (not of its group).
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The last lines of stderr, made harmless for a terminal, oldest first.
+    pub fn stderr_tail(&self) -> Vec<String> {
+        self.tail.lines()
+    }
+
+    /// A listener that outlives this handle.
+    pub fn exit_watch(&self) -> ExitWatch {
+        ExitWatch { life: self.life.clone(), tail: Arc::clone(&self.tail) }
+    }
+
+    /// Waits until the direct child has exited, by itself or by our doing.
+    pub async fn wait(&self) -> Exit {
+        self.exit_watch().wait().await
+    }
+
+    /// Ends the child and its group: end of stdin, SIGTERM, SIGKILL, each only
+    /// if the one before did not help.
+    ///
+    /// A `stdin` that was taken must have been dropped by then. Dropping the
+    /// returned future kills at once.
+    pub async fn stop(mut self, grace: Grace) -> Exit {
+        drop(self.stdin.take());
+        if !self.is_over_within(grace.close).await {
+            self.group.terminate();
+            if !self.is_over_within(grace.term).await {
+                self.group.signal(Signal::KILL);
+                self.is_over_within(UNKILLABLE).await;
+            }
+        }
+        self.exit_watch().now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
+    }
+
+    async fn is_over_within(&mut self, patience: Duration) -> bool {
+        let over = self.life.wait_for(|life| matches!(life, Life::Over(_)));
+        timeout(patience, over).await.is_ok()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The supervising task reaps what this kills.
+        self.group.signal(Signal::KILL);
+    }
+}
+
+impl ExitWatch {
+    /// Waits until the child has exited. The group may still be ending.
+    pub async fn wait(&mut self) -> Exit {
+        let exited = self.life.wait_for(|life| !matches!(life, Life::Running)).await.is_ok();
+        let exit = if exited { self.now() } else { None };
+        exit.unwrap_or_else(|| Exit::unseen(self.tail.lines()))
+    }
+
+    /// How the child ended, if it has.
+    pub fn now(&self) -> Option<Exit> {
+        match &*self.life.borrow() {
+            Life::Running => None,
+            Life::Exited(exit) | Life::Over(exit) => Some(exit.clone()),
+        }
+    }
+}
+
+/// Follows one process to its end, then ends the rest of its group.
+async fn supervise(
+    mut process: tokio::process::Child,
+    group: Arc<Group>,
+    drain: JoinHandle<()>,
+    tail: Arc<Tail>,
+    life: watch::Sender<Life>,
+) {
+    let status = process.wait().await.map_or(Status::Unseen, Status::from);
+    let drain_stop = drain.abort_handle();
+    // Only an aborted drain gives an error, and nobody else aborts it.
+    _ = timeout(LAST_WORDS, drain).await;
+    let exit = Exit { status, last_words: tail.lines() };
+    life.send_replace(Life::Exited(exit.clone()));
+    group.sweep(Grace::default().term).await;
+    drain_stop.abort();
+    life.send_replace(Life::Over(exit));
+}
+
+/// How long an exit waits for the rest of stderr. What the process itself wrote
+/// is in the pipe already; only a grandchild that keeps the pipe open makes us
+/// wait this long.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How long SIGKILL may take. A process of another user (`sudo server`), or one
+/// stuck in the kernel, must not hang our own shutdown.
+const UNKILLABLE: Duration = Duration::from_secs(2);

@@ -1,0 +1,173 @@
+//! The process group of one child, and the guard that ends it if we cannot.
+//!
+//! The guard is a small `sh` that leads the group. It waits for the end of a
+//! pipe whose other end only we hold, close-on-exec; that end comes when we
+//! die, even by SIGKILL, and then the guard ends its own group: TERM, then KILL.
+//!
+//! The guard is there before the child is, so there is no moment at which a
+//! child is unguarded. As we reap the guard last, its id, which is the id of
+//! the group, cannot be given to a stranger while we may still signal it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+/// A process group that ends with this value, or with us, whichever is first.
+#[derive(Debug)]
+pub(super) struct Group {
+    id: Pid,
+    hold: Mutex<Hold>,
+}
+
+#[derive(Debug)]
+enum Hold {
+    /// The guard lives or is a zombie, so the id is ours.
+    Guarded(Child),
+    /// The group is gone and its id is no longer ours.
+    Over,
+}
+
+impl Group {
+    /// A group with nobody in it but its guard. `path` is where the guard
+    /// finds `sleep`; without it there is no grace, yet still an end.
+    pub(super) fn guarded(path: Option<&OsStr>) -> io::Result<Self> {
+        let guard = Command::new(SHELL)
+            .args(["-c", GUARD, "switchboard-guard"])
+            .env_clear()
+            .env("PATH", path.unwrap_or_else(|| OsStr::new("/usr/bin:/bin")))
+            // So that the guard keeps no file system busy.
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let id = guard.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        let id = id.ok_or_else(|| io::Error::other("guard has no process id"))?;
+        Ok(Self { id, hold: Mutex::new(Hold::Guarded(guard)) })
+    }
+
+    /// The id to start a member with.
+    pub(super) fn id(&self) -> i32 {
+        self.id.as_raw_pid()
+    }
+
+    /// Asks every member to end. The guard ignores it.
+    pub(super) fn terminate(&self) {
+        self.signal(Signal::TERM);
+        // A stopped process (say, one that asked the terminal for a password)
+        // sees SIGTERM only once it goes on.
+        self.signal(Signal::CONT);
+    }
+
+    /// Sends `signal` to every member; nothing happens once the group is over.
+    pub(super) fn signal(&self, signal: Signal) {
+        let hold = self.hold();
+        if matches!(*hold, Hold::Guarded(_)) {
+            // Nobody left, or nobody we may signal: either way there is
+            // nothing more that we could do.
+            _ = kill_process_group(self.id, signal);
+        }
+    }
+
+    /// Ends whoever is left, with TERM and after `grace` with KILL, and reaps
+    /// the guard.
+    pub(super) async fn sweep(&self, grace: Duration) {
+        if has_members(self.id).await {
+            self.terminate();
+            _ = timeout(grace, self.emptied()).await;
+        }
+        self.signal(Signal::KILL);
+        let guard = std::mem::replace(&mut *self.hold(), Hold::Over);
+        if let Hold::Guarded(mut guard) = guard {
+            // It fails only if somebody else has reaped our child.
+            _ = guard.wait().await;
+        }
+    }
+
+    /// Waits until the guard is alone. The system has no event for this.
+    async fn emptied(&self) {
+        let mut pause = Duration::from_millis(2);
+        while has_members(self.id).await {
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// Whether anybody but the guard lives in the group. A system without `/proc`
+/// cannot tell; then we say yes, and every sweep takes its whole grace.
+async fn has_members(group: Pid) -> bool {
+    tokio::task::spawn_blocking(move || scan(group).unwrap_or(true)).await.unwrap_or(true)
+}
+
+fn scan(group: Pid) -> io::Result<bool> {
+    let group = group.as_raw_pid();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let id = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        if id.is_none_or(|id| id == group) {
+            continue;
+        }
+        // A process may end between the listing and the reading.
+        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
+        if lives_in(&String::from_utf8_lossy(&stat), group) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Reads `pid (name) state parent group …`; the name may hold anything.
+fn lives_in(stat: &str, group: i32) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let dead = matches!(fields.next(), Some("Z" | "X") | None);
+    !dead && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
+}
+
+/// Every Unix has one here; `PATH` has no say in who guards.
+const SHELL: &str = "/bin/sh";
+
+/// Ignores what is meant for the others, waits for the end of its stdin, then
+/// ends its own group, itself included. Builtins but for `sleep`.
+const GUARD: &str = r#"
+trap "" HUP INT QUIT TERM PIPE ALRM USR1 USR2 TSTP TTIN TTOU
+while read -r line; do :; done
+kill -TERM 0
+kill -CONT 0
+sleep 2
+kill -KILL 0
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_in_the_group_its_stat_names() {
+        assert!(lives_in("7 (sh) S 1 42 42 0 -1", 42));
+        assert!(!lives_in("7 (sh) S 42 1 42 0 -1", 42));
+        assert!(!lives_in("7 (sh) Z 1 42 42 0 -1", 42));
+        assert!(lives_in("7 (a) Z 1 1 (b) R 1 42 42 0 -1", 42));
+        assert!(!lives_in("7 (sh", 42));
+    }
+}

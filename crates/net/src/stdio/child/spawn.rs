@@ -1,0 +1,156 @@
+//! Starting a child, and saying in a person's words why it did not start.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::process;
+use tokio::sync::watch;
+
+use super::group::Group;
+use super::stderr::{self, Tail};
+use super::{Child, Command, Life, supervise};
+
+/// Why a child did not start.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The working directory is missing, or is a file.
+    #[error("working directory {} does not exist or is no directory", cwd.display())]
+    NoDirectory { cwd: PathBuf },
+    /// The shell that would end the child if we were killed did not start.
+    #[error("/bin/sh, which ends {program} should we be killed, did not start")]
+    NoGuard { program: String, source: io::Error },
+    /// The file is there, but what its first line says shall run it is not.
+    #[error("{} is there, but the interpreter named in its first line is not; install that, or run the file through one that is", file.display())]
+    NoInterpreter { file: PathBuf },
+    /// The program was given as a path and is not there.
+    #[error("there is no file {}; check the path, and the working directory if it is relative", file.display())]
+    NoSuchFile { file: PathBuf },
+    /// The file may not be run by us.
+    #[error("{program} may not be executed; try chmod +x, or run it through its interpreter")]
+    NotExecutable { program: String },
+    /// The program was given as a name and no directory of `PATH` has it.
+    #[error("{program} is in no directory of PATH; install it, or give its full path")]
+    NotInPath { program: String },
+    /// The system refused for a reason of its own.
+    #[error("{program} did not start")]
+    Refused { program: String, source: io::Error },
+}
+
+impl Command {
+    /// Starts the process in a group of its own; `parent` is our environment.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn(&self, parent: &[(OsString, OsString)]) -> Result<Child, SpawnError> {
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
+        }
+        let environment = self.environment(parent);
+        let group = Group::guarded(path_of(parent))
+            .map_err(|source| SpawnError::NoGuard { program: self.program.clone(), source })?;
+        let mut process = self
+            .process(&environment, &group)
+            .spawn()
+            .map_err(|error| self.explain(error, path_of(&environment)))?;
+
+        let tail = Arc::new(Tail::default());
+        let group = Arc::new(group);
+        let (life, watched) = watch::channel(Life::Running);
+        let child = Child {
+            stdin: process.stdin.take(),
+            stdout: process.stdout.take(),
+            id: process.id().expect("a process that nobody waited for has its id"),
+            group: Arc::clone(&group),
+            life: watched,
+            tail: Arc::clone(&tail),
+        };
+        let errors = process.stderr.take().expect("stderr is piped");
+        let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
+        tokio::spawn(supervise(process, group, drain, tail, life));
+        Ok(child)
+    }
+
+    /// Finds out, without starting anything, what can be known beforehand to
+    /// keep it from starting; `parent` is our environment.
+    pub fn check(&self, parent: &[(OsString, OsString)]) -> Result<(), SpawnError> {
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
+        }
+        let environment = self.environment(parent);
+        let path = path_of(&environment);
+        // Without a path the system has one of its own, which only it knows.
+        if path.is_none() || self.files(path).any(|file| is_executable(&file)) {
+            return Ok(());
+        }
+        let program = self.program.clone();
+        match self.file(path) {
+            None => Err(SpawnError::NotInPath { program }),
+            Some(file) if !file.exists() => Err(SpawnError::NoSuchFile { file }),
+            Some(_) => Err(SpawnError::NotExecutable { program }),
+        }
+    }
+
+    fn process(&self, environment: &[(OsString, OsString)], group: &Group) -> process::Command {
+        let mut process = process::Command::new(&self.program);
+        process
+            .args(&self.args)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(group.id())
+            .kill_on_drop(true);
+        if let Some(cwd) = &self.cwd {
+            process.current_dir(cwd);
+        }
+        process
+    }
+
+    fn explain(&self, source: io::Error, path: Option<&OsStr>) -> SpawnError {
+        let program = self.program.clone();
+        match source.kind() {
+            io::ErrorKind::NotFound => match self.file(path) {
+                Some(file) if file.exists() => SpawnError::NoInterpreter { file },
+                Some(file) => SpawnError::NoSuchFile { file },
+                None => SpawnError::NotInPath { program },
+            },
+            io::ErrorKind::PermissionDenied => SpawnError::NotExecutable { program },
+            _ => SpawnError::Refused { program, source },
+        }
+    }
+
+    /// The file that would be run; none if it is a name that `PATH` lacks.
+    fn file(&self, path: Option<&OsStr>) -> Option<PathBuf> {
+        self.files(path).find(|file| self.program.contains('/') || file.is_file())
+    }
+
+    /// Where the program is looked for, in order.
+    fn files(&self, path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
+        let cwd = self.cwd.as_deref().unwrap_or(Path::new(""));
+        let is_path = self.program.contains('/');
+        let named = path.filter(|_| !is_path).map(std::env::split_paths);
+        let named = named.into_iter().flatten();
+        let given = is_path.then(|| cwd.join(&self.program));
+        given.into_iter().chain(named.map(move |directory| cwd.join(directory).join(&self.program)))
+    }
+}
+
+/// Whether the file is one that somebody may run.
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let kind = file.metadata();
+    kind.is_ok_and(|kind| kind.is_file() && kind.permissions().mode() & 0o111 != 0)
+}
+
+fn path_of(environment: &[(OsString, OsString)]) -> Option<&OsStr> {
+    let path = environment.iter().rfind(|(name, _)| name == "PATH");
+    path.map(|(_, value)| value.as_os_str())
+}

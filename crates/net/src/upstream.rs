@@ -1,0 +1,348 @@
+//! One server: a client half, and the road to it.
+//!
+//! The half is a pure machine behind a short lock. Verbs come in from a bridge
+//! ([`open`](Upstream::open), [`note`](Upstream::note), …), messages from the
+//! road; what the half wants sent leaves by the road, what it has to tell goes
+//! to the faces that opened the calls, in order: one caller at a time passes
+//! it on, the others leave theirs to it.
+//!
+//! Roads: a child process or an HTTP+SSE stream is a pipe with a task that
+//! reads and one that writes; Streamable HTTP has no task of its own, each
+//! call is carried by whoever made it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
+
+use bytes::Bytes;
+use switchboard_proto::client::legacy::Legacy;
+use switchboard_proto::client::modern::Modern;
+use switchboard_proto::client::{Half, Sharing, Ticket, Transmit};
+use switchboard_proto::exchange::{Ask, Carrier, Down, Exchange, Lane, Said};
+use switchboard_proto::jsonrpc::{self, Incoming, Message};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::drive::Stop;
+use crate::face::{Face, lock, now};
+use crate::inside::Works;
+
+mod child;
+mod http;
+mod pipe;
+mod sse;
+mod target;
+mod tell;
+
+pub use target::{Server, Strategy, Target, UnknownStrategy};
+
+/// Numbers the connections, so that no two use the same number for a question.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+/// A connection to one server.
+pub struct Upstream {
+    name: String,
+    server: Server,
+    limits: Arc<Limits>,
+    sharing: Sharing,
+    era: Era,
+    core: Mutex<Core>,
+    /// Held by whoever passes verbs to the faces.
+    passing: Mutex<()>,
+    /// Whom to tell what belongs to no call.
+    faces: Mutex<HashMap<u64, Weak<Face>>>,
+    /// Clients that were told more than they have read.
+    slow: Mutex<Vec<Arc<Face>>>,
+    /// Somebody was told something.
+    told: Notify,
+    /// The pipe has something to write.
+    written: Notify,
+    /// The pipe has room again.
+    drained: Notify,
+    stop: Stop,
+    http: OnceLock<http::Link>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Core {
+    half: Half<Seat>,
+    /// What the half has to tell and nobody has passed on yet.
+    down: VecDeque<Down<Seat>>,
+    road: Road,
+    outbound: VecDeque<Message>,
+    outbound_bytes: usize,
+    /// How to end a lane early.
+    lanes: HashMap<Lane, Arc<Notify>>,
+    started: bool,
+}
+
+/// How messages leave.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Road {
+    Pipe,
+    Http,
+}
+
+/// A call's place: which client, and what that client calls it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) face: Arc<Face>,
+    pub(crate) exchange: Exchange,
+}
+
+impl PartialEq for Seat {
+    fn eq(&self, other: &Self) -> bool {
+        self.exchange == other.exchange && self.face.number() == other.face.number()
+    }
+}
+
+impl Ticket for Seat {
+    fn owner(&self) -> u64 {
+        self.face.number()
+    }
+}
+
+/// Bytes waiting to be written to a pipe before whoever adds to them has to wait.
+const HIGH_WATER: usize = 1 << 20;
+
+impl Upstream {
+    /// A connection that is made when it is first needed. `hello` lets a
+    /// legacy server be greeted without its client's help.
+    pub(crate) fn new(
+        server: Server,
+        era: Era,
+        sharing: Sharing,
+        hello: Option<Message>,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
+        let road = server.first_road();
+        let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
+        let half = match era {
+            Era::Legacy => {
+                let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
+                let half = Legacy::new(sharing, &limits).asking_from(first_ask);
+                Half::Legacy(Box::new(match hello {
+                    Some(hello) => half.greeted_with(hello),
+                    None => half,
+                }))
+            }
+            Era::Modern => Half::Modern(Box::new(Modern::new(carrier, sharing, &limits))),
+        };
+        Arc::new(Self {
+            name: server.name(),
+            server,
+            limits,
+            sharing,
+            era,
+            core: Mutex::new(Core {
+                half,
+                down: VecDeque::new(),
+                road,
+                outbound: VecDeque::new(),
+                outbound_bytes: 0,
+                lanes: HashMap::new(),
+                started: false,
+            }),
+            passing: Mutex::new(()),
+            faces: Mutex::new(HashMap::new()),
+            slow: Mutex::default(),
+            told: Notify::new(),
+            written: Notify::new(),
+            drained: Notify::new(),
+            stop: Stop::new(),
+            http: OnceLock::new(),
+            tasks: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// What to call it in logs and errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client opens a call.
+    pub(crate) fn open(self: &Arc<Self>, seat: Seat, request: &Message, said: &Said) -> Works {
+        // A modern server says nothing that belongs to no call.
+        if self.era == Era::Legacy {
+            self.attach(&seat.face);
+        }
+        self.step(|half, now| half.open(seat, request, said, now)).1
+    }
+
+    /// A client says something that wants no answer.
+    pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
+        self.step(|half, _| half.note(message)).1
+    }
+
+    /// A client answers a question.
+    pub(crate) fn supply(self: &Arc<Self>, ask: Ask, answer: &Message) -> Works {
+        self.step(|half, _| half.supply(ask, answer)).1
+    }
+
+    /// A client gave up on a call.
+    pub(crate) fn drop_call(self: &Arc<Self>, seat: &Seat, words: Option<&Message>) -> Works {
+        let drop = |half: &mut Half<Seat>, now| {
+            if let Some(id) = half.find(seat) {
+                half.drop_call(id, words, now);
+            }
+        };
+        self.step(drop).1
+    }
+
+    /// Waits until no call is open.
+    pub(crate) async fn all_answered(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.calls() == 0 || self.stop.until(told).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A client is gone for good.
+    pub(crate) fn forget(self: &Arc<Self>, face: &Face) {
+        lock(&self.faces).remove(&face.number());
+        self.step(|half, now| half.forget_owner(face.number(), now)).1.detach();
+    }
+
+    fn attach(&self, face: &Arc<Face>) {
+        lock(&self.faces).entry(face.number()).or_insert_with(|| Arc::downgrade(face));
+    }
+
+    /// One step of the half, and what must be sent because of it.
+    fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half<Seat>, Instant) -> R) -> (R, Works) {
+        let mut core = lock(&self.core);
+        let result = step(&mut core.half, now());
+        let works = self.carry(&mut core);
+        core.settle();
+        drop(core);
+        self.pass_down();
+        (result, works)
+    }
+
+    /// Takes what the half wants sent to the road, in order.
+    fn carry(self: &Arc<Self>, core: &mut Core) -> Works {
+        let mut works = Works::none();
+        while let Some(transmit) = core.half.poll_transmit() {
+            match (core.road, transmit) {
+                (Road::Pipe, Transmit::Send { message, .. }) => {
+                    core.outbound_bytes += message.text().len();
+                    core.outbound.push_back(message);
+                    self.start(core);
+                    self.written.notify_one();
+                }
+                (Road::Http, Transmit::Send { lane, message, headers }) => {
+                    self.start(core);
+                    let ended = Arc::new(Notify::new());
+                    if lane != Lane::MAIN {
+                        core.lanes.insert(lane, Arc::clone(&ended));
+                    }
+                    let this = Arc::clone(self);
+                    works.append(Works::one(this.post(lane, message, headers, ended)));
+                }
+                (_, Transmit::Abort { lane }) => {
+                    if let Some(ended) = core.lanes.remove(&lane) {
+                        ended.notify_one();
+                    }
+                }
+            }
+        }
+        if core.outbound_bytes > HIGH_WATER {
+            let this = Arc::clone(self);
+            works.append(Works::one(async move { this.room().await }));
+        }
+        works
+    }
+
+    /// The road is needed for the first time.
+    fn start(self: &Arc<Self>, core: &mut Core) {
+        if std::mem::replace(&mut core.started, true) {
+            return;
+        }
+        self.spawn(pipe::watch_deadlines(Arc::clone(self)));
+        if core.road == Road::Pipe {
+            self.spawn(pipe::run(Arc::clone(self)));
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(tokio::spawn(task));
+    }
+
+    /// Text arrived on a lane.
+    pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
+        match jsonrpc::parse(text) {
+            Ok(Incoming::One(message)) => self.handle_message(lane, &message),
+            Ok(Incoming::Batch(elements)) => {
+                let mut works = Works::none();
+                for message in elements.iter().flatten() {
+                    works.append(self.handle_message(lane, message));
+                }
+                works
+            }
+            Err(refused) => {
+                tracing::warn!(server = self.name, "skipped what is no message: {refused}");
+                Works::none()
+            }
+        }
+    }
+
+    fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+        self.step(|half, now| half.handle_message(lane, message, now)).1
+    }
+
+    /// The link is gone: every open call fails.
+    pub(crate) fn lost(self: &Arc<Self>, text: String) {
+        tracing::warn!(server = self.name, "{text}");
+        let mut core = lock(&self.core);
+        core.outbound.clear();
+        core.outbound_bytes = 0;
+        core.half.handle_lost(&Refusal::FarSide { text });
+        core.settle();
+        drop(core);
+        self.drained.notify_waiters();
+        self.pass_down();
+    }
+
+    /// Ends the connection: the child is stopped, the session deleted.
+    pub(crate) async fn close(&self) {
+        self.stop.say();
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        if let Some(link) = self.http.get() {
+            link.delete_session().await;
+        }
+        for task in tasks {
+            // A task that panicked has nothing left to wait for.
+            _ = task.await;
+        }
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        lock(&self.core).half.calls()
+    }
+}
+
+impl Core {
+    /// Moves what the half has to tell to where it is passed on from.
+    fn settle(&mut self) {
+        while let Some(verb) = self.half.poll_down() {
+            self.down.push_back(verb);
+        }
+    }
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream")
+            .field("name", &self.name)
+            .field("era", &self.era)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The road to a child process: lines to its stdin, lines from its stdout.
+
+use std::sync::Arc;
+
+use switchboard_proto::line::Decoder;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::Upstream;
+use super::pipe::{End, lines};
+use crate::drive::race;
+use crate::stdio::child::Command;
+
+/// Starts the child and serves it until it ends or we are told to stop.
+pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
+    let mut child = match command.spawn(up.server.environment()) {
+        Ok(child) => child,
+        Err(error) => return End::Broke(error.to_string()),
+    };
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return End::Broke("Transport closed (no pipes)".to_owned());
+    };
+    tracing::debug!(server = up.name, pid = child.id(), "started");
+    let talk = race(write(up, stdin), read(up, stdout));
+    let stopped = up.stop.until(talk).await.is_none();
+    // Either direction being closed ends the conversation: a child that reads
+    // no more cannot be asked, one that writes no more cannot answer.
+    let exit = child.stop(up.server.grace()).await;
+    if stopped { End::Stopped } else { End::Broke(exit.to_string()) }
+}
+
+/// Writes what is to be written; returns when the child does not read any more.
+async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
+    loop {
+        let messages = up.next_outbound().await;
+        if stdin.write_all(&lines(&messages)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads until the child closes its stdout.
+async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) {
+    let mut decoder = Decoder::new(up.limits.message);
+    loop {
+        let more = matches!(stdout.read_buf(decoder.buffer()).await, Ok(1..));
+        while let Some(line) = decoder.next_line() {
+            take(up, line).await;
+        }
+        if !more {
+            if let Some(line) = decoder.finish() {
+                take(up, line).await;
+            }
+            return;
+        }
+    }
+}
+
+async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, switchboard_proto::line::TooLong>) {
+    match line {
+        Ok(line) => up.handle_piped(line).await,
+        Err(error) => tracing::warn!(server = up.name, "skipped a line: {error}"),
+    }
+}

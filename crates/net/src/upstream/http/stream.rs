@@ -1,0 +1,194 @@
+//! Event streams: the answer to a POST, and the one that listens.
+//!
+//! A legacy stream that showed an event id and broke is taken up again with a
+//! GET (HTTP-11, HTTP-12, HTTP-18); a modern one is lost with its call (MH-8).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use switchboard_proto::backoff::Reconnect;
+use switchboard_proto::exchange::Lane;
+use switchboard_proto::header;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method;
+use switchboard_proto::revision::Era;
+use switchboard_proto::sse::Decoder;
+
+use super::Link;
+use crate::face::{lock, now};
+use crate::http::{content_type, is_event_stream};
+use crate::inside::Works;
+use crate::upstream::Upstream;
+
+/// Attempts in a row that bring nothing before a stream is given up.
+const ATTEMPTS: u32 = 5;
+
+/// One stream over all its connections.
+struct Course {
+    reconnect: Reconnect,
+    last: Option<HeaderValue>,
+}
+
+impl Course {
+    fn new() -> Self {
+        Self { reconnect: Reconnect::new(ATTEMPTS), last: None }
+    }
+}
+
+/// Why a connection of a stream is over.
+enum Over {
+    /// What it was for has happened.
+    Done,
+    /// It ended or broke before that.
+    Broken,
+}
+
+impl Upstream {
+    /// Follows the event stream that answers a POST, over as many connections as it takes.
+    pub(super) async fn follow(
+        self: &Arc<Self>,
+        link: &Link,
+        lane: Lane,
+        message: &Message,
+        response: Response<Incoming>,
+    ) -> Works {
+        let mut course = Course::new();
+        let mut response = Some(response);
+        loop {
+            if let Some(response) = response.take()
+                && let Over::Done = self.read(link, lane, message, &mut course, response).await
+            {
+                return Works::none();
+            }
+            let resumable = self.era == Era::Legacy && course.last.is_some();
+            if !resumable || !self.pause(&mut course).await {
+                return self.no_answer_unless_note(lane, message);
+            }
+            match self.get(link, &course).await {
+                Ok(again) => response = again,
+                Err(_) => return self.no_answer_unless_note(lane, message),
+            }
+        }
+    }
+
+    /// Waits before the next connection; false if there is to be none.
+    async fn pause(&self, course: &mut Course) -> bool {
+        match course.reconnect.handle_break(now(), std::time::Duration::ZERO) {
+            Some(at) => self.stop.sleep(at.saturating_duration_since(now())).await,
+            None => false,
+        }
+    }
+
+    /// Reads one connection to its end, or until the call is answered.
+    async fn read(
+        self: &Arc<Self>,
+        link: &Link,
+        lane: Lane,
+        message: &Message,
+        course: &mut Course,
+        response: Response<Incoming>,
+    ) -> Over {
+        let mut body = response.into_body();
+        let mut decoder = Decoder::new(self.limits.message);
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(chunk) = frame.data_ref() else { continue };
+            decoder.push(chunk);
+            while let Some(event) = decoder.next_event() {
+                let event = match event {
+                    Ok(event) => event,
+                    Err(error) => {
+                        tracing::warn!(server = self.name, "skipped an event: {error}");
+                        continue;
+                    }
+                };
+                if let Some(millis) = event.retry {
+                    course.reconnect.handle_retry(millis);
+                }
+                if let Some(id) = event.id.as_ref().and_then(|id| HeaderValue::from_str(id).ok()) {
+                    course.last = Some(id);
+                }
+                if event.is_message() {
+                    course.reconnect.handle_success();
+                    self.take_event(link, lane, message, event.data).await;
+                }
+            }
+            if lane != Lane::MAIN && !self.is_open(lane) {
+                return Over::Done;
+            }
+        }
+        Over::Broken
+    }
+
+    async fn take_event(self: &Arc<Self>, link: &Link, lane: Lane, message: &Message, data: Bytes) {
+        if message.method() == method::INITIALIZE {
+            link.remember_version(&data);
+        }
+        self.handle_text(lane, data).detach();
+        self.clients_have_room().await;
+    }
+
+    /// Asks for the rest of a stream. `Ok(None)` if it may be worth trying again.
+    async fn get(
+        &self,
+        link: &Link,
+        course: &Course,
+    ) -> Result<Option<Response<Incoming>>, StatusCode> {
+        let mut request = Request::new(Bytes::new());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = link.url.clone();
+        let headers = request.headers_mut();
+        link.add_headers(headers);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        link.add_session(headers);
+        if let Some(last) = &course.last {
+            headers.insert(header::LAST_EVENT_ID, last.clone());
+        }
+        let Ok(response) = link.fetch.send(request).await else { return Ok(None) };
+        let media = content_type(response.headers()).unwrap_or_default();
+        match response.status() {
+            StatusCode::OK if is_event_stream(media) => Ok(Some(response)),
+            status if status.is_server_error() => Ok(None),
+            status => Err(status),
+        }
+    }
+
+    /// Starts to listen for what belongs to no call, once a session.
+    pub(super) fn listen(self: &Arc<Self>, link: &Link) {
+        let mut session = lock(&link.session);
+        if self.era == Era::Legacy && !std::mem::replace(&mut session.listening, true) {
+            self.spawn(Arc::clone(self).keep_listening());
+        }
+    }
+
+    /// Listens until the session is over or the server does not offer it.
+    async fn keep_listening(self: Arc<Self>) {
+        let Some(link) = self.link() else { return };
+        let session = lock(&link.session).id.clone();
+        let nothing = Message::notification("", None);
+        let mut course = Course::new();
+        loop {
+            let Some(got) = self.stop.until(self.get(link, &course)).await else { return };
+            match got {
+                Ok(Some(response)) => {
+                    let read = self.read(link, Lane::MAIN, &nothing, &mut course, response);
+                    if self.stop.until(read).await.is_none() {
+                        return;
+                    }
+                }
+                Ok(None) => {}
+                Err(status) => {
+                    tracing::debug!(server = self.name, "no listening stream: HTTP {status}");
+                    return;
+                }
+            }
+            let is_same = lock(&link.session).id == session;
+            if !is_same || !self.pause(&mut course).await {
+                return;
+            }
+        }
+    }
+}

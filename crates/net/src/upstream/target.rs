@@ -1,0 +1,130 @@
+//! Where a server is, and how to get there.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+
+use super::Road;
+use crate::http::fetch::Fetch;
+use crate::stdio::child::{Command, Grace};
+
+/// A server and all that is needed to reach it. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    target: Target,
+    environment: Vec<(OsString, OsString)>,
+    grace: Grace,
+    fetch: Option<Fetch>,
+}
+
+/// What is at the other end.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the field names say it")]
+pub enum Target {
+    /// A command that speaks on its stdin and stdout.
+    Command(Command),
+    /// A URL, the transports to try there, and headers to send.
+    Url { url: Uri, strategy: Strategy, headers: HeaderMap },
+}
+
+/// Which HTTP transport to use, and which to fall back to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Strategy {
+    /// Streamable HTTP.
+    HttpOnly,
+    /// HTTP+SSE of the first revision.
+    SseOnly,
+    /// Streamable HTTP, and HTTP+SSE if the server has no such endpoint.
+    #[default]
+    HttpFirst,
+    /// The other way round.
+    SseFirst,
+}
+
+/// Not the name of a strategy.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("unknown strategy {0:?}; use http-only, sse-only, http-first or sse-first")]
+pub struct UnknownStrategy(String);
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
+        match name {
+            "http-only" => Ok(Self::HttpOnly),
+            "sse-only" => Ok(Self::SseOnly),
+            "http-first" => Ok(Self::HttpFirst),
+            "sse-first" => Ok(Self::SseFirst),
+            _ => Err(UnknownStrategy(name.to_owned())),
+        }
+    }
+}
+
+impl Server {
+    /// A command; `environment` is ours, of which it gets what it may have.
+    pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
+        let target = Target::Command(command);
+        Self {
+            inner: Arc::new(Inner { target, environment, grace: Grace::default(), fetch: None }),
+        }
+    }
+
+    /// A URL.
+    pub fn url(url: Uri, strategy: Strategy, headers: HeaderMap, fetch: Fetch) -> Self {
+        let target = Target::Url { url, strategy, headers };
+        let (environment, grace) = (Vec::new(), Grace::default());
+        Self { inner: Arc::new(Inner { target, environment, grace, fetch: Some(fetch) }) }
+    }
+
+    /// What is at the other end.
+    pub fn target(&self) -> &Target {
+        &self.inner.target
+    }
+
+    /// What to call it in logs and errors: never anything secret.
+    pub fn name(&self) -> String {
+        match &self.inner.target {
+            Target::Command(command) => command.name.clone(),
+            Target::Url { url, .. } => match url.authority() {
+                Some(authority) => format!(
+                    "{}{}",
+                    authority.as_str().rsplit('@').next().unwrap_or_default(),
+                    url.path()
+                ),
+                None => url.path().to_owned(),
+            },
+        }
+    }
+
+    pub(super) fn first_road(&self) -> Road {
+        match &self.inner.target {
+            Target::Url { strategy: Strategy::HttpOnly | Strategy::HttpFirst, .. } => Road::Http,
+            Target::Url { .. } | Target::Command(_) => Road::Pipe,
+        }
+    }
+
+    pub(super) fn environment(&self) -> &[(OsString, OsString)] {
+        &self.inner.environment
+    }
+
+    pub(super) fn grace(&self) -> Grace {
+        self.inner.grace
+    }
+
+    pub(super) fn fetch(&self) -> Option<&Fetch> {
+        self.inner.fetch.as_ref()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Server").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,91 @@
+//! The way back: what a server says, to the clients it is meant for.
+
+use std::sync::{Arc, Weak};
+
+use switchboard_proto::client::Sharing;
+use switchboard_proto::exchange::{Down, Exchange, To};
+
+use super::{Seat, Upstream};
+use crate::face::{Face, lock};
+
+impl Upstream {
+    /// Tells the faces what the half has to tell, in order.
+    pub(super) fn pass_down(self: &Arc<Self>) {
+        loop {
+            let Ok(passing) = self.passing.try_lock() else { return };
+            while let Some(verb) = self.next_down() {
+                self.tell(verb);
+            }
+            drop(passing);
+            // Somebody may have left a verb to us just before we let go.
+            if lock(&self.core).down.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn next_down(&self) -> Option<Down<Seat>> {
+        lock(&self.core).down.pop_front()
+    }
+
+    fn tell(self: &Arc<Self>, verb: Down<Seat>) {
+        match verb {
+            Down::Note { to, message } => {
+                self.each(&to, |face, exchange| face.note(exchange, &message));
+            }
+            Down::Ask { to, ask, request } => {
+                let mut asked = false;
+                self.each(&to, |face, exchange| {
+                    asked = asked || face.ask(exchange, ask, &request);
+                });
+                if !asked {
+                    self.step(|half, _| half.refuse_ask(ask)).1.detach();
+                }
+            }
+            Down::Recall { to, ask, message } => {
+                self.each(&to, |face, _| face.recall(ask, &message));
+            }
+            Down::Finish { to, answer } => {
+                to.face.finish(to.exchange, &answer);
+                self.told.notify_waiters();
+            }
+        }
+    }
+
+    /// Everybody whom `to` means.
+    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Face, Option<Exchange>)) {
+        match to {
+            To::Call(seat) => {
+                tell(&seat.face, Some(seat.exchange));
+                self.watch_slow(&seat.face);
+            }
+            To::Session => {
+                let faces: Vec<_> = lock(&self.faces).values().filter_map(Weak::upgrade).collect();
+                for face in &faces {
+                    tell(face, None);
+                    self.watch_slow(face);
+                }
+            }
+        }
+    }
+
+    fn watch_slow(&self, face: &Arc<Face>) {
+        if face.is_slow() {
+            lock(&self.slow).push(Arc::clone(face));
+        }
+    }
+
+    /// Waits until the clients have read enough. One that shares its server with
+    /// others is cut loose instead: a slow reader must harm nobody else.
+    pub(super) async fn clients_have_room(&self) {
+        let slow = std::mem::take(&mut *lock(&self.slow));
+        for face in slow {
+            if self.sharing == Sharing::Alone {
+                face.room().await;
+            } else if face.is_slow() {
+                tracing::warn!(server = self.name, "a client that does not read is disconnected");
+                face.end();
+            }
+        }
+    }
+}

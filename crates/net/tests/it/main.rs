@@ -1,0 +1,12 @@
+//! The transports against real processes and sockets.
+
+#[cfg(test)]
+mod child;
+#[cfg(test)]
+mod fetch;
+#[cfg(test)]
+mod guard;
+#[cfg(test)]
+mod listen;
+#[cfg(test)]
+mod peer;

@@ -1,0 +1,101 @@
+//! Things that live in one place, so that there is one place to look.
+
+use super::at;
+use crate::source::{Line, Source};
+
+/// Where a `select!` may wait. One owner per machine means few loops; a new
+/// one has to say here why an existing one will not do.
+const LOOPS: &[&str] = &["crates/net/src/drive.rs", "crates/net/src/http/listen.rs"];
+
+/// What the pure core must not reach, not even through somebody else.
+const IMPURE: &[&str] =
+    &["async-std", "getrandom", "hyper", "mio", "rand", "rand_core", "smol", "socket2", "tokio"];
+
+/// How one talks to the terminal and the process.
+const PROCESS: &[&str] = &[
+    "print!(",
+    "println!(",
+    "eprint!(",
+    "eprintln!(",
+    "std::env",
+    "env::var",
+    "env::args",
+    "process::exit",
+    "process::abort",
+];
+
+pub(super) fn dates_live_in_revision(source: &Source) -> Vec<String> {
+    let elsewhere = source.path != "crates/proto/src/revision.rs";
+    let what = "a revision by its date; ask `revision.rs` for a rule instead";
+    complain(source, elsewhere, what, |line| has_quoted_date(&line.literals))
+}
+
+pub(super) fn error_codes_live_in_refusal(source: &Source) -> Vec<String> {
+    let elsewhere = source.path != "crates/proto/src/refusal.rs";
+    let what = "a JSON-RPC code; `refusal.rs` has them all, with their statuses";
+    complain(source, elsewhere, what, |line| has_code(&line.code) || has_code(&line.literals))
+}
+
+pub(super) fn select_lives_in_the_loops(source: &Source) -> Vec<String> {
+    let elsewhere = !LOOPS.contains(&source.path.as_str());
+    let what = "a `select!`; wait in one of the loops that are there, or argue for another";
+    complain(source, elsewhere, what, |line| line.code.contains("select!"))
+}
+
+pub(super) fn only_the_binary_touches_the_process(source: &Source) -> Vec<String> {
+    let elsewhere = !source.path.starts_with("crates/cli/");
+    let what = "printing, the environment and exiting belong to the binary; return it, or take it";
+    complain(source, elsewhere, what, |line| {
+        // Splitting a list of paths reads nothing, wherever std keeps it.
+        let code = line.code.replace("std::env::split_paths", "");
+        PROCESS.iter().any(|word| has_call(&code, word))
+    })
+}
+
+/// The crates in `tree` (as `cargo tree --prefix none` prints it) that bring
+/// I/O, a clock or randomness.
+pub fn impure_dependencies(tree: &str) -> Vec<String> {
+    let names = tree.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| IMPURE.contains(name)).map(str::to_owned).collect()
+}
+
+fn complain(
+    source: &Source,
+    applies: bool,
+    what: &str,
+    is_wrong: impl Fn(&Line) -> bool,
+) -> Vec<String> {
+    let applies = applies && source.is_product();
+    let wrong = source.numbered().filter(|(_, line)| applies && !line.is_test && is_wrong(line));
+    wrong.map(|(number, _)| at(source, number, what)).collect()
+}
+
+/// Whether a literal is a date, or holds one in quotes of its own. A date in
+/// the middle of a sentence is for people, and may stay.
+fn has_quoted_date(literals: &str) -> bool {
+    literals.match_indices("\"20").any(|(quote, _)| {
+        let date = literals.as_bytes().get(quote + 1..quote + 11);
+        let is_date = date.is_some_and(|date| {
+            let is_dash = |index| index == 4 || index == 7;
+            let mut bytes = date.iter().enumerate();
+            bytes.all(|(index, byte)| {
+                is_dash(index) == (*byte == b'-') && b"-0123456789".contains(byte)
+            })
+        });
+        is_date && literals[quote + 11..].starts_with(['"', '\\'])
+    })
+}
+
+/// Whether `text` has a number from -32999 to -32000.
+fn has_code(text: &str) -> bool {
+    text.match_indices("-32").any(|(start, _)| {
+        let digits = text[start + 3..].trim_start_matches('_');
+        let length = digits.len() - digits.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        length == 3
+    })
+}
+
+/// Whether `code` has `word` from the start of a word on.
+fn has_call(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(start, _)| !code[..start].ends_with(crate::source::is_ident))
+}

@@ -1,0 +1,68 @@
+//! How long things are, and how files begin.
+
+use super::at;
+use crate::source::Source;
+
+/// A file that is read in one sitting.
+const FILE: usize = 400;
+/// The same with its tests, or made of tests: those are read one at a time.
+const FILE_WITH_TESTS: usize = 600;
+/// A function that fits on a screen, counted in lines that hold something.
+const FUNCTION: usize = 80;
+/// The bridge joins two halves; if it has to do more, the halves do too little.
+const BRIDGE: usize = 220;
+
+pub(super) fn file_fits_its_budget(source: &Source) -> Vec<String> {
+    let has_tests = source.lines.iter().filter(|line| line.is_test).count() > 2;
+    let budget = if has_tests { FILE_WITH_TESTS } else { FILE };
+    over_budget(source, source.is_rust(), budget)
+}
+
+pub(super) fn bridge_stays_short(source: &Source) -> Vec<String> {
+    over_budget(source, source.path == "crates/net/src/bridge.rs", BRIDGE)
+}
+
+fn over_budget(source: &Source, applies: bool, budget: usize) -> Vec<String> {
+    let length = source.lines.len();
+    if !applies || length <= budget {
+        return Vec::new();
+    }
+    vec![at(source, length, &format!("{length} lines, the budget is {budget}; cut it by topic"))]
+}
+
+pub(super) fn functions_fit_their_budget(source: &Source) -> Vec<String> {
+    let functions = if source.is_rust() { source.functions() } else { Vec::new() };
+    let length = |first: usize, last: usize| {
+        let lines = &source.lines[first - 1..last];
+        lines.iter().filter(|l| !l.code.trim().is_empty() || !l.literals.trim().is_empty()).count()
+    };
+    functions
+        .iter()
+        .map(|function| (function, length(function.first, function.last)))
+        .filter(|(_, length)| *length > FUNCTION)
+        .map(|(function, length)| {
+            let what = format!("`{}` has {length} lines, the budget is {FUNCTION}", function.name);
+            at(source, function.first, &what)
+        })
+        .collect()
+}
+
+pub(super) fn no_mod_rs(source: &Source) -> Vec<String> {
+    if source.path.ends_with("/mod.rs") {
+        return vec![at(
+            source,
+            1,
+            "name it `foo.rs` beside `foo/`, so that tabs can be told apart",
+        )];
+    }
+    Vec::new()
+}
+
+pub(super) fn module_has_a_header(source: &Source) -> Vec<String> {
+    let first = source.lines.iter().map(|line| line.text.trim());
+    let first = first.into_iter().find(|line| !line.is_empty() && !line.starts_with("#!["));
+    if !source.is_rust() || first.is_some_and(|line| line.starts_with("//!")) {
+        return Vec::new();
+    }
+    vec![at(source, 1, "starts without a `//!` header that says what it is for")]
+}

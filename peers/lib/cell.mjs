@@ -1,0 +1,65 @@
+// Runs one cell of the matrix and gives its checks as `{check, ok, detail}`.
+
+import { checksOf, PEERS } from './matrix.mjs';
+import { end, gone, pause, start } from './processes.mjs';
+import { open } from './route.mjs';
+
+const CELL_MS = 150_000;
+const ALL_CHECKS = [
+  'connect', 'list', 'echo', 'unicode', 'big', 'progress', 'cancel', 'elicit', 'sample', 'roots', 'log',
+  'subscribe', 'list_changed', 'parallel', 'unknown_tool',
+];
+
+/** Runs `argv`, collects what `take` makes of its lines, and waits for the end of its group. */
+export async function runClient(argv, { ms = CELL_MS, env } = {}) {
+  const lines = [];
+  const handle = start('client', argv, { env, onOut: (line) => lines.push(line) });
+  await Promise.race([handle.ended, pause(ms)]);
+  const problems = [];
+  if (handle.code === undefined) problems.push(`the client did not end within ${ms} ms`);
+  else if (!(await gone(handle, 7000))) problems.push('processes of the client were left over after 7 s');
+  await end(handle, 1000);
+  return { handle, lines, problems };
+}
+
+function verdicts(lines, wanted) {
+  const seen = new Map();
+  for (const line of lines) {
+    try {
+      const verdict = JSON.parse(line);
+      seen.set(verdict.check, verdict);
+    } catch {
+      // Not a verdict; the missing check below says so.
+    }
+  }
+  return wanted.map((check) => seen.get(check) ?? { check, ok: false, detail: 'the client printed no verdict' });
+}
+
+/** The `ends` check gathers what did not end as it should. */
+export function ends(problems) {
+  return { check: 'ends', ok: problems.length === 0, detail: problems.join('; ') || undefined };
+}
+
+export async function runCell(cell, { bridge }) {
+  // A direct client has nobody who renews its session, so `restart` is for the bridge alone.
+  const { checks, gaps } = checksOf(cell, bridge ? [...ALL_CHECKS, 'restart'] : ALL_CHECKS);
+  const { era, down, up } = cell;
+  const command = (port) => [
+    ...PEERS[cell.server]('server'), '--transport', up, '--era', cell.serverEra,
+    ...(up === 'stdio' ? [] : ['--port', port]),
+  ];
+  let route;
+  try {
+    route = await open({ bridge, down, up, command });
+  } catch (error) {
+    const detail = error.message.split('\n')[0];
+    return { results: checks.map((check) => ({ check, ok: false, detail })), gaps, kept: error.message.split('\n') };
+  }
+  const target = route.url ? ['--url', route.url] : ['--', ...route.command];
+  const { handle, lines, problems } = await runClient([
+    ...PEERS[cell.client]('client'), '--era', era, '--transport', down, '--checks', checks.join(','), ...target,
+  ]);
+  problems.push(...(await route.close()));
+  const kept = [...route.handles, handle].flatMap((one) => one.kept);
+  return { results: [...verdicts(lines, checks), ends(problems)], gaps, kept };
+}

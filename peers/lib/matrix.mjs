@@ -1,0 +1,89 @@
+// The peers and the cells of the matrix: which client, on which transport,
+// meets which server, on which transport, in which era.
+
+import { fileURLToPath } from 'node:url';
+import { gapOf } from '../gaps.mjs';
+
+const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+
+export const PEERS = {
+  ts1: (side) => [process.execPath, at(`ts1/${side}.mjs`)],
+  ts2: (side) => [process.execPath, at(`ts2/${side}.mjs`)],
+  py: (side) => [at('../.cache/venv/bin/python'), at(`py/${side}.py`)],
+  rmcp: (side) => [at('rmcp/target/debug/rmcp-peer'), side],
+};
+const ERAS = ['legacy', 'modern'];
+const TRANSPORTS = ['stdio', 'http', 'sse'];
+
+function cellOf(cell) {
+  const { era, client, down, server, up, serverEra } = cell;
+  const both = serverEra === 'both' ? '+both' : '';
+  return { name: `${era} ${client}/${down} -> ${server}${both}/${up}`, ...cell };
+}
+
+function everyCell(peers) {
+  const cells = [];
+  for (const era of ERAS)
+    for (const client of peers)
+      for (const down of TRANSPORTS)
+        for (const server of peers)
+          for (const up of TRANSPORTS) {
+            const uses = [
+              { peer: client, side: 'client', era, transport: down },
+              { peer: server, side: 'server', era, transport: up },
+            ];
+            if (uses.some((use) => gapOf(use))) continue;
+            cells.push(cellOf({ era, client, down, server, up, serverEra: era }));
+          }
+  return cells;
+}
+
+/** What a cell shows: the pair, the client on both transports, the server on both transports. */
+const shows = ({ era, client, down, server, up }) => [
+  `${era} ${client} ${server}`,
+  `${era} ${client} ${down} ${up}`,
+  `${era} ${down} ${server} ${up}`,
+];
+
+/** A small set of cells that shows everything that all of them show (greedy, always the same). */
+function cover(cells) {
+  const missing = new Set(cells.flatMap(shows));
+  const chosen = [];
+  while (missing.size) {
+    const news = (cell) => shows(cell).filter((shown) => missing.has(shown)).length;
+    const best = cells.reduce((a, b) => (news(b) > news(a) ? b : a));
+    shows(best).forEach((shown) => missing.delete(shown));
+    chosen.push(best);
+  }
+  return chosen;
+}
+
+/** Servers that speak both eras, as most do in the field: the client's era has to win. */
+function dualCells(peers, direct) {
+  if (!peers.includes('ts2')) return [];
+  const routes = direct ? [['stdio', 'stdio'], ['http', 'http']] : [['http', 'stdio'], ['stdio', 'http']];
+  const servers = peers.filter((peer) => !gapOf({ peer, era: 'modern' }));
+  return ERAS.flatMap((era) =>
+    servers.flatMap((server) =>
+      routes.map(([down, up]) => cellOf({ era, client: 'ts2', down, server, up, serverEra: 'both' }))));
+}
+
+/** The cells to run: all with `direct` (one transport on both sides) or `full`, else a cover. */
+export function cellsOf({ peers, direct, full }) {
+  const cells = everyCell(peers);
+  const chosen = direct ? cells.filter(({ down, up }) => down === up) : full ? cells : cover(cells);
+  return [...chosen, ...dualCells(peers, direct)];
+}
+
+/** The checks of a cell and those that a gap takes away, with the reason. */
+export function checksOf(cell, all) {
+  const gaps = [];
+  const checks = all.filter((check) => {
+    const gap =
+      gapOf({ peer: cell.client, side: 'client', era: cell.era, transport: cell.down, check }) ??
+      gapOf({ peer: cell.server, side: 'server', era: cell.era, transport: cell.up, check });
+    if (gap) gaps.push({ check, reason: gap.reason });
+    return !gap;
+  });
+  return { checks, gaps };
+}

@@ -1,0 +1,96 @@
+// Runs the matrix of peers through the bridge (README.md says how).
+
+import fs from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { GAPS } from './gaps.mjs';
+import { runCell } from './lib/cell.mjs';
+import { inspectorCells, runInspectorCell } from './lib/inspector.mjs';
+import { cellsOf, PEERS } from './lib/matrix.mjs';
+import { endAll } from './lib/processes.mjs';
+
+const WHOLE_RUN_MS = 20 * 60_000;
+const at = (path) => fileURLToPath(new URL(path, import.meta.url));
+
+function options() {
+  const { values } = parseArgs({
+    options: {
+      bridge: { type: 'string' },
+      direct: { type: 'boolean', default: false },
+      full: { type: 'boolean', default: false },
+      jobs: { type: 'string', default: '2' },
+      list: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+      peers: { type: 'string', default: Object.keys(PEERS).join(',') },
+      verbose: { type: 'boolean', default: false },
+    },
+  });
+  return values;
+}
+
+function stop(message) {
+  console.error(message);
+  process.exit(2);
+}
+
+function bridgeOf(values) {
+  if (values.direct) return undefined;
+  const found = values.bridge
+    ? [values.bridge]
+    : [at('../target/debug/switchboard'), at('../target/release/switchboard')];
+  return found.find((path) => fs.existsSync(path)) ?? stop(`no bridge at ${found.join(' or ')}: run cargo build first`);
+}
+
+function peersOf(values) {
+  const peers = values.peers.split(',');
+  for (const peer of peers) {
+    const program = PEERS[peer]?.('server').find((part) => part.startsWith('/') && !fs.existsSync(part));
+    if (!PEERS[peer]) stop(`no peer is called ${peer}`);
+    if (program) stop(`the peer ${peer} needs ${program}: run ./test.sh once, or leave it out with --peers`);
+  }
+  if (!fs.existsSync(at('node_modules'))) stop('peers/node_modules is missing: run npm ci --ignore-scripts in peers');
+  return peers;
+}
+
+function report(cell, { results, gaps, kept }, seconds, verbose) {
+  const bad = results.filter(({ ok }) => !ok);
+  const verdict = bad.length ? 'FAIL' : 'ok  ';
+  const left = gaps.map(({ check }) => ` (gap: ${check})`).join('');
+  console.log(`${verdict} ${cell.name}: ${results.length - bad.length}/${results.length} in ${seconds.toFixed(1)} s${left}`);
+  for (const { check, detail } of bad) console.log(`     ${check}: ${detail ?? 'failed'}`);
+  if (bad.length || verbose) for (const line of kept) console.log(`     | ${line}`);
+  return [results.length - bad.length, bad.length];
+}
+
+async function main() {
+  const values = options();
+  const peers = peersOf(values);
+  const wanted = new RegExp(values.only);
+  const cells = [...cellsOf({ ...values, peers }), ...inspectorCells(values.direct)].filter(({ name }) => wanted.test(name));
+  if (values.list) return cells.forEach(({ name }) => console.log(name));
+  if (!cells.length) stop(`no cell matches --only ${values.only}`);
+  const bridge = bridgeOf(values);
+  console.log(`${cells.length} cells ${bridge ? `through ${bridge}` : 'without a bridge'}; the gaps are:`);
+  for (const { reason, ...use } of GAPS) console.log(`  ${Object.values(use).join(' ')}: ${reason}`);
+
+  let passed = 0;
+  let failed = 0;
+  const queue = [...cells];
+  const worker = async () => {
+    for (let cell = queue.shift(); cell; cell = queue.shift()) {
+      const began = Date.now();
+      const run = cell.inspector ? runInspectorCell : runCell;
+      const [good, bad] = report(cell, await run(cell, { bridge }), (Date.now() - began) / 1000, values.verbose);
+      passed += good;
+      failed += bad;
+    }
+  };
+  await Promise.all(Array.from({ length: Number(values.jobs) }, worker));
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(failed ? 1 : 0);
+}
+
+process.on('exit', endAll);
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130));
+setTimeout(() => stop(`the run took longer than ${WHOLE_RUN_MS / 60_000} minutes`), WHOLE_RUN_MS).unref();
+await main();

@@ -1,0 +1,265 @@
+#!/usr/bin/env bash
+# Passes the tests on a fresh machine: gets what it needs, then checks everything.
+# `./test.sh help` names the parts; each can be run by itself.
+#
+# Needs Rust (with rustfmt and clippy), git, Node.js and Python. What it fetches
+# stays inside the repository (.cache, peers/node_modules, target), apart from
+# system packages, which it installs only as root and only when they are missing.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+exec </dev/null # Nothing here may wait for a keyboard.
+
+readonly RUST_MINOR=95 # rust-version of Cargo.toml is 1.$RUST_MINOR.
+readonly NODE_MAJOR=20
+readonly PYTHON_MINOR=11
+readonly DENY_VERSION=0.20.2
+readonly FUZZ_VERSION=0.13.2
+readonly FUZZ_SECONDS=${FUZZ_SECONDS:-20} # For each target.
+readonly ADVISORIES=https://github.com/RustSec/advisory-db
+
+export PATH="$PWD/.cache/tools/bin:$PATH"
+export GIT_TERMINAL_PROMPT=0
+
+current="start"
+not_checked=()
+
+say() { printf '    %s\n' "$*"; }
+
+fail() {
+    printf '\ntest.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# step TITLE COMMAND...: runs COMMAND under a heading, and says how long it took.
+step() {
+    current=$1
+    local since=$SECONDS
+    printf '\n==> %s\n' "$current"
+    shift
+    "$@"
+    printf '<== %s: %d s\n' "$current" $((SECONDS - since))
+}
+
+at_exit() {
+    local status=$?
+    if ((status != 0)); then
+        printf '\ntest.sh: FAILED in "%s" after %d s\n' "$current" "$SECONDS" >&2
+        return
+    fi
+    local what
+    for what in ${not_checked[@]+"${not_checked[@]}"}; do
+        printf '\nNOT CHECKED: %s\n' "$what"
+    done
+    printf '\ntest.sh: passed in %d s\n' "$SECONDS"
+}
+trap at_exit EXIT
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# --- what must be there -------------------------------------------------------
+
+check_tools() {
+    has rustc && has cargo || fail "Rust is missing; install it with rustup (https://rustup.rs)."
+    has git || fail "git is missing."
+    local minor
+    minor=$(rustc --version | sed -E 's/^rustc 1\.([0-9]+).*/\1/')
+    [ "$minor" -ge "$RUST_MINOR" ] || fail "rustc 1.$RUST_MINOR or later is needed, this is $(rustc --version)."
+    cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup component add rustfmt"
+    cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
+    say "$(rustc --version), $(git --version)"
+}
+
+check_peer_tools() {
+    has node && has npm || fail "Node.js $NODE_MAJOR or later with npm is missing."
+    local major
+    major=$(node -p 'process.versions.node.split(".")[0]')
+    [ "$major" -ge "$NODE_MAJOR" ] || fail "Node.js $NODE_MAJOR or later is needed, this is $(node --version)."
+    has python3 || fail "Python 3.$PYTHON_MINOR or later is missing."
+    python3 -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR))" ||
+        fail "Python 3.$PYTHON_MINOR or later is needed, this is $(python3 --version)."
+    say "node $(node --version), $(python3 --version)"
+}
+
+# The compiler links with cc, the fuzzer's library is C++, and Debian keeps
+# venv in a package of its own.
+system_packages() {
+    local missing=()
+    has cc || missing+=(gcc libc6-dev)
+    has c++ || missing+=(g++)
+    if has python3 && ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
+        missing+=(python3-venv)
+    fi
+    if ((${#missing[@]} == 0)); then
+        say "nothing is missing"
+        return
+    fi
+    if ! has apt-get || [ "$(id -u)" -ne 0 ]; then
+        fail "system packages are missing and only root on Debian can install them here: ${missing[*]}"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q || fail "apt-get update failed; the packages needed are: ${missing[*]}"
+    apt-get install -qy --no-install-recommends "${missing[@]}" ||
+        fail "apt could not install: ${missing[*]}"
+}
+
+# --- what is fetched for the outside suites -----------------------------------
+
+# is_current STAMP FILE: whether STAMP was written for FILE as it is.
+is_current() { [ -f "$1" ] && [ "$(cat "$1")" = "$(git hash-object "$2")" ]; }
+
+npm_packages() {
+    local lock=peers/package-lock.json stamp=peers/node_modules/.stamp
+    [ -f "$lock" ] || fail "$lock is missing; this is not a whole clone."
+    if is_current "$stamp" "$lock"; then
+        say "as locked already"
+        return
+    fi
+    (cd peers && npm ci --no-audit --no-fund) || fail "npm could not install what $lock names."
+    git hash-object "$lock" >"$stamp"
+}
+
+python_packages() {
+    local list=peers/requirements.txt venv=.cache/venv
+    [ -f "$list" ] || fail "$list is missing; this is not a whole clone."
+    if is_current "$venv/.stamp" "$list" && "$venv/bin/python" -c '' 2>/dev/null; then
+        say "as pinned already"
+        return
+    fi
+    rm -rf "$venv"
+    python3 -m venv "$venv" || fail "python3 -m venv failed."
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$list" ||
+        fail "pip could not install what $list names."
+    git hash-object "$list" >"$venv/.stamp"
+}
+
+# cargo_tool NAME VERSION: has `cargo NAME` at VERSION, building it if need be.
+cargo_tool() {
+    if [ "$("cargo-$1" "$1" --version 2>/dev/null | tr -dc '0-9.')" = "$2" ]; then
+        return
+    fi
+    say "building cargo-$1 $2, once; this takes a minute or two"
+    # Unoptimised: it runs for a second, and builds in half the time.
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --version "=$2" --root .cache/tools "cargo-$1" ||
+        fail "cargo-$1 $2 could not be installed."
+}
+
+# --- the checks ---------------------------------------------------------------
+
+check_fmt() { cargo fmt --all --check; }
+check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+check_build() { cargo build --workspace --locked; }
+check_tests() { cargo test --workspace --locked; }
+check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+
+check_deny() {
+    cargo_tool deny "$DENY_VERSION"
+    local checks=(licenses bans sources)
+    if timeout 60 git ls-remote -q "$ADVISORIES" HEAD >/dev/null 2>&1; then
+        checks+=(advisories)
+    else
+        not_checked+=("security advisories, because their database ($ADVISORIES) cannot be reached from here.")
+    fi
+    cargo deny --locked check --hide-inclusion-graph "${checks[@]}"
+}
+
+# A nightly compiler that can build us, fetched if rustup can.
+has_nightly() {
+    has rustup || return 1
+    if ! rustup run nightly rustc --version >/dev/null 2>&1; then
+        say "no nightly toolchain; asking rustup for one"
+        timeout 300 rustup toolchain install nightly --profile minimal >/dev/null 2>&1 || return 1
+    fi
+    local minor
+    minor=$(rustup run nightly rustc --version | sed -E 's/^rustc 1\.([0-9]+).*/\1/')
+    [ "$minor" -ge "$RUST_MINOR" ]
+}
+
+check_fuzz() {
+    [ -d fuzz ] || fail "fuzz/ is missing; this is not a whole clone."
+    if ! has_nightly; then
+        not_checked+=("fuzz targets, because no nightly toolchain of 1.$RUST_MINOR or later is here and rustup cannot fetch one.")
+        return
+    fi
+    cargo_tool fuzz "$FUZZ_VERSION"
+    cargo +nightly fuzz build
+    local target
+    for target in $(cargo +nightly fuzz list); do
+        say "$target, $FUZZ_SECONDS s"
+        cargo +nightly fuzz run "$target" -- -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 \
+            -verbosity=0 -print_final_stats=1 2>&1 | tail -n 20 ||
+            fail "fuzz target $target found something; see fuzz/artifacts/$target."
+    done
+}
+
+check_peers() {
+    local target
+    target=$(cargo metadata --no-deps --format-version 1 --locked |
+        node -p 'JSON.parse(require("fs").readFileSync(0)).target_directory')
+    cargo build --locked --package switchboard
+    if [ -f peers/rmcp/Cargo.toml ]; then
+        cargo build --locked --manifest-path peers/rmcp/Cargo.toml
+    fi
+    node peers/run.mjs --bridge "$target/debug/switchboard"
+}
+
+# --- the parts ----------------------------------------------------------------
+
+tools() { step "tools" check_tools; }
+
+peers_setup() {
+    step "tools for the outside suites" check_peer_tools
+    step "system packages" system_packages
+    step "npm packages" npm_packages
+    step "Python packages" python_packages
+}
+
+quick() {
+    step "formatting" check_fmt
+    step "clippy" check_clippy
+    step "tests" check_tests
+}
+
+everything() {
+    peers_setup
+    step "formatting" check_fmt
+    step "clippy" check_clippy
+    step "build" check_build
+    step "tests" check_tests
+    step "documentation" check_doc
+    step "licences, sources, advisories" check_deny
+    step "fuzzing" check_fuzz
+    step "outside suites" check_peers
+}
+
+usage() {
+    trap - EXIT
+    cat <<'TEXT'
+./test.sh [PART]
+
+  (none)   everything, as CI does
+  quick    formatting, clippy, tests
+  fmt      formatting only        clippy   clippy only
+  test     cargo test only        doc      documentation only
+  deny     licences, sources, advisories
+  fuzz     each fuzz target for FUZZ_SECONDS (20)
+  peers    other people's SDKs on both sides of the bridge
+  setup    only get what the outside suites need
+TEXT
+}
+
+# No && between the parts: it would switch off `set -e` inside them.
+case "${1:-all}" in
+    all) tools; everything ;;
+    quick) tools; quick ;;
+    fmt) step "formatting" check_fmt ;;
+    clippy) step "clippy" check_clippy ;;
+    test) step "tests" check_tests ;;
+    doc) step "documentation" check_doc ;;
+    deny) tools; step "licences, sources, advisories" check_deny ;;
+    fuzz) tools; step "fuzzing" check_fuzz ;;
+    peers) tools; peers_setup; step "outside suites" check_peers ;;
+    setup) tools; peers_setup ;;
+    help | -h | --help) usage ;;
+    *) usage; exit 2 ;;
+esac
