@@ -4,5 +4,6 @@
 mod drive;
 mod header;
 mod line;
+mod pair;
 mod property;
 mod sse;
