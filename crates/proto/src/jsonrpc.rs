@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::json::{Fault, Member, Walker, unescape};
+use crate::json::{Fault, Member, Walker, try_unescape};
 use crate::limits::MAX_BATCH;
 use crate::refusal::Refusal;
 
@@ -208,10 +208,11 @@ impl Name {
             return Err(wrong("method must be a string"));
         }
         let body = place.start + 1..place.end - 1;
-        Ok(match unescape(&text[body.clone()]) {
-            Cow::Borrowed(_) => Self::At(body),
-            Cow::Owned(name) => Self::Unescaped(name.into()),
-        })
+        match try_unescape(&text[body.clone()]) {
+            Some(Cow::Borrowed(_)) => Ok(Self::At(body)),
+            Some(Cow::Owned(name)) => Ok(Self::Unescaped(name.into())),
+            None => Err(wrong("method is no text")),
+        }
     }
 }
 

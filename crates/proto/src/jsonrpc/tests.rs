@@ -108,3 +108,18 @@ fn check(text: &str, expected: &str) {
     };
     assert_eq!(seen, expected, "{text}");
 }
+
+/// `"\ud800"` is JSON by its grammar, but no text: two such ids would be one.
+///
+/// wire: MSG-2, MSG-3
+#[test]
+fn half_a_character_is_neither_an_id_nor_a_method() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"\udfff"}"#,
+    ] {
+        let refused = parse_one(Bytes::from_static(text.as_bytes())).unwrap_err();
+        assert_eq!(refused.why.rpc_code(), -32600, "{text}");
+    }
+    assert!(Id::parse(b"\"").is_err());
+}
