@@ -67,7 +67,7 @@ pub(crate) enum Format {
 /// served on our own stdin and stdout, or, with --port, over HTTP: Streamable
 /// HTTP at /mcp and HTTP+SSE at /sse, both at once.
 #[derive(Args, Debug)]
-#[command(after_help = BRIDGE_EXAMPLES)]
+#[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
 #[group(id = "server", required = true, multiple = false, args = ["url", "stdio", "words"])]
 pub(crate) struct BridgeArgs {
     /// The server's URL
@@ -214,6 +214,11 @@ Examples:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 
 More about a command: switchboard bridge --help";
+
+const BRIDGE_USAGE: &str = "\
+switchboard bridge [OPTIONS] <URL>
+       switchboard bridge [OPTIONS] --stdio <CMD>
+       switchboard bridge [OPTIONS] -- <CMD> [ARG]...";
 
 const BRIDGE_EXAMPLES: &str = "\
 Examples:
