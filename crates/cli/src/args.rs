@@ -238,6 +238,20 @@ HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY are honoured. SIGINT and SIGTERM
 what is in flight, for 10 seconds at most; a second one ends at once.
 Exit status: 0 ended or was told to, 1 could not start, 2 wrong usage.";
 
+/// The arguments, with the `--` put in that some clients swallow on the way:
+/// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.
+pub(crate) fn with_dashes(mut args: Vec<String>, can_run: impl Fn(&str) -> bool) -> Vec<String> {
+    if let [_, bridge, word, ..] = args.as_slice()
+        && bridge == "bridge"
+        && !word.starts_with('-')
+        && !word.contains("://")
+        && can_run(word)
+    {
+        args.insert(2, "--".to_owned());
+    }
+    args
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
