@@ -68,7 +68,9 @@ fn what_is_no_message_is_refused_under_its_id() {
     check(r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#, &format!("1 {twice}"));
     check(r#"{"jsonrpc":"2.0","method":"m","params":{},"p\u0061rams":{}}"#, &twice);
     check(r#"{"jsonrpc":"2.0","method":"m","#, "refused not JSON, from byte 30");
-    check("5", "refused not JSON, from byte 0");
+    check("5", &refused("it is no object"));
+    check("\"text\" ", &refused("it is no object"));
+    check("5x", "refused not JSON, from byte 0");
     let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}"#, "[".repeat(500));
     assert!(matches!(parse_one(deep.into()).unwrap_err().why, Refusal::TooDeep { .. }));
     let bytes = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
