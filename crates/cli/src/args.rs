@@ -259,6 +259,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_needs_no_dashes_if_it_can_be_run() {
+        let check = |line: &str| {
+            let args = line.split(' ').map(str::to_owned).collect();
+            with_dashes(args, |word| word == "node").join(" ")
+        };
+        assert_eq!(check("sb bridge node server.js -v"), "sb bridge -- node server.js -v");
+        assert_eq!(check("sb bridge -- node server.js"), "sb bridge -- node server.js");
+        assert_eq!(check("sb bridge https://node --port 1"), "sb bridge https://node --port 1");
+        assert_eq!(check("sb bridge example.com/mcp"), "sb bridge example.com/mcp");
+    }
+
+    #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
     }
