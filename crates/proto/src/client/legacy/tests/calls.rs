@@ -210,7 +210,7 @@ fn calls_beyond_the_limit_are_refused() {
     assert_eq!(half.calls(), 16);
 }
 
-/// wire: STD-10, HTTP-12
+/// wire: STD-10
 #[test]
 fn a_lane_that_ends_without_an_answer_fails_its_call_and_no_other() {
     check(

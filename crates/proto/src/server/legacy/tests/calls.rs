@@ -42,7 +42,7 @@ fn before_initialize_only_pings_are_served() {
     );
 }
 
-/// wire: LIF-2, HTTP-3, HTTP-4, HTTP-5, HTTP-20
+/// wire: LIF-2, HTTP-3, HTTP-4, HTTP-5
 #[test]
 fn early_requests_pass_because_posts_have_no_order() {
     check(
