@@ -80,7 +80,8 @@ enum Owner<T> {
 struct Asked<T> {
     id: Id,
     to: To<T>,
-    /// The call it was asked on.
+    /// The lane it came by, and the call it was asked on.
+    lane: Lane,
     on: Option<CallId>,
 }
 

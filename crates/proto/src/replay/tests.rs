@@ -130,10 +130,11 @@ fn forgotten_stream_makes_room() {
 fn event_pushed_twice_counts_once() {
     check(
         "push 1-1 a
-         push 1-1 b
-         push 1-1 c
+         push 1-2 b
+         push 1-2 c
+         push 1-1 d
          after 1-0",
-        "1-1 a",
+        "1-1 a, 1-2 b",
     );
 }
 

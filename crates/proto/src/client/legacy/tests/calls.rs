@@ -165,9 +165,13 @@ fn a_question_that_is_repeated_is_asked_once() {
         r#"open a1: 1 tools/call {}
            recv 2: "s" elicitation/create {}
            recv 2: "s" elicitation/create {}
+           open a2: 2 tools/call {}
+           recv 3: "s" roots/list
            supply q1: 0 = {"action":"accept"}"#,
         r#"send 2: 2 tools/call {}
            a1: ask q1 "s" elicitation/create {}
+           send 3: 3 tools/call {}
+           a2: ask q2 "s" roots/list
            send 0: "s" = {"action":"accept"}"#,
     );
 }
@@ -206,7 +210,7 @@ fn calls_beyond_the_limit_are_refused() {
     assert_eq!(half.calls(), 16);
 }
 
-/// wire: STD-10, HTTP-12
+/// wire: STD-10
 #[test]
 fn a_lane_that_ends_without_an_answer_fails_its_call_and_no_other() {
     check(

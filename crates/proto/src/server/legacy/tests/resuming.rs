@@ -146,7 +146,7 @@ fn a_stream_that_breaks_in_the_middle_goes_on_where_it_broke() {
     }
 }
 
-/// wire: HTTP-9, HTTP-21
+/// wire: HTTP-9
 #[test]
 fn a_quiet_post_that_breaks_loses_its_answer_and_nothing_else() {
     check(
