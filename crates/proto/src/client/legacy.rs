@@ -209,6 +209,8 @@ impl<T: Ticket> Legacy<T> {
         self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
         if self.held.len() == before {
             self.send(Lane::MAIN, cancel_notice(id, words));
+            // The notice cancels; over HTTP some servers then leave the stream open for ever.
+            self.out.push_back(Transmit::Abort { lane: id.lane() });
         }
     }
 

@@ -356,7 +356,10 @@ impl World {
                 }
                 (Transmit::Abort { lane }, _) => {
                     self.queues.remove(&Queue::FarDown(lane));
-                    self.server.cancel(&Id::from(lane.0));
+                    // To a legacy server a closed stream says nothing (HTTP-9).
+                    if matches!(self.back, client::Half::Modern(_)) {
+                        self.server.cancel(&Id::from(lane.0));
+                    }
                 }
             }
         }

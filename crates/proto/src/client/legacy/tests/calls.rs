@@ -36,7 +36,9 @@ fn a_dropped_call_is_cancelled_in_the_words_of_its_client() {
         r#"send 2: 2 tools/call {}
            send 3: 3 tools/call {}
            send 0: notifications/cancelled {"reason":"r","requestId":2}
+           abort 2
            send 0: notifications/cancelled {"requestId":3}
+           abort 3
            all: note notifications/progress {"progressToken":"none"}"#,
     );
 }
@@ -56,8 +58,10 @@ fn a_call_that_takes_too_long_is_cancelled_and_progress_buys_time() {
            send 3: 3 tools/call {}
            a1: note notifications/progress {"progressToken":"t","progress":1}
            send 0: notifications/cancelled {"requestId":3}
+           abort 3
            a2: finish - ! -32603 Request timeout: the server gave no sign of life
            send 0: notifications/cancelled {"requestId":2}
+           abort 2
            a1: finish - ! -32603 Request timeout: the server gave no sign of life"#,
     );
 }
