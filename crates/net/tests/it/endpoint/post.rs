@@ -1,0 +1,116 @@
+//! What a POST comes to when nothing goes on for long.
+
+use http::Method;
+use serde_json::{Value, json};
+use switchboard_net::http::guard::Guard;
+use switchboard_net::http::site::SiteOptions;
+
+use super::{limits, start};
+use crate::client::{BOTH, Client, LEGACY, call, enveloped, initialize, initialized, request};
+
+/// wire: HTTP-3, HTTP-5, MSG-3, MH-3
+#[tokio::test]
+async fn answers_are_json_where_nothing_else_is_to_be_said() {
+    let set = start(SiteOptions::default()).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    for id in [json!(1), json!("1")] {
+        let reply = client.post(&request(id.clone(), "tools/list")).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.header("mcp-session-id"), None);
+        let want = json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}});
+        assert_eq!(reply.json().await, want);
+    }
+    set.stopped().await;
+}
+
+/// wire: HTTP-4, HTTP-1
+#[tokio::test]
+async fn notifications_and_responses_are_accepted_without_a_body() {
+    let set = start(SiteOptions::default()).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    let stray = json!({"jsonrpc": "2.0", "id": 77, "result": {}});
+    for message in [stray, json!({"jsonrpc": "2.0", "method": "notifications/x"})] {
+        let reply = client.post(&message).await;
+        assert_eq!(reply.status, 202);
+        assert_eq!(reply.header("content-type"), None);
+        assert_eq!(reply.text().await, "");
+    }
+    set.stopped().await;
+}
+
+/// wire: HTTP-2, MH-2, MH-15, MH-16, MSG-1, MSG-5, VAL-1, ERR-1
+#[tokio::test]
+async fn bad_posts_are_refused_each_in_its_way_and_the_next_works() {
+    let set = start(limits(|limits| limits.message = 4096)).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    let list = request(1, "tools/list").to_string();
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":4,"method":"x","params":{}{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    let long = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{}"}}"#, "x".repeat(5000));
+    let cases: [(&str, &str, Vec<u8>, u16, i64); 10] = [
+        ("application/json", BOTH, b"{".to_vec(), 400, -32700),
+        ("application/json", BOTH, b"".to_vec(), 400, -32700),
+        ("application/json", BOTH, b"\"\xff\"".to_vec(), 400, -32700),
+        ("application/json", BOTH, b"{\"jsonrpc\":\"2.0\",\"id\":1,\0}".to_vec(), 400, -32700),
+        ("application/json", BOTH, b"{\"id\":1}".to_vec(), 400, -32600),
+        ("application/json", BOTH, deep.into_bytes(), 400, -32600),
+        ("application/json", BOTH, long.into_bytes(), 413, -32600),
+        ("text/plain", BOTH, list.clone().into_bytes(), 415, -32600),
+        ("", BOTH, list.clone().into_bytes(), 415, -32600),
+        ("application/json", "text/html", list.clone().into_bytes(), 406, -32600),
+    ];
+    for (media, accept, body, status, code) in cases {
+        let mut post = client.request(Method::POST, "/mcp").header("accept", accept);
+        if !media.is_empty() {
+            post = post.header("content-type", media);
+        }
+        let shown = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
+        let reply = client.send(post, body).await;
+        assert_eq!(reply.status, status, "{media} {accept} {shown}");
+        assert_eq!(reply.json().await["error"]["code"], code, "{media} {accept} {shown}");
+        let next = client.send(client.posting(&Value::Null), list.clone()).await;
+        assert_eq!(next.status, 200, "after {shown}");
+    }
+    set.stopped().await;
+}
+
+/// wire: MSG-8, MSG-9, HTTP-3, HTTP-25, MH-5
+#[tokio::test]
+async fn arrays_are_served_where_the_revision_has_them() {
+    let set = start(SiteOptions::default()).await;
+    let batch = json!([request(1, "tools/list"), request("2", "tools/list"), initialized()]);
+    let notes = json!([initialized(), initialized()]);
+
+    let old = Client::ready(set.way.clone(), "2025-03-26").await;
+    let reply = old.post(&batch).await;
+    assert!(reply.is_stream());
+    let mut answers = reply.messages().await;
+    answers.sort_by_key(|answer| answer["id"].to_string());
+    let ids: Vec<_> = answers.iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [json!("2"), json!(1)]);
+    assert_eq!(old.post(&notes).await.status, 202);
+    let greets = json!([initialize(LEGACY), request(1, "tools/list")]);
+    assert_eq!(old.post(&greets).await.status, 400);
+
+    let new = Client::ready(set.way.clone(), LEGACY).await;
+    let reply = new.post(&batch).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json().await["error"]["code"], -32600);
+
+    let modern = Client::modern(set.way.clone());
+    for batch in [json!([enveloped(request(1, "tools/list"))]), json!([])] {
+        let reply = modern.post(&batch).await;
+        assert_eq!(reply.status, 400);
+        assert_eq!(reply.json().await["error"]["code"], -32600);
+    }
+    let response = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    let reply = modern.post(&response).await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.json().await["error"]["code"].clone()),
+        (400, json!(-32600))
+    );
+    set.stopped().await;
+}
