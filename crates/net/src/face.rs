@@ -4,7 +4,8 @@
 //! A shell steps it with [`Face::step`], waits on a lane with
 //! [`Face::next_frame`]; the inside answers through [`Face::note`],
 //! [`Face::ask`] and [`Face::finish`]. Verbs towards the inside leave in
-//! order: one caller at a time passes them on, the others leave theirs to it.
+//! order, one caller at a time, and each caller gets the work of its own verbs:
+//! a stream that nobody reads must not hold up the call of another lane.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -37,8 +38,6 @@ pub struct Face {
 
 struct State {
     half: Half,
-    /// Verbs that the half gave and nobody has passed on yet.
-    up: VecDeque<Up>,
     boxes: HashMap<Lane, Mailbox>,
     backlog: usize,
     most: usize,
@@ -65,6 +64,13 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// Has a task woken later; once, however often it is polled until then.
+fn wait(waiting: &mut Vec<Waker>, cx: &Context<'_>) {
+    if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+        waiting.push(cx.waker().clone());
+    }
+}
+
 impl Face {
     /// A client that has said nothing yet. `shared` if others speak to the same server.
     pub fn new(
@@ -89,7 +95,6 @@ impl Face {
             inside,
             state: Mutex::new(State {
                 half,
-                up: VecDeque::new(),
                 boxes,
                 backlog: 0,
                 most: limits.backlog,
@@ -122,33 +127,28 @@ impl Face {
     }
 
     /// One step of the half, and whatever the inside must do about it.
+    ///
+    /// Not to be called from [`Inside::take`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half) -> R) -> (R, Works) {
+        self.pass(|state| step(&mut state.half))
+    }
+
+    /// A step, and its verbs to the inside.
+    fn pass<R>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> R) -> (R, Works) {
+        // Taken before the step, so that verbs arrive in the order of the steps.
+        let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
         state.used = now();
-        let result = step(&mut state.half);
+        let result = step(&mut state);
         state.settle();
+        let mut next = state.half.poll_up();
         drop(state);
-        (result, self.pass_up())
-    }
-
-    /// Passes verbs to the inside, in order.
-    fn pass_up(self: &Arc<Self>) -> Works {
         let mut works = Works::none();
-        loop {
-            let Ok(passing) = self.passing.try_lock() else { return works };
-            while let Some(verb) = self.next_up() {
-                works.append(self.inside.take(self, verb));
-            }
-            drop(passing);
-            // Somebody may have left a verb to us just before we let go.
-            if lock(&self.state).up.is_empty() {
-                return works;
-            }
+        while let Some(verb) = next {
+            works.append(self.inside.take(self, verb));
+            next = lock(&self.state).half.poll_up();
         }
-    }
-
-    fn next_up(&self) -> Option<Up> {
-        lock(&self.state).up.pop_front()
+        (result, works)
     }
 
     fn quietly(&self, step: impl FnOnce(&mut Half)) {
@@ -210,7 +210,10 @@ impl Face {
         let mut state = lock(&self.state);
         let Some(mailbox) = state.boxes.get_mut(&lane) else { return Poll::Ready(None) };
         let Some(frame) = mailbox.frames.pop_front() else {
-            mailbox.reader = Some(cx.waker().clone());
+            match &mut mailbox.reader {
+                Some(reader) => reader.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
@@ -222,13 +225,14 @@ impl Face {
 
     /// Closes a lane from outside: the client, or the network, hung up.
     pub fn close_lane(self: &Arc<Self>, lane: Lane) -> Works {
-        let mut state = lock(&self.state);
-        let Some(mailbox) = state.boxes.remove(&lane) else { return Works::none() };
-        let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
-        state.backlog = state.backlog.saturating_sub(unread);
-        state.waiting_for_room.drain(..).for_each(Waker::wake);
-        drop(state);
-        self.step(|half| half.handle_closed(lane)).1
+        self.pass(|state| {
+            let Some(mailbox) = state.boxes.remove(&lane) else { return };
+            let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
+            state.backlog = state.backlog.saturating_sub(unread);
+            state.waiting_for_room.drain(..).for_each(Waker::wake);
+            state.half.handle_closed(lane);
+        })
+        .1
     }
 
     /// Waits until this client has read enough of what it was sent.
@@ -238,7 +242,7 @@ impl Face {
             if state.has_room() {
                 return Poll::Ready(());
             }
-            state.waiting_for_room.push(cx.waker().clone());
+            wait(&mut state.waiting_for_room, cx);
             Poll::Pending
         })
         .await;
@@ -256,7 +260,7 @@ impl Face {
             match state.phase() {
                 Some(Phase::Ready) => return Poll::Ready(true),
                 Some(Phase::Ended) | None => return Poll::Ready(false),
-                Some(_) => state.waiting_for_phase.push(cx.waker().clone()),
+                Some(_) => wait(&mut state.waiting_for_phase, cx),
             }
             Poll::Pending
         })
@@ -270,7 +274,7 @@ impl Face {
             if state.half.calls() == 0 {
                 return Poll::Ready(());
             }
-            state.waiting_for_phase.push(cx.waker().clone());
+            wait(&mut state.waiting_for_phase, cx);
             Poll::Pending
         })
         .await;
@@ -307,9 +311,6 @@ impl State {
             if let Some(reader) = mailbox.reader.take() {
                 reader.wake();
             }
-        }
-        while let Some(verb) = self.half.poll_up() {
-            self.up.push_back(verb);
         }
         if !self.waiting_for_phase.is_empty() {
             self.waiting_for_phase.drain(..).for_each(Waker::wake);

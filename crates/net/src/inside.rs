@@ -48,6 +48,9 @@ impl Works {
 
     /// Both.
     pub fn append(&mut self, mut other: Self) {
+        if self.jobs.is_empty() {
+            mem::swap(&mut self.jobs, &mut other.jobs);
+        }
         self.jobs.append(&mut other.jobs);
     }
 

@@ -7,6 +7,8 @@ mod client;
 #[cfg(test)]
 mod endpoint;
 #[cfg(test)]
+mod face;
+#[cfg(test)]
 mod fetch;
 #[cfg(test)]
 mod guard;
