@@ -44,6 +44,7 @@ struct State {
     waiting_for_room: Vec<Waker>,
     waiting_for_phase: Vec<Waker>,
     used: Instant,
+    ended: bool,
     next_lane: u64,
 }
 
@@ -101,6 +102,7 @@ impl Face {
                 waiting_for_room: Vec::new(),
                 waiting_for_phase: Vec::new(),
                 used: now(),
+                ended: false,
                 next_lane: 1,
             }),
             passing: Mutex::new(()),
@@ -175,9 +177,12 @@ impl Face {
         self.quietly(|half| half.recall(ask, message));
     }
 
-    /// The answer to a call.
+    /// The answer to a call. From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.quietly(|half| half.finish(exchange, answer));
+        let mut state = lock(&self.state);
+        state.used = now();
+        state.half.finish(exchange, answer);
+        state.settle();
     }
 
     /// The answer on `lane` takes its time: show a stream.
@@ -187,9 +192,20 @@ impl Face {
 
     /// The conversation is over: lanes close, the inside forgets the client.
     pub fn end(self: &Arc<Self>) {
-        self.quietly(Half::end);
-        lock(&self.state).close_main();
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        state.half.end();
+        state.settle();
+        state.close_main();
+        drop(state);
         self.inside.forget(self);
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        lock(&self.state).ended
     }
 
     /// What to do on `lane` next; none when it is gone.

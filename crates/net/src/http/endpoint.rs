@@ -209,8 +209,10 @@ async fn first_frame(site: &Inner, open: &OpenLane, works: &mut Works) -> Option
 async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
     check_version(headers)?;
     let face = session_of(site, headers)?;
-    if !tokio::time::timeout(READY_WAIT, face.ready()).await.unwrap_or(false) {
-        return Err(Refusal::NotInitialized);
+    match tokio::time::timeout(READY_WAIT, face.ready()).await {
+        Ok(true) => {}
+        Ok(false) => return Err(Refusal::SessionOver),
+        Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
     let lane = face.open_lane();

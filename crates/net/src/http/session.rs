@@ -56,7 +56,7 @@ impl SessionId {
 impl fmt::Debug for SessionId {
     /// Whoever has the id has the session, so logs show only its beginning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…", &self.0[..self.0.len().min(6)])
+        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
     }
 }
 
@@ -80,7 +80,14 @@ impl Sessions {
     }
 
     pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {
-        lock(&self.table).by_id.get(id).cloned().ok_or(Refusal::SessionOver)
+        let mut table = lock(&self.table);
+        let face = table.by_id.get(id).ok_or(Refusal::SessionOver)?;
+        if face.is_over() {
+            // The inside ended it, for instance because its client reads too slowly.
+            table.by_id.remove(id);
+            return Err(Refusal::SessionOver);
+        }
+        Ok(Arc::clone(face))
     }
 
     /// Ends a session, if it is there.

@@ -126,3 +126,60 @@ async fn sessions_beyond_the_limit_are_refused_until_one_goes() {
     within(Client::greeted(set.way.clone(), LEGACY)).await;
     set.stopped().await;
 }
+
+/// An idle timer that cuts a long call, or a stream, is worse than none.
+#[tokio::test(start_paused = true)]
+async fn sessions_are_reaped_when_idle_and_never_before() {
+    let idle = Duration::from_mins(10);
+    let options = SiteOptions { session_idle: idle, keep_alive: NEVER, ..SiteOptions::default() };
+    let mut set = direct(options);
+    let idler = Client::ready(set.way.clone(), LEGACY).await;
+    let listener = Client::ready(set.way.clone(), LEGACY).await;
+    let stream = listener.listen(None).await;
+    let caller = Client::ready(set.way.clone(), LEGACY).await;
+    for _ in 0..3 {
+        set.stage.noted().await;
+    }
+    // Its connection breaks, its call goes on.
+    let message = call(1, "long");
+    let posted = tokio::time::timeout(Duration::from_millis(1), caller.post(&message)).await;
+    assert!(posted.is_err());
+    let long = set.stage.call().await;
+
+    tokio::time::sleep(idle * 3).await;
+    set.stage.forgot(1).await;
+    assert_eq!(set.stage.forgotten(), 1);
+    assert_eq!(idler.post(&request(1, "tools/list")).await.status, 404);
+    assert_eq!(set.site.sessions(), 2);
+
+    // From here on they are idle, and have their whole time again.
+    drop(stream);
+    long.finish(&json!({}));
+    tokio::time::sleep(idle / 2).await;
+    assert_eq!(set.site.sessions(), 2);
+    tokio::time::sleep(idle).await;
+    assert_eq!(set.site.sessions(), 0);
+    assert_eq!(set.stage.forgotten(), 3);
+}
+
+/// The inside may end a client on its own; the client must learn that it is gone.
+#[tokio::test]
+async fn a_client_that_the_inside_ended_is_not_found() {
+    let mut set = start(SiteOptions::default()).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    let (face, _) = set.stage.noted().await;
+    face.end();
+    assert_eq!(client.listen(None).await.status, 404);
+    assert_eq!(client.post(&request(1, "tools/list")).await.status, 404);
+    assert_eq!(set.site.sessions(), 0);
+    assert_eq!(set.stage.forgotten(), 1);
+    set.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_while_a_get_waits_is_not_found() {
+    let set = direct(SiteOptions::default());
+    let client = Client::greeted(set.way.clone(), LEGACY).await;
+    let (reply, deleted) = tokio::join!(client.listen(None), client.delete());
+    assert_eq!((reply.status.as_u16(), deleted.status.as_u16()), (404, 204));
+}
