@@ -183,3 +183,22 @@ async fn a_session_that_ends_while_a_get_waits_is_not_found() {
     let (reply, deleted) = tokio::join!(client.listen(None), client.delete());
     assert_eq!((reply.status.as_u16(), deleted.status.as_u16()), (404, 204));
 }
+
+/// A POST is never left without an answer, nor its connection dropped.
+///
+/// wire: HTTP-22
+#[tokio::test]
+async fn calls_of_a_deleted_session_are_told() {
+    let mut set = start(SiteOptions::default()).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    set.stage.noted().await;
+    let message = call("c", "hold");
+    let (reply, ()) = tokio::join!(client.post(&message), async {
+        set.stage.call().await;
+        assert_eq!(client.delete().await.status, 204);
+    });
+    assert_eq!(reply.status, 404);
+    let body = reply.json().await;
+    assert_eq!((&body["id"], &body["error"]["code"]), (&json!("c"), &json!(-32001)));
+    set.stopped().await;
+}
