@@ -17,7 +17,7 @@ use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
-use super::old::Held;
+use super::session::Held;
 use crate::face::Face;
 use crate::inside::Works;
 
@@ -55,6 +55,7 @@ struct Live {
     keep_alive: Duration,
     ping: Pin<Box<Sleep>>,
     over: bool,
+    /// The session that ends with this stream, if one does. Dropped after the lane.
     held: Option<Held>,
 }
 
@@ -101,9 +102,9 @@ impl Body {
     }
 
     /// The same body, keeping `held` until it is over.
-    pub(super) fn holding(mut self, held: Held) -> Self {
+    pub(super) fn holding(mut self, held: Option<Held>) -> Self {
         if let Kind::Live(live) = &mut self.kind {
-            live.held = Some(held);
+            live.held = held;
         }
         self
     }

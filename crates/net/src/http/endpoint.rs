@@ -29,7 +29,7 @@ use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
 
 use super::body::{Body, OpenLane};
-use super::session::SessionId;
+use super::session::{Held, SessionId};
 use super::site::Inner;
 use super::{accepts, content_type, is_json};
 use crate::drive::{Either, race};
@@ -83,7 +83,7 @@ where
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
     match converse(site, &parts.headers, &incoming) {
-        Ok((face, session)) => Ok(exchange(site, face, session, incoming, &parts.headers).await),
+        Ok((face, held)) => Ok(exchange(site, face, held, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -113,7 +113,7 @@ fn converse(
     site: &Inner,
     headers: &HeaderMap,
     incoming: &Incoming,
-) -> Result<(Arc<Face>, Option<SessionId>), Refusal> {
+) -> Result<(Arc<Face>, Option<Held>), Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
@@ -127,8 +127,8 @@ fn converse(
     if greets && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
-        let id = site.sessions.open(Arc::clone(&face))?;
-        return Ok((face, Some(id)));
+        let held = site.sessions.open(&face)?;
+        return Ok((face, Some(held)));
     }
     Ok((session_of(site, headers)?, None))
 }
@@ -156,7 +156,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     face: Arc<Face>,
-    session: Option<SessionId>,
+    mut held: Option<Held>,
     incoming: Incoming,
     headers: &HeaderMap,
 ) -> Response<Body> {
@@ -164,22 +164,19 @@ async fn exchange(
     let open = OpenLane { face: Arc::clone(&face), lane };
     let ((), mut works) = face.step(|half| half.handle_incoming(lane, incoming, Some(headers)));
     let frame = first_frame(site, &open, &mut works).await;
+    let greeted = !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended));
+    let session = held.as_mut().filter(|_| greeted).map(Held::tell);
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, text),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
-            stream(Body::live(open, works, prime, site.options.keep_alive))
+            stream(Body::live(open, works, prime, site.options.keep_alive).holding(held))
         }
-        // Nothing will be said: the call was cancelled, or the session is over.
+        // Nothing will be said: the call was cancelled.
         Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
     };
     if let Some(id) = session {
-        let greeted = !matches!(face.phase(), Some(Phase::Fresh | Phase::Ended));
-        if greeted {
-            response.headers_mut().insert(header::SESSION_ID, id.to_header());
-        } else {
-            site.sessions.close(&id);
-        }
+        response.headers_mut().insert(header::SESSION_ID, id);
     }
     response
 }

@@ -18,24 +18,11 @@ use switchboard_proto::sse::{self, Outgoing};
 
 use super::body::{Body, OpenLane};
 use super::endpoint::{Reply, read, refused, stream};
-use super::session::{SessionId, Sessions};
+use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
-
-/// Ends the session with its stream.
-#[derive(Debug)]
-pub(super) struct Held {
-    sessions: Arc<Sessions>,
-    id: SessionId,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.sessions.close(&self.id);
-    }
-}
 
 pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     if parts.method != Method::GET {
@@ -48,16 +35,15 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     let limits = &site.options.limits;
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
-    let id = site.old.open(Arc::clone(&face))?;
-    let address = format!("{}?sessionId={}", site.options.message_path, id.as_str());
+    let held = site.old.open(&face)?;
+    let address = format!("{}?sessionId={}", site.options.message_path, held.id().as_str());
     let mut opening = Vec::new();
     let event =
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
     sse::encode(&event, &mut opening);
     let open = OpenLane { face, lane: Lane::MAIN };
-    let held = Held { sessions: Arc::clone(&site.old), id };
     let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
-    Ok(stream(body.holding(held)))
+    Ok(stream(body.holding(Some(held))))
 }
 
 pub(super) async fn message<B>(site: &Inner, parts: Parts, body: B) -> Reply

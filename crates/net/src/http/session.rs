@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::server::legacy::Phase;
 
 use crate::face::{Face, lock, now};
 
@@ -26,6 +27,35 @@ pub(crate) struct Sessions {
 struct Table {
     by_id: HashMap<SessionId, Arc<Face>>,
     reaping: bool,
+}
+
+/// Ends a session when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+    face: Arc<Face>,
+    told: bool,
+}
+
+impl Held {
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The client gets to know the id: the session lives on, unless its greeting fails.
+    pub(crate) fn tell(&mut self) -> HeaderValue {
+        self.told = true;
+        self.id.to_header()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.told || self.face.phase() == Some(Phase::Fresh) {
+            self.sessions.close(&self.id);
+        }
+    }
 }
 
 /// An unguessable name, in visible ASCII (HTTP-20).
@@ -65,18 +95,19 @@ impl Sessions {
         Arc::new(Self { most, idle, table: Mutex::default() })
     }
 
-    /// A new session for `face`.
-    pub(crate) fn open(self: &Arc<Self>, face: Arc<Face>) -> Result<SessionId, Refusal> {
+    /// A new session for `face`; it ends with what is returned.
+    pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = lock(&self.table);
         if table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
-        table.by_id.insert(id.clone(), face);
+        table.by_id.insert(id.clone(), Arc::clone(face));
         if !std::mem::replace(&mut table.reaping, true) {
             tokio::spawn(reap(Arc::downgrade(self), self.idle));
         }
-        Ok(id)
+        let (sessions, face) = (Arc::clone(self), Arc::clone(face));
+        Ok(Held { sessions, id, face, told: false })
     }
 
     pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {

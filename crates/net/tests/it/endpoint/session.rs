@@ -202,3 +202,32 @@ async fn calls_of_a_deleted_session_are_told() {
     assert_eq!((&body["id"], &body["error"]["code"]), (&json!("c"), &json!(-32001)));
     set.stopped().await;
 }
+
+/// Its id was shown with the head of the stream, before anybody could know.
+#[tokio::test(start_paused = true)]
+async fn a_greeting_that_fails_late_ends_its_session_too() {
+    let mut set = direct(SiteOptions::default());
+    let client = Client::new(set.way.clone());
+    let slow = greeting(LEGACY, &json!({"slow": true}));
+    let (reply, greeting) = tokio::join!(client.post(&slow), set.stage.call());
+    assert!(reply.is_stream() && reply.header("mcp-session-id").is_some());
+    greeting.fail(-32603);
+    assert_eq!(reply.messages().await.len(), 1);
+    assert_eq!(set.site.sessions(), 0);
+    set.stage.forgot(1).await;
+}
+
+/// Nobody has heard of the session, so nobody could ever end it.
+#[tokio::test]
+async fn a_client_that_leaves_before_its_greeting_is_answered_leaves_no_session() {
+    let mut set = start(SiteOptions::default()).await;
+    let client = Client::new(set.way.clone());
+    let slow = greeting(LEGACY, &json!({"slow": true}));
+    let posting = tokio::spawn(async move { client.post(&slow).await });
+    set.stage.call().await;
+    assert_eq!(set.site.sessions(), 1);
+    posting.abort();
+    set.stage.forgot(1).await;
+    assert_eq!(set.site.sessions(), 0);
+    set.stopped().await;
+}
