@@ -283,11 +283,16 @@ impl Face {
         .await
     }
 
-    /// Waits until no call is open.
+    /// Whether no answer is owed. Listens do not count: they end when told to.
+    pub fn is_answered(&self) -> bool {
+        lock(&self.state).half.owed() == 0
+    }
+
+    /// Waits until no answer is owed.
     pub async fn all_answered(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
-            if state.half.calls() == 0 {
+            if state.half.owed() == 0 {
                 return Poll::Ready(());
             }
             wait(&mut state.waiting_for_phase, cx);

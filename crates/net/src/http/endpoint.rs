@@ -118,13 +118,17 @@ fn converse(
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
     };
+    let method = match incoming {
+        Incoming::One(message) => message.method(),
+        Incoming::Batch(_) => "",
+    };
     if classify(incoming, Some(headers))? == Era::Modern {
-        return Ok((new(Era::Modern), None));
+        let face = new(Era::Modern);
+        let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
+        return Ok((face, listen));
     }
     check_version(headers)?;
-    let greets =
-        matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE);
-    if greets && !headers.contains_key(header::SESSION_ID) {
+    if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
         let held = site.sessions.open(&face)?;

@@ -27,6 +27,7 @@ pub(crate) struct Sessions {
 struct Table {
     by_id: HashMap<SessionId, Arc<Face>>,
     reaping: bool,
+    closed: bool,
 }
 
 /// Ends a session when it is dropped.
@@ -99,7 +100,7 @@ impl Sessions {
     pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = lock(&self.table);
-        if table.by_id.len() >= self.most {
+        if table.closed || table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
         table.by_id.insert(id.clone(), Arc::clone(face));
@@ -127,10 +128,23 @@ impl Sessions {
         face.inspect(Face::end).is_some()
     }
 
-    /// Ends all sessions.
-    pub(crate) fn close_all(&self) {
-        let faces: Vec<_> = lock(&self.table).by_id.drain().map(|(_, face)| face).collect();
-        faces.iter().for_each(Face::end);
+    /// Takes no new sessions, and ends each as soon as it waits for no answer.
+    pub(crate) fn close_all(self: &Arc<Self>) {
+        let mut table = lock(&self.table);
+        table.closed = true;
+        let open: Vec<_> = table.by_id.iter().map(|(id, f)| (id.clone(), Arc::clone(f))).collect();
+        drop(table);
+        for (id, face) in open {
+            if face.is_answered() {
+                self.close(&id);
+                continue;
+            }
+            let sessions = Arc::clone(self);
+            tokio::spawn(async move {
+                face.all_answered().await;
+                sessions.close(&id);
+            });
+        }
     }
 
     /// Waits until the sessions that are open now have no call open.

@@ -77,20 +77,24 @@ pub(super) struct Inner {
     pub(super) sessions: Arc<Sessions>,
     /// Clients of the first revision: their stream is their session.
     pub(super) old: Arc<Sessions>,
+    /// Listens of modern clients: nothing but us would ever end them.
+    pub(super) listens: Arc<Sessions>,
 }
 
 impl Site {
     /// A site in front of `inside`.
     pub fn new(inside: Arc<dyn Inside>, options: SiteOptions) -> Self {
-        let sessions = Sessions::new(options.max_sessions, options.session_idle);
-        let old = Sessions::new(options.max_sessions, options.session_idle);
-        Self { inner: Arc::new(Inner { inside, options, sessions, old }) }
+        let new = || Sessions::new(options.max_sessions, options.session_idle);
+        let (sessions, old, listens) = (new(), new(), new());
+        Self { inner: Arc::new(Inner { inside, options, sessions, old, listens }) }
     }
 
-    /// Ends all sessions and with them their streams.
+    /// Takes no new sessions, and ends those that are open with their streams.
+    /// One that waits for an answer ends when it has it, however long that takes.
     pub fn close(&self) {
-        self.inner.sessions.close_all();
-        self.inner.old.close_all();
+        for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
+            sessions.close_all();
+        }
     }
 
     /// Waits until no session has a call open. Requests of the modern era are

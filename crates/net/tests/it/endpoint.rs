@@ -19,6 +19,7 @@ mod era;
 mod limit;
 mod post;
 mod session;
+mod stop;
 mod stream;
 
 /// A site with a test behind it.

@@ -113,3 +113,17 @@ async fn two_clients_hear_only_their_own() {
     assert_eq!(one.stream.message().await.0["id"], "one");
     assert_eq!(two.stream.message().await.0["id"], "two");
 }
+
+#[tokio::test]
+async fn closing_the_site_lets_a_call_finish_and_then_ends_the_stream() {
+    let (mut stage, site) = site(SiteOptions::default());
+    let old = Old::ready(&site).await;
+    stage.noted().await;
+    assert_eq!(old.post(&call(1, "t")).await.status, 202);
+    let open = stage.call().await;
+    site.close();
+    assert_eq!(site.sessions(), 1);
+    open.finish(&json!({}));
+    assert_eq!(within(old.stream.messages()).await.len(), 1);
+    stage.forgot(1).await;
+}

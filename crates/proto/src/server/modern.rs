@@ -263,6 +263,11 @@ impl Modern {
         self.up.pop_front()
     }
 
+    /// How many calls are open that are no listens.
+    pub fn owed(&self) -> usize {
+        self.calls.values().filter(|call| !call.listens).count()
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
