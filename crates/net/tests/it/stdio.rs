@@ -195,3 +195,39 @@ async fn a_client_that_goes_away_ends_it_cleanly() {
     within(task).await.unwrap().unwrap();
     the_stage.forgot(2).await;
 }
+
+/// A reader that is stuck must not keep us from ending.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_not_read_from_nor_waited_for() {
+    let mut pipe = Pipe::open(Limits { backlog: 4096, ..Limits::default() });
+    let line = format!("{}\n", request(1, "x"));
+    let mut taken = 0;
+    loop {
+        let write = pipe.input.write_all(line.as_bytes());
+        match tokio::time::timeout(Duration::from_secs(60), write).await {
+            Ok(written) => written.unwrap(),
+            Err(_) => break,
+        }
+        taken += 1;
+        assert!(taken < 10_000, "the backlog has no bound");
+    }
+    pipe.stop.send(()).unwrap();
+    within(pipe.task).await.unwrap().unwrap();
+}
+
+/// A listen never ends by itself, so nobody waits for it: modern servers exit promptly.
+///
+/// wire: STD-5, SUB-8
+#[tokio::test(start_paused = true)]
+async fn a_listen_does_not_hold_up_the_end() {
+    let mut pipe = Pipe::ready("2025-11-25").await;
+    let params = json!({"notifications": {}});
+    let listen =
+        json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
+    pipe.say(&enveloped(listen)).await;
+    pipe.stage.call().await;
+    let begin = tokio::time::Instant::now();
+    let rest = pipe.end().await;
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    assert_eq!((rest.len(), &rest[0]["result"]["resultType"]), (1, &json!("complete")));
+}
