@@ -62,6 +62,12 @@ where
         return Err(Refusal::WrongMediaType);
     }
     let text = read(body, site.options.limits.message).await?;
+    // A client that does not read its stream is not read from: what it sends
+    // would be answered there.
+    face.room().await;
+    if face.is_over() {
+        return Err(Refusal::SessionOver);
+    }
     match jsonrpc::parse(text) {
         Ok(incoming) => {
             let ((), works) = face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None));

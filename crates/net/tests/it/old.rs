@@ -127,3 +127,32 @@ async fn closing_the_site_lets_a_call_finish_and_then_ends_the_stream() {
     assert_eq!(within(old.stream.messages()).await.len(), 1);
     stage.forgot(1).await;
 }
+
+/// A client that sends and never reads must not fill our memory with answers.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_not_read_from() {
+    let limits = Arc::new(Limits { backlog: 4096, ..Limits::default() });
+    let (_stage, site) = site(SiteOptions { limits, ..SiteOptions::default() });
+    let mut old = Old::ready(&site).await;
+    let mut sent = 0;
+    loop {
+        let list = request(sent, "tools/list");
+        let post = old.post(&list);
+        if tokio::time::timeout(Duration::from_secs(60), post).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+        sent += 1;
+        assert!(sent < 1000, "the backlog has no bound");
+    }
+    let list = request(sent, "tools/list");
+    let Old { client, stream, address } = &mut old;
+    let post = client.request(Method::POST, address).header("content-type", "application/json");
+    let (reply, ()) = tokio::join!(client.send(post, list.to_string()), async {
+        for id in 0..sent {
+            assert_eq!(stream.message().await.0["id"], id);
+        }
+    });
+    assert_eq!(reply.status, 202);
+    assert_eq!(old.stream.message().await.0["id"], sent);
+}
