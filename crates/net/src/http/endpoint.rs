@@ -9,6 +9,8 @@
 //! ```
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -32,7 +35,6 @@ use super::body::{Body, OpenLane};
 use super::session::{Held, SessionId};
 use super::site::Inner;
 use super::{accepts, content_type, is_json};
-use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::Works;
 
@@ -46,6 +48,7 @@ const READY_WAIT: Duration = Duration::from_secs(5);
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
 
 pub(super) async fn answer<B>(site: &Inner, parts: Parts, body: B) -> Reply
 where
@@ -74,7 +77,7 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    if !accepts(&parts.headers, "application/json") && !accepts(&parts.headers, EVENT_STREAM) {
+    if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
     let text = read(body, site.options.limits.message).await?;
@@ -167,9 +170,9 @@ async fn exchange(
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let ((), mut works) = face.step(|half| half.handle_incoming(lane, incoming, Some(headers)));
-    let frame = first_frame(site, &open, &mut works).await;
-    let greeted = !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended));
-    let session = held.as_mut().filter(|_| greeted).map(Held::tell);
+    let patience = patience(headers, &site.options.limits);
+    let frame = first_frame(&open, &mut works, patience).await;
+    let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, text),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
@@ -185,25 +188,39 @@ async fn exchange(
     response
 }
 
+/// Whether a session has come, or may still come, of a greeting.
+fn is_greeted(face: &Face) -> bool {
+    !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
+}
+
 /// Drives the request until its lane has something to say.
-async fn first_frame(site: &Inner, open: &OpenLane, works: &mut Works) -> Option<Frame> {
-    let patience = tokio::time::sleep(site.options.limits.stream_after);
-    let frame = open.face.next_frame(open.lane);
-    let driven = async {
-        works.await;
-        std::future::pending::<()>().await;
-    };
-    let mut frame = std::pin::pin!(race(frame, driven));
-    match race(&mut frame, patience).await {
-        Either::Left(Either::Left(frame)) => frame,
-        Either::Left(Either::Right(())) => None,
-        Either::Right(()) => {
-            open.face.begin_stream(open.lane);
-            match frame.await {
-                Either::Left(frame) => frame,
-                Either::Right(()) => None,
-            }
+async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> Option<Frame> {
+    let mut waiting = !patience.is_zero();
+    if !waiting {
+        open.face.begin_stream(open.lane);
+    }
+    let mut patience = pin!(tokio::time::sleep(patience));
+    poll_fn(|cx| {
+        // The work ends on its own terms; what comes of it arrives on the lane.
+        _ = Pin::new(&mut *works).poll(cx);
+        let frame = open.face.poll_frame(open.lane, cx);
+        if frame.is_ready() || !waiting || patience.as_mut().poll(cx).is_pending() {
+            return frame;
         }
+        waiting = false;
+        open.face.begin_stream(open.lane);
+        open.face.poll_frame(open.lane, cx)
+    })
+    .await
+}
+
+/// How long a POST may wait before it becomes a stream: who takes only one of
+/// the two forms of an answer gets that one, as far as it goes.
+fn patience(headers: &HeaderMap, limits: &Limits) -> Duration {
+    match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
+        (false, _) => Duration::ZERO,
+        (true, false) => limits.total,
+        (true, true) => limits.stream_after,
     }
 }
 
@@ -251,7 +268,7 @@ fn describe(site: &Inner) -> Response<Body> {
 pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(text));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    let media = HeaderValue::from_static("application/json");
+    let media = HeaderValue::from_static(JSON);
     response.headers_mut().insert(CONTENT_TYPE, media);
     response
 }

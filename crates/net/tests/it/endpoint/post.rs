@@ -114,3 +114,30 @@ async fn arrays_are_served_where_the_revision_has_them() {
     );
     set.stopped().await;
 }
+
+/// A client that takes one of the two forms of an answer gets that one.
+#[tokio::test]
+async fn clients_that_take_only_one_form_get_that() {
+    let mut set =
+        start(limits(|limits| limits.stream_after = std::time::Duration::from_millis(20))).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    assert_eq!(set.stage.noted().await.1, "notifications/initialized");
+
+    let message = request(1, "tools/list");
+    let mut post = client.posting(&message);
+    post.headers_mut().unwrap().insert("accept", "text/event-stream".parse().unwrap());
+    let reply = client.send(post, message.to_string()).await;
+    assert!(reply.is_stream());
+    assert_eq!(reply.messages().await.len(), 1);
+
+    let message = call(2, "slow");
+    let mut post = client.posting(&message);
+    post.headers_mut().unwrap().insert("accept", "application/json".parse().unwrap());
+    let (reply, ()) = tokio::join!(client.send(post, message.to_string()), async {
+        let call = set.stage.call().await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        call.finish(&json!({"content": []}));
+    });
+    assert_eq!(reply.json().await["id"], 2);
+    set.stopped().await;
+}
