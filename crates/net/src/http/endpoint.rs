@@ -19,7 +19,6 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
@@ -31,7 +30,7 @@ use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
 
-use super::body::{Body, OpenLane};
+use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
 use super::site::Inner;
 use super::{accepts, content_type, is_json};
@@ -80,7 +79,7 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, site.options.limits.message).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
@@ -88,19 +87,6 @@ where
     match converse(site, &parts.headers, &incoming) {
         Ok((face, held)) => Ok(exchange(site, face, held, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
-    }
-}
-
-pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, Refusal>
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    let body = Limited::new(body.map_err(|error| error.to_string()), limit);
-    match body.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge { limit }),
-        Err(_) => Err(Refusal::NotJson { at: 0 }),
     }
 }
 

@@ -16,8 +16,8 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::sse::{self, Outgoing};
 
-use super::body::{Body, OpenLane};
-use super::endpoint::{Reply, read, refused, stream};
+use super::body::{Body, OpenLane, read};
+use super::endpoint::{Reply, refused, stream};
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
@@ -61,7 +61,7 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let text = read(body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, site.options.limits.message).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;

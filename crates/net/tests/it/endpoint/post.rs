@@ -141,3 +141,33 @@ async fn clients_that_take_only_one_form_get_that() {
     assert_eq!(reply.json().await["id"], 2);
     set.stopped().await;
 }
+
+/// A body far over the limit gets its answer, though the client is still sending.
+///
+/// wire: MH-15
+#[tokio::test]
+async fn bodies_far_too_long_are_answered_to_clients_that_write_first() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let set = start(limits(|limits| limits.message = 1 << 20)).await;
+    let crate::client::Way::Socket(address) = set.way else { unreachable!() };
+    let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
+    let length = 64 << 20;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    peer.write_all(head.as_bytes()).await.unwrap();
+    let piece = vec![b' '; 1 << 20];
+    for _ in 0..64 {
+        peer.write_all(&piece).await.unwrap();
+    }
+    let mut answer = vec![0; 1024];
+    let read = crate::peer::within(peer.read(&mut answer)).await.unwrap();
+    assert!(
+        answer[..read].starts_with(b"HTTP/1.1 413 "),
+        "{}",
+        String::from_utf8_lossy(&answer[..read])
+    );
+    drop(peer);
+    set.stopped().await;
+}
