@@ -29,6 +29,10 @@ use crate::inside::Works;
 /// What a client that sends too much may send before its connection is cut.
 const MOST_UNREAD: u64 = 256 << 20;
 
+/// Between two pieces of a body: longer than a network needs, short enough that
+/// slow senders do not hold all connections.
+const PAUSE: Duration = Duration::from_secs(30);
+
 /// Reads a whole body of up to `limit` bytes.
 ///
 /// One that is longer is read all the same, and forgotten: whoever writes first
@@ -47,7 +51,9 @@ where
     let mut body = pin!(body);
     let mut text = Text::default();
     let mut length: u64 = 0;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let next = tokio::time::timeout(PAUSE, body.frame()).await;
+        let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
         // The client broke off: whatever it was, it is not all there.
         let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
         let Ok(piece) = frame.into_data() else { continue };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{limits, start};
+use super::{direct, limits, start};
 use crate::client::{Client, LEGACY, call, request};
 
 /// wire: MSG-2
@@ -20,4 +20,30 @@ async fn an_id_in_use_is_refused_and_the_first_call_lives() {
     });
     assert_eq!(first.json().await["result"]["mine"], true);
     set.stopped().await;
+}
+
+/// A body of which nothing comes.
+struct Stuck;
+
+impl hyper::body::Body for Stuck {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, Self::Error>>> {
+        std::task::Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_given_up_on() {
+    use tower_service::Service as _;
+
+    let set = direct(limits(|_| {}));
+    let client = Client::new(set.way.clone());
+    let post = client.posting(&json!(null)).body(Stuck).unwrap();
+    let response = set.site.clone().call(post).await.unwrap();
+    assert_eq!(response.status(), 408);
 }
