@@ -46,6 +46,9 @@ const READY_WAIT: Duration = Duration::from_secs(5);
 /// Tells nginx and its kin not to collect events (MH-7).
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// The HTTP methods of the endpoint.
+pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
@@ -59,7 +62,7 @@ where
         Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, &parts.headers),
-        _ => Err(Refusal::WrongHttpMethod { allow: "GET, POST, DELETE" }),
+        _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
     }
 }
 
@@ -231,6 +234,7 @@ async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
 }
 
 fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
+    check_version(headers)?;
     let id = session_id(headers)?;
     if site.sessions.close(&id) {
         Ok(empty(StatusCode::NO_CONTENT))
@@ -254,8 +258,11 @@ fn describe(site: &Inner) -> Response<Body> {
 pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(text));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    let media = HeaderValue::from_static(JSON);
-    response.headers_mut().insert(CONTENT_TYPE, media);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    if matches!(status, 429 | 503) {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
     response
 }
 
@@ -277,14 +284,8 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 /// A refusal as a response.
 pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
-    match why {
-        Refusal::WrongHttpMethod { allow } => {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        Refusal::TooManySessions | Refusal::TooManyCalls | Refusal::TooManyStreams => {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-        }
-        _ => {}
+    if let Refusal::WrongHttpMethod { allow } = why {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     }
     response
 }

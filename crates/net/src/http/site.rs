@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -21,7 +22,7 @@ use tower_service::Service;
 
 use super::body::Body;
 use super::endpoint::{self, Reply};
-use super::guard::Guard;
+use super::guard::{Grant, Guard};
 use super::old;
 use super::session::Sessions;
 use crate::inside::Inside;
@@ -116,8 +117,11 @@ impl Site {
         B::Error: fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        self.guarded(parts, body, |site, parts, body| Box::pin(endpoint::answer(site, parts, body)))
-            .await
+        let admitted = match self.admit(&parts) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+        admitted.answer(endpoint::answer(&self.inner, parts, body).await)
     }
 
     async fn route<B>(&self, request: Request<B>) -> Response<Body>
@@ -125,70 +129,62 @@ impl Site {
         B: HttpBody<Data = Bytes> + Send,
         B::Error: fmt::Display,
     {
-        let (parts, body) = request.into_parts();
         let options = &self.inner.options;
-        let path = parts.uri.path();
+        let path = request.uri().path();
         if path == options.path {
-            self.guarded(parts, body, |site, parts, body| {
-                Box::pin(endpoint::answer(site, parts, body))
-            })
-            .await
-        } else if path == options.sse_path {
-            self.guarded(parts, body, |site, parts, _| {
-                Box::pin(std::future::ready(old::listen(site, &parts)))
-            })
-            .await
-        } else if path == options.message_path {
-            self.guarded(parts, body, |site, parts, body| Box::pin(old::message(site, parts, body)))
-                .await
-        } else {
-            let text = format!("there is nothing here; the MCP endpoint is {}\n", options.path);
-            plain(StatusCode::NOT_FOUND, text)
+            return self.endpoint(request).await;
         }
+        let listens = path == options.sse_path;
+        if !listens && path != options.message_path {
+            let text = format!("there is nothing here; the MCP endpoint is {}\n", options.path);
+            return plain(StatusCode::NOT_FOUND, text);
+        }
+        let (parts, body) = request.into_parts();
+        let admitted = match self.admit(&parts) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+        admitted.answer(if listens {
+            old::listen(&self.inner, &parts)
+        } else {
+            old::message(&self.inner, parts, body).await
+        })
     }
 
-    /// Turns strangers away, answers preflights, and marks answers for the browsers that may read them.
-    async fn guarded<'a, B>(
-        &'a self,
-        parts: http::request::Parts,
-        body: B,
-        answer: impl FnOnce(
-            &'a Inner,
-            http::request::Parts,
-            B,
-        ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>,
-    ) -> Response<Body> {
+    /// Turns strangers away, and answers preflights.
+    fn admit(&self, parts: &Parts) -> Result<Admitted, Box<Response<Body>>> {
         let guard = &self.inner.options.guard;
-        if let Err(refused) = guard.check(&parts) {
-            return plain(refused.status(), format!("{refused}\n"));
+        if let Err(refused) = guard.check(parts) {
+            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
-        let grant = guard.grant(&parts.headers);
-        let mut response = if parts.method == Method::OPTIONS {
-            preflight(guard, &parts)
-        } else {
-            match answer(&self.inner, parts, body).await {
-                Ok(response) => response,
-                Err(refusal) => endpoint::refused(None, &refusal),
-            }
-        };
-        if let Some(grant) = grant {
+        if parts.method == Method::OPTIONS {
+            return Err(Box::new(preflight(guard, parts)));
+        }
+        Ok(Admitted { grant: guard.grant(&parts.headers) })
+    }
+}
+
+/// A request that may be answered, and who may read the answer.
+struct Admitted {
+    grant: Option<Grant>,
+}
+
+impl Admitted {
+    /// The answer, marked for the browsers that may read it.
+    fn answer(self, reply: Reply) -> Response<Body> {
+        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+        if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
         response
     }
 }
 
-fn preflight(guard: &Guard, parts: &http::request::Parts) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    match guard.preflight(parts) {
-        Some(headers) => *response.headers_mut() = headers,
-        None => {
-            response
-                .headers_mut()
-                .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
-        }
-    }
+fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
+    let mut response = endpoint::empty(StatusCode::NO_CONTENT);
+    let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
+    let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
+    *response.headers_mut() = headers;
     response
 }
 

@@ -47,3 +47,28 @@ async fn a_body_that_does_not_come_is_given_up_on() {
     let response = set.site.clone().call(post).await.unwrap();
     assert_eq!(response.status(), 408);
 }
+
+/// wire: HTTP-4
+#[tokio::test]
+async fn calls_beyond_the_limit_are_refused_until_one_ends() {
+    let mut set = start(limits(|limits| limits.calls = 2)).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    set.stage.noted().await;
+    let posts = [1, 2].map(|id| {
+        let client = client.clone();
+        tokio::spawn(async move { client.post(&call(id, "hold")).await })
+    });
+    let calls = [set.stage.call().await, set.stage.call().await];
+    let reply = client.post(&request(3, "tools/list")).await;
+    assert_eq!(reply.status, 429);
+    assert!(reply.header("retry-after").is_some());
+    assert_eq!(reply.json().await["id"], 3);
+    for call in calls {
+        call.finish(&json!({}));
+    }
+    for post in posts {
+        assert_eq!(post.await.unwrap().status, 200);
+    }
+    assert_eq!(client.post(&request(3, "tools/list")).await.status, 200);
+    set.stopped().await;
+}

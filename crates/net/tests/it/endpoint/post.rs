@@ -171,3 +171,90 @@ async fn bodies_far_too_long_are_answered_to_clients_that_write_first() {
     drop(peer);
     set.stopped().await;
 }
+
+/// wire: HTTP-29
+#[tokio::test]
+async fn browsers_of_listed_origins_get_their_grant() {
+    let guard = Guard::loopback().allow_origin("https://app.example");
+    let set = start(SiteOptions { guard, ..SiteOptions::default() }).await;
+    let client = Client::new(set.way.clone());
+    let preflight = client
+        .request(Method::OPTIONS, "/mcp")
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    let reply = client.send(preflight, "").await;
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
+    assert!(reply.header("access-control-allow-headers").unwrap().contains("mcp-session-id"));
+    assert_eq!(reply.headers.get_all("vary").iter().count(), 1);
+
+    let message = initialize(LEGACY);
+    let post = client.posting(&message).header("origin", "https://app.example");
+    let reply = client.send(post, message.to_string()).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
+    assert!(reply.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
+
+    let bare = client.send(client.request(Method::OPTIONS, "/mcp"), "").await;
+    assert_eq!((bare.status.as_u16(), bare.header("allow").is_some()), (204, true));
+    set.stopped().await;
+}
+
+/// wire: HTTP-13, HTTP-28, MH-10, MH-11
+#[tokio::test]
+async fn other_methods_and_strangers_are_turned_away() {
+    let set = start(SiteOptions::default()).await;
+    let client = Client::new(set.way.clone());
+    let put = client.send(client.request(Method::PUT, "/mcp"), "").await;
+    assert_eq!(put.status, 405);
+    assert_eq!(put.header("allow"), Some("GET, POST, DELETE, OPTIONS"));
+
+    for (name, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {
+        let mut post = client.posting(&Value::Null);
+        let headers = post.headers_mut().unwrap();
+        headers.insert(http::HeaderName::from_static(name), value.parse().unwrap());
+        let reply = client.send(post, initialize(LEGACY).to_string()).await;
+        assert_eq!(reply.status, 403, "{name}");
+    }
+    let elsewhere = client.send(client.request(Method::GET, "/other"), "").await;
+    assert_eq!(elsewhere.status, 404);
+    assert_eq!(set.site.sessions(), 0);
+    set.stopped().await;
+}
+
+/// wire: HTTP-21, HTTP-22, HTTP-25, HTTP-26, MH-16
+#[tokio::test]
+async fn sessions_and_versions_are_checked() {
+    let set = start(SiteOptions::default()).await;
+    let client = Client::ready(set.way.clone(), LEGACY).await;
+    let list = request("a", "tools/list");
+
+    let stranger = Client { session: None, ..client.clone() };
+    let lost = Client { session: Some("feedface".to_owned()), ..client.clone() };
+    let odd = Client { version: Some("1999-01-01"), ..client.clone() };
+    let ahead = Client { version: Some("2026-07-28"), ..client.clone() };
+    let old = Client { version: None, ..client.clone() };
+    for (client, message, status, code) in [
+        (&stranger, &list, 400, json!(-32600)),
+        (&stranger, &initialized(), 400, json!(-32600)),
+        (&lost, &list, 404, json!(-32001)),
+        (&lost, &initialize(LEGACY), 404, json!(-32001)),
+        (&odd, &list, 400, json!(-32600)),
+        (&ahead, &list, 400, json!(-32602)),
+        (&client, &initialize(LEGACY), 400, json!(-32600)),
+        (&old, &list, 200, Value::Null),
+    ] {
+        let post = client.posting(message);
+        let reply = client.send(post, message.to_string()).await;
+        assert_eq!(reply.status, status, "{client:?} {message}");
+        let body = reply.json().await;
+        assert_eq!(body["error"]["code"], code, "{client:?} {message}");
+        assert_eq!(body["id"], message["id"], "{client:?} {message}");
+    }
+    // A bad version is refused whatever the method; the session lives on.
+    for reply in [odd.listen(None).await, odd.delete().await] {
+        assert_eq!(reply.status, 400);
+    }
+    assert_eq!(client.post(&list).await.status, 200);
+    set.stopped().await;
+}
