@@ -32,7 +32,7 @@ use switchboard_proto::server::legacy::Phase;
 
 use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
-use super::site::Inner;
+use super::site::{Inner, SiteOptions};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
@@ -247,10 +247,10 @@ fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
 fn describe(site: &Inner) -> Response<Body> {
     let [legacy, modern] = [Era::Legacy, Era::Modern].map(Revision::names);
     let versions = [modern, legacy].concat().join("\",\"");
+    let SiteOptions { base, path, sse_path, .. } = &site.options;
     let text = format!(
-        "{{\"transport\":\"streamable-http\",\"endpoint\":\"{}\",\"methods\":[\"POST\",\"GET\",\"DELETE\"],\
-         \"protocolVersions\":[\"{versions}\"],\"sse\":{{\"endpoint\":\"{}\"}}}}\n",
-        site.options.path, site.options.sse_path
+        "{{\"transport\":\"streamable-http\",\"endpoint\":\"{base}{path}\",\"methods\":[\"POST\",\"GET\",\"DELETE\"],\
+         \"protocolVersions\":[\"{versions}\"],\"sse\":{{\"endpoint\":\"{base}{sse_path}\"}}}}\n",
     );
     json(200, text.into())
 }

@@ -36,7 +36,9 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
     let held = site.old.open(&face)?;
-    let address = format!("{}?sessionId={}", site.options.message_path, held.id().as_str());
+    let options = &site.options;
+    let address =
+        format!("{}{}?sessionId={}", options.base, options.message_path, held.id().as_str());
     let mut opening = Vec::new();
     let event =
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };

@@ -42,6 +42,9 @@ pub struct SiteOptions {
     pub max_sessions: usize,
     /// Several clients share one server: keep what is not theirs from them.
     pub shared: bool,
+    /// What clients see before these paths, where the site is nested in a router
+    /// or stands behind a proxy: `/tools`, or `https://example.com/tools`.
+    pub base: String,
     /// Where the endpoint is.
     pub path: String,
     /// Where clients of the first revision listen.
@@ -59,6 +62,7 @@ impl Default for SiteOptions {
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,
+            base: String::new(),
             path: "/mcp".to_owned(),
             sse_path: "/sse".to_owned(),
             message_path: "/message".to_owned(),
@@ -136,7 +140,10 @@ impl Site {
         }
         let listens = path == options.sse_path;
         if !listens && path != options.message_path {
-            let text = format!("there is nothing here; the MCP endpoint is {}\n", options.path);
+            let text = format!(
+                "there is nothing here; the MCP endpoint is {}{}\n",
+                options.base, options.path
+            );
             return plain(StatusCode::NOT_FOUND, text);
         }
         let (parts, body) = request.into_parts();

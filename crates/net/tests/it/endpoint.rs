@@ -17,6 +17,7 @@ use crate::script::Stage;
 mod cut;
 mod era;
 mod limit;
+mod mount;
 mod post;
 mod session;
 mod stop;

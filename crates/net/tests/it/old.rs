@@ -138,7 +138,7 @@ async fn a_client_that_does_not_read_is_not_read_from() {
     loop {
         let list = request(sent, "tools/list");
         let post = old.post(&list);
-        if tokio::time::timeout(Duration::from_secs(60), post).await.is_err() {
+        if tokio::time::timeout(Duration::from_mins(1), post).await.is_err() {
             break;
         }
         tokio::task::yield_now().await;

@@ -204,7 +204,7 @@ async fn a_client_that_does_not_read_is_not_read_from_nor_waited_for() {
     let mut taken = 0;
     loop {
         let write = pipe.input.write_all(line.as_bytes());
-        match tokio::time::timeout(Duration::from_secs(60), write).await {
+        match tokio::time::timeout(Duration::from_mins(1), write).await {
             Ok(written) => written.unwrap(),
             Err(_) => break,
         }

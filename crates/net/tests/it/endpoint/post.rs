@@ -230,15 +230,15 @@ async fn sessions_and_versions_are_checked() {
     let list = request("a", "tools/list");
 
     let stranger = Client { session: None, ..client.clone() };
-    let lost = Client { session: Some("feedface".to_owned()), ..client.clone() };
+    let unknown = Client { session: Some("feedface".to_owned()), ..client.clone() };
     let odd = Client { version: Some("1999-01-01"), ..client.clone() };
     let ahead = Client { version: Some("2026-07-28"), ..client.clone() };
     let old = Client { version: None, ..client.clone() };
     for (client, message, status, code) in [
         (&stranger, &list, 400, json!(-32600)),
         (&stranger, &initialized(), 400, json!(-32600)),
-        (&lost, &list, 404, json!(-32001)),
-        (&lost, &initialize(LEGACY), 404, json!(-32001)),
+        (&unknown, &list, 404, json!(-32001)),
+        (&unknown, &initialize(LEGACY), 404, json!(-32001)),
         (&odd, &list, 400, json!(-32600)),
         (&ahead, &list, 400, json!(-32602)),
         (&client, &initialize(LEGACY), 400, json!(-32600)),
