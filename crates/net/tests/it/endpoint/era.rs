@@ -35,7 +35,7 @@ type Case<'a> = (&'a str, &'a Value, Vec<(&'static str, Option<&'static str>)>, 
 
 /// The vectors of section 12 that do not depend on the server inside.
 ///
-/// wire: HDR-1, HDR-2, HDR-3, HDR-11, META-1, NEG-1, MH-13, MH-14, MH-16
+/// wire: HDR-1, HDR-2, HDR-3, HDR-11, META-1, NEG-1, MH-13, MH-14, MH-16, GW-57
 #[tokio::test]
 async fn broken_envelopes_are_refused_as_others_refuse_them() {
     let set = start(SiteOptions::default()).await;
@@ -52,7 +52,7 @@ async fn broken_envelopes_are_refused_as_others_refuse_them() {
         .remove("io.modelcontextprotocol/clientCapabilities");
 
     let version = |text: &'static str| vec![("mcp-protocol-version", Some(text))];
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 13] = [
         ("no version header", &list, vec![("mcp-protocol-version", None)], 400, -32020),
         ("no Mcp-Method", &list, vec![("mcp-method", None)], 400, -32020),
         ("wrong Mcp-Method", &list, vec![("mcp-method", Some("tools/call"))], 400, -32020),
@@ -64,6 +64,8 @@ async fn broken_envelopes_are_refused_as_others_refuse_them() {
         ("legacy envelope", &older, version(LEGACY), 400, -32022),
         ("legacy header", &list, version(LEGACY), 400, -32020),
         ("initialize", &initialize(LEGACY), vec![], 400, -32020),
+        ("enveloped initialize", &enveloped(initialize(LEGACY)), vec![], 404, -32601),
+        ("enveloped ping", &enveloped(request(7, "ping")), vec![], 404, -32601),
     ];
     for (name, message, changes, status, code) in cases {
         let mut post = modern.posting(message);
