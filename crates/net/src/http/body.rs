@@ -155,6 +155,9 @@ struct Live {
 /// cost one write and a large one is not held up.
 const PIECE: usize = 64 << 10;
 
+/// As good as never, and no instant overflows.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
 impl Body {
     pub(crate) fn empty() -> Self {
         Self { kind: Kind::Whole(None) }
@@ -188,6 +191,7 @@ impl Body {
         opening: Vec<u8>,
         keep_alive: Duration,
     ) -> Self {
+        let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live = Live { lane, works, opening, keep_alive, ping, over: false, held: None };
         Self { kind: Kind::Live(Box::new(live)) }

@@ -34,7 +34,7 @@ pub struct SiteOptions {
     pub guard: Guard,
     /// Bounds of each conversation.
     pub limits: Arc<Limits>,
-    /// How long a stream is silent before a comment keeps it open.
+    /// How long a stream is silent before a comment keeps it open; zero for no comments.
     pub keep_alive: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,

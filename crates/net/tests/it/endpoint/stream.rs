@@ -259,3 +259,12 @@ async fn streams_beyond_the_limit_are_refused_until_one_closes() {
     assert!(reply.is_stream());
     set.stopped().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_keep_alive_of_zero_is_none() {
+    let set = direct(SiteOptions { keep_alive: Duration::ZERO, ..SiteOptions::default() });
+    let client = Client::ready(set.way.clone(), "2025-06-18").await;
+    let mut stream = client.listen(None).await;
+    let silence = tokio::time::timeout(Duration::from_hours(2), stream.piece()).await;
+    assert!(silence.is_err(), "{silence:?}");
+}
