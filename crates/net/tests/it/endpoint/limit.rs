@@ -72,3 +72,45 @@ async fn calls_beyond_the_limit_are_refused_until_one_ends() {
     assert_eq!(client.post(&request(3, "tools/list")).await.status, 200);
     set.stopped().await;
 }
+
+/// wire: MSG-3, HTTP-16
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn answers_find_their_own_request_when_many_come_at_once() {
+    let mut set = start(limits(|_| {})).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(Client::ready(set.way.clone(), LEGACY).await);
+        set.stage.noted().await;
+    }
+    let mut posts = tokio::task::JoinSet::new();
+    for (number, client) in clients.iter().enumerate() {
+        for id in 0..32 {
+            let client = client.clone();
+            posts.spawn(async move {
+                let tool = format!("{number}-{id}");
+                let mut reply = client.post(&call(id, &tool)).await;
+                let answer = if reply.is_stream() {
+                    assert_eq!(reply.message().await.0["params"]["data"], tool);
+                    reply.message().await.0
+                } else {
+                    reply.json().await
+                };
+                assert_eq!((&answer["id"], &answer["result"]["tool"]), (&json!(id), &json!(tool)));
+            });
+        }
+    }
+    for count in 0..4 * 32 {
+        let call = set.stage.call().await;
+        tokio::task::spawn_blocking(move || {
+            if count % 3 == 0 {
+                call.note("notifications/message", &json!({"data": call.tool()}));
+            }
+            call.finish(&json!({"tool": call.tool()}));
+        });
+    }
+    while let Some(post) = posts.join_next().await {
+        post.unwrap();
+    }
+    assert!(set.stage.is_silent());
+    set.stopped().await;
+}
