@@ -6,21 +6,22 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use http::HeaderValue;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::legacy::Phase;
 
-use crate::face::{Face, lock, now};
+use crate::face::{Face, now};
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     most: usize,
     idle: Duration,
-    table: Mutex<Table>,
+    /// Every request of a legacy client looks here, so looking must not exclude looking.
+    table: RwLock<Table>,
 }
 
 #[derive(Debug, Default)]
@@ -93,13 +94,13 @@ impl fmt::Debug for SessionId {
 
 impl Sessions {
     pub(crate) fn new(most: usize, idle: Duration) -> Arc<Self> {
-        Arc::new(Self { most, idle, table: Mutex::default() })
+        Arc::new(Self { most, idle, table: RwLock::default() })
     }
 
     /// A new session for `face`; it ends with what is returned.
     pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
-        let mut table = lock(&self.table);
+        let mut table = self.write();
         if table.closed || table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
@@ -112,25 +113,24 @@ impl Sessions {
     }
 
     pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {
-        let mut table = lock(&self.table);
-        let face = table.by_id.get(id).ok_or(Refusal::SessionOver)?;
+        let face = self.read().by_id.get(id).cloned().ok_or(Refusal::SessionOver)?;
         if face.is_over() {
             // The inside ended it, for instance because its client reads too slowly.
-            table.by_id.remove(id);
+            self.write().by_id.remove(id);
             return Err(Refusal::SessionOver);
         }
-        Ok(Arc::clone(face))
+        Ok(face)
     }
 
     /// Ends a session, if it is there.
     pub(crate) fn close(&self, id: &SessionId) -> bool {
-        let face = lock(&self.table).by_id.remove(id);
+        let face = self.write().by_id.remove(id);
         face.inspect(Face::end).is_some()
     }
 
     /// Takes no new sessions, and ends each as soon as it waits for no answer.
     pub(crate) fn close_all(self: &Arc<Self>) {
-        let mut table = lock(&self.table);
+        let mut table = self.write();
         table.closed = true;
         let open: Vec<_> = table.by_id.iter().map(|(id, f)| (id.clone(), Arc::clone(f))).collect();
         drop(table);
@@ -149,20 +149,28 @@ impl Sessions {
 
     /// Waits until the sessions that are open now have no call open.
     pub(crate) async fn all_answered(&self) {
-        let faces: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
+        let faces: Vec<_> = self.read().by_id.values().cloned().collect();
         for face in faces {
             face.all_answered().await;
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.table).by_id.len()
+        self.read().by_id.len()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_idle(&self) {
         let deadline = now().checked_sub(self.idle);
         let is_idle = |face: &Face| face.idle_since().is_some_and(|since| Some(since) <= deadline);
-        let mut table = lock(&self.table);
+        let mut table = self.write();
         let idle = table.by_id.iter().filter(|(_, face)| is_idle(face));
         let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
         let faces: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();
