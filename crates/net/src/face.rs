@@ -4,7 +4,8 @@
 //! A shell steps it with [`Face::step`], waits on a lane with
 //! [`Face::next_frame`]; the inside answers through [`Face::note`],
 //! [`Face::ask`] and [`Face::finish`]. Verbs towards the inside leave in
-//! order: one caller at a time passes them on, the others leave theirs to it.
+//! order, one caller at a time, and each caller gets the work of its own verbs:
+//! a stream that nobody reads must not hold up the call of another lane.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -37,14 +38,13 @@ pub struct Face {
 
 struct State {
     half: Half,
-    /// Verbs that the half gave and nobody has passed on yet.
-    up: VecDeque<Up>,
     boxes: HashMap<Lane, Mailbox>,
     backlog: usize,
     most: usize,
     waiting_for_room: Vec<Waker>,
     waiting_for_phase: Vec<Waker>,
     used: Instant,
+    ended: bool,
     next_lane: u64,
 }
 
@@ -63,6 +63,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The clock of the shells: tokio's, so that tests can pause it.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Has a task woken later; once, however often it is polled until then.
+fn wait(waiting: &mut Vec<Waker>, cx: &Context<'_>) {
+    if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+        waiting.push(cx.waker().clone());
+    }
 }
 
 impl Face {
@@ -89,13 +96,13 @@ impl Face {
             inside,
             state: Mutex::new(State {
                 half,
-                up: VecDeque::new(),
                 boxes,
                 backlog: 0,
                 most: limits.backlog,
                 waiting_for_room: Vec::new(),
                 waiting_for_phase: Vec::new(),
                 used: now(),
+                ended: false,
                 next_lane: 1,
             }),
             passing: Mutex::new(()),
@@ -122,33 +129,28 @@ impl Face {
     }
 
     /// One step of the half, and whatever the inside must do about it.
+    ///
+    /// Not to be called from [`Inside::take`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half) -> R) -> (R, Works) {
+        self.pass(|state| step(&mut state.half))
+    }
+
+    /// A step, and its verbs to the inside.
+    fn pass<R>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> R) -> (R, Works) {
+        // Taken before the step, so that verbs arrive in the order of the steps.
+        let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
         state.used = now();
-        let result = step(&mut state.half);
+        let result = step(&mut state);
         state.settle();
+        let mut next = state.half.poll_up();
         drop(state);
-        (result, self.pass_up())
-    }
-
-    /// Passes verbs to the inside, in order.
-    fn pass_up(self: &Arc<Self>) -> Works {
         let mut works = Works::none();
-        loop {
-            let Ok(passing) = self.passing.try_lock() else { return works };
-            while let Some(verb) = self.next_up() {
-                works.append(self.inside.take(self, verb));
-            }
-            drop(passing);
-            // Somebody may have left a verb to us just before we let go.
-            if lock(&self.state).up.is_empty() {
-                return works;
-            }
+        while let Some(verb) = next {
+            works.append(self.inside.take(self, verb));
+            next = lock(&self.state).half.poll_up();
         }
-    }
-
-    fn next_up(&self) -> Option<Up> {
-        lock(&self.state).up.pop_front()
+        (result, works)
     }
 
     fn quietly(&self, step: impl FnOnce(&mut Half)) {
@@ -175,9 +177,12 @@ impl Face {
         self.quietly(|half| half.recall(ask, message));
     }
 
-    /// The answer to a call.
+    /// The answer to a call. From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.quietly(|half| half.finish(exchange, answer));
+        let mut state = lock(&self.state);
+        state.used = now();
+        state.half.finish(exchange, answer);
+        state.settle();
     }
 
     /// The answer on `lane` takes its time: show a stream.
@@ -187,9 +192,20 @@ impl Face {
 
     /// The conversation is over: lanes close, the inside forgets the client.
     pub fn end(self: &Arc<Self>) {
-        self.quietly(Half::end);
-        lock(&self.state).close_main();
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        state.half.end();
+        state.settle();
+        state.close_main();
+        drop(state);
         self.inside.forget(self);
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        lock(&self.state).ended
     }
 
     /// What to do on `lane` next; none when it is gone.
@@ -210,7 +226,10 @@ impl Face {
         let mut state = lock(&self.state);
         let Some(mailbox) = state.boxes.get_mut(&lane) else { return Poll::Ready(None) };
         let Some(frame) = mailbox.frames.pop_front() else {
-            mailbox.reader = Some(cx.waker().clone());
+            match &mut mailbox.reader {
+                Some(reader) => reader.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
@@ -222,13 +241,14 @@ impl Face {
 
     /// Closes a lane from outside: the client, or the network, hung up.
     pub fn close_lane(self: &Arc<Self>, lane: Lane) -> Works {
-        let mut state = lock(&self.state);
-        let Some(mailbox) = state.boxes.remove(&lane) else { return Works::none() };
-        let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
-        state.backlog = state.backlog.saturating_sub(unread);
-        state.waiting_for_room.drain(..).for_each(Waker::wake);
-        drop(state);
-        self.step(|half| half.handle_closed(lane)).1
+        self.pass(|state| {
+            let Some(mailbox) = state.boxes.remove(&lane) else { return };
+            let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
+            state.backlog = state.backlog.saturating_sub(unread);
+            state.waiting_for_room.drain(..).for_each(Waker::wake);
+            state.half.handle_closed(lane);
+        })
+        .1
     }
 
     /// Waits until this client has read enough of what it was sent.
@@ -238,7 +258,7 @@ impl Face {
             if state.has_room() {
                 return Poll::Ready(());
             }
-            state.waiting_for_room.push(cx.waker().clone());
+            wait(&mut state.waiting_for_room, cx);
             Poll::Pending
         })
         .await;
@@ -256,21 +276,26 @@ impl Face {
             match state.phase() {
                 Some(Phase::Ready) => return Poll::Ready(true),
                 Some(Phase::Ended) | None => return Poll::Ready(false),
-                Some(_) => state.waiting_for_phase.push(cx.waker().clone()),
+                Some(_) => wait(&mut state.waiting_for_phase, cx),
             }
             Poll::Pending
         })
         .await
     }
 
-    /// Waits until no call is open.
+    /// Whether no answer is owed. Listens do not count: they end when told to.
+    pub fn is_answered(&self) -> bool {
+        lock(&self.state).half.owed() == 0
+    }
+
+    /// Waits until no answer is owed.
     pub async fn all_answered(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
-            if state.half.calls() == 0 {
+            if state.half.owed() == 0 {
                 return Poll::Ready(());
             }
-            state.waiting_for_phase.push(cx.waker().clone());
+            wait(&mut state.waiting_for_phase, cx);
             Poll::Pending
         })
         .await;
@@ -307,9 +332,6 @@ impl State {
             if let Some(reader) = mailbox.reader.take() {
                 reader.wake();
             }
-        }
-        while let Some(verb) = self.half.poll_up() {
-            self.up.push_back(verb);
         }
         if !self.waiting_for_phase.is_empty() {
             self.waiting_for_phase.drain(..).for_each(Waker::wake);

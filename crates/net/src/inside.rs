@@ -15,11 +15,14 @@ use crate::face::Face;
 ///
 /// The way back is the face itself: [`Face::note`], [`Face::ask`], [`Face::finish`].
 pub trait Inside: Send + Sync + 'static {
-    /// A client wants something. Verbs of one client come in order; the work
-    /// they lead to is driven by whoever called, and may go on for long.
+    /// A client wants something. Verbs of one client come in order, and the next
+    /// waits until this returns; the work that they lead to is driven by whoever
+    /// called, and may go on for long.
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works;
 
-    /// A client is gone for good.
+    /// A client is gone for good. Not told of modern clients on HTTP, for which
+    /// each request is a client of its own: it is over when it is finished or
+    /// dropped. Only their listens are forgotten like sessions.
     fn forget(&self, face: &Arc<Face>);
 }
 
@@ -48,6 +51,9 @@ impl Works {
 
     /// Both.
     pub fn append(&mut self, mut other: Self) {
+        if self.jobs.is_empty() {
+            mem::swap(&mut self.jobs, &mut other.jobs);
+        }
         self.jobs.append(&mut other.jobs);
     }
 

@@ -63,7 +63,8 @@ pub async fn serve_on(
     let result = match race(reading, &mut writing).await {
         Either::Left(()) => {
             client.end();
-            writing.await
+            // Whoever does not read what is left does not keep us.
+            tokio::time::timeout(GRACE, writing).await.unwrap_or(Ok(()))
         }
         Either::Right(result) => {
             client.end();

@@ -68,6 +68,23 @@ pub fn list_changed(capability: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a request went with the handshake: a modern server does not have it (MH-13).
+pub fn is_legacy_only(method: &str) -> bool {
+    matches!(
+        method,
+        INITIALIZE
+            | PING
+            | SET_LEVEL
+            | SUBSCRIBE
+            | UNSUBSCRIBE
+            | "tasks/result"
+            | "tasks/list"
+            | "roots/list"
+            | "sampling/createMessage"
+            | "elicitation/create"
+    )
+}
+
 /// Whether a notification of a legacy server may be said to all its clients:
 /// it tells them to look again, and nothing about one another.
 pub fn is_for_all(method: &str) -> bool {

@@ -30,6 +30,9 @@ pub enum Refusal {
     /// Longer than the limit.
     #[error("message is longer than {limit} bytes")]
     TooLarge { limit: usize },
+    /// The rest of a body did not come.
+    #[error("the body did not arrive in time")]
+    TooSlow,
     /// An array, where the revision in use has no batches.
     #[error("batches are not part of this protocol revision; send one message at a time")]
     NoBatches { era: Era },
@@ -126,6 +129,7 @@ impl Refusal {
             Self::NotJson { .. } | Self::NotUtf8 { .. }     => (-32700, 400),
             Self::TooDeep { .. } | Self::NotJsonRpc { .. }  => (-32600, 400),
             Self::TooLarge { .. }                           => (-32600, 413),
+            Self::TooSlow                                   => (-32600, 408),
             Self::NoBatches { era: Era::Legacy }            => (-32600, 200),
             Self::NoBatches { era: Era::Modern }            => (-32600, 400),
             Self::BadBatch { .. }                           => (-32600, 400),

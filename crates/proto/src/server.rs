@@ -167,6 +167,15 @@ impl Half {
         }
     }
 
+    /// How many calls are open that will be answered in time. Listens are not:
+    /// they go on until somebody ends them.
+    pub fn owed(&self) -> usize {
+        match self {
+            Self::Legacy(half) => half.calls(),
+            Self::Modern(half) => half.owed(),
+        }
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         match self {

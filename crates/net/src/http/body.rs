@@ -1,25 +1,117 @@
-//! The bodies we send: nothing, one piece, or a stream that goes on.
+//! The bodies we read, and those we send: nothing, one piece, or a stream that goes on.
 //!
 //! A live body writes the frames of its lane as events, drives whatever work
 //! the lane's request led to, and keeps the connection alive with comments.
 //! Dropped, it closes its lane: that is how a hang-up is noticed.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::fmt;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::EXPECT;
 use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
+use http_body_util::BodyExt as _;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
-use super::old::Held;
+use super::session::Held;
 use crate::face::Face;
 use crate::inside::Works;
+
+/// What a client that sends too much may send before its connection is cut.
+const MOST_UNREAD: u64 = 256 << 20;
+
+/// Between two pieces of a body: longer than a network needs, short enough that
+/// slow senders do not hold all connections.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Reads a whole body of up to `limit` bytes.
+///
+/// One that is longer is read all the same, and forgotten: whoever writes first
+/// and reads then would get a reset instead of our refusal.
+pub(super) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    let too_large = Refusal::TooLarge { limit };
+    let announced = body.size_hint().lower();
+    let asks_first = headers.contains_key(EXPECT);
+    if announced > MOST_UNREAD || (asks_first && announced > limit as u64) {
+        return Err(too_large);
+    }
+    let mut body = pin!(body);
+    let mut text = Text::default();
+    let mut length: u64 = 0;
+    loop {
+        let next = tokio::time::timeout(PAUSE, body.frame()).await;
+        let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
+        // The client broke off: whatever it was, it is not all there.
+        let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
+        let Ok(piece) = frame.into_data() else { continue };
+        length += piece.len() as u64;
+        if length > MOST_UNREAD {
+            return Err(too_large);
+        }
+        if length <= limit as u64 {
+            text.push(piece);
+        }
+    }
+    if length > limit as u64 { Err(too_large) } else { Ok(text.into()) }
+}
+
+/// The pieces of a body: mostly one, which is kept as it is.
+#[derive(Default)]
+enum Text {
+    #[default]
+    Nothing,
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Text {
+    fn push(&mut self, piece: Bytes) {
+        *self = match std::mem::take(self) {
+            Self::Nothing => Self::One(piece),
+            Self::One(first) => {
+                let mut text = BytesMut::with_capacity(2 * (first.len() + piece.len()));
+                text.extend_from_slice(&first);
+                text.extend_from_slice(&piece);
+                Self::Several(text)
+            }
+            Self::Several(mut text) => {
+                text.extend_from_slice(&piece);
+                Self::Several(text)
+            }
+        };
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::One(text) => text.len(),
+            Self::Several(text) => text.len(),
+        }
+    }
+}
+
+impl From<Text> for Bytes {
+    fn from(text: Text) -> Self {
+        match text {
+            Text::Nothing => Self::new(),
+            Text::One(text) => text,
+            Text::Several(text) => text.freeze(),
+        }
+    }
+}
 
 /// A lane that closes when it is dropped.
 #[derive(Debug)]
@@ -55,12 +147,16 @@ struct Live {
     keep_alive: Duration,
     ping: Pin<Box<Sleep>>,
     over: bool,
+    /// The session that ends with this stream, if one does. Dropped after the lane.
     held: Option<Held>,
 }
 
 /// Events are gathered into pieces of about this size, so that many small ones
 /// cost one write and a large one is not held up.
 const PIECE: usize = 64 << 10;
+
+/// As good as never, and no instant overflows.
+const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
     pub(crate) fn empty() -> Self {
@@ -95,15 +191,16 @@ impl Body {
         opening: Vec<u8>,
         keep_alive: Duration,
     ) -> Self {
+        let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live = Live { lane, works, opening, keep_alive, ping, over: false, held: None };
         Self { kind: Kind::Live(Box::new(live)) }
     }
 
     /// The same body, keeping `held` until it is over.
-    pub(super) fn holding(mut self, held: Held) -> Self {
+    pub(super) fn holding(mut self, held: Option<Held>) -> Self {
         if let Kind::Live(live) = &mut self.kind {
-            live.held = Some(held);
+            live.held = held;
         }
         self
     }

@@ -9,6 +9,8 @@
 //! ```
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +19,10 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -28,11 +30,10 @@ use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
 
-use super::body::{Body, OpenLane};
-use super::session::SessionId;
-use super::site::Inner;
+use super::body::{Body, OpenLane, read};
+use super::session::{Held, SessionId};
+use super::site::{Inner, SiteOptions};
 use super::{accepts, content_type, is_json};
-use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::Works;
 
@@ -45,7 +46,11 @@ const READY_WAIT: Duration = Duration::from_secs(5);
 /// Tells nginx and its kin not to collect events (MH-7).
 const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// The HTTP methods of the endpoint.
+pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+
 const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
 
 pub(super) async fn answer<B>(site: &Inner, parts: Parts, body: B) -> Reply
 where
@@ -57,7 +62,7 @@ where
         Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, &parts.headers),
-        _ => Err(Refusal::WrongHttpMethod { allow: "GET, POST, DELETE" }),
+        _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
     }
 }
 
@@ -74,30 +79,17 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    if !accepts(&parts.headers, "application/json") && !accepts(&parts.headers, EVENT_STREAM) {
+    if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, site.options.limits.message).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
     match converse(site, &parts.headers, &incoming) {
-        Ok((face, session)) => Ok(exchange(site, face, session, incoming, &parts.headers).await),
+        Ok((face, held)) => Ok(exchange(site, face, held, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
-    }
-}
-
-pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, Refusal>
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    let body = Limited::new(body.map_err(|error| error.to_string()), limit);
-    match body.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge { limit }),
-        Err(_) => Err(Refusal::NotJson { at: 0 }),
     }
 }
 
@@ -113,22 +105,26 @@ fn converse(
     site: &Inner,
     headers: &HeaderMap,
     incoming: &Incoming,
-) -> Result<(Arc<Face>, Option<SessionId>), Refusal> {
+) -> Result<(Arc<Face>, Option<Held>), Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
     };
+    let method = match incoming {
+        Incoming::One(message) => message.method(),
+        Incoming::Batch(_) => "",
+    };
     if classify(incoming, Some(headers))? == Era::Modern {
-        return Ok((new(Era::Modern), None));
+        let face = new(Era::Modern);
+        let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
+        return Ok((face, listen));
     }
     check_version(headers)?;
-    let greets =
-        matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE);
-    if greets && !headers.contains_key(header::SESSION_ID) {
+    if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
-        let id = site.sessions.open(Arc::clone(&face))?;
-        return Ok((face, Some(id)));
+        let held = site.sessions.open(&face)?;
+        return Ok((face, Some(held)));
     }
     Ok((session_of(site, headers)?, None))
 }
@@ -156,61 +152,74 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     face: Arc<Face>,
-    session: Option<SessionId>,
+    mut held: Option<Held>,
     incoming: Incoming,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let ((), mut works) = face.step(|half| half.handle_incoming(lane, incoming, Some(headers)));
-    let frame = first_frame(site, &open, &mut works).await;
+    let patience = patience(headers, &site.options.limits);
+    let frame = first_frame(&open, &mut works, patience).await;
+    let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, text),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
-            stream(Body::live(open, works, prime, site.options.keep_alive))
+            stream(Body::live(open, works, prime, site.options.keep_alive).holding(held))
         }
-        // Nothing will be said: the call was cancelled, or the session is over.
+        // Nothing will be said: the call was cancelled.
         Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
     };
     if let Some(id) = session {
-        let greeted = !matches!(face.phase(), Some(Phase::Fresh | Phase::Ended));
-        if greeted {
-            response.headers_mut().insert(header::SESSION_ID, id.to_header());
-        } else {
-            site.sessions.close(&id);
-        }
+        response.headers_mut().insert(header::SESSION_ID, id);
     }
     response
 }
 
+/// Whether a session has come, or may still come, of a greeting.
+fn is_greeted(face: &Face) -> bool {
+    !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
+}
+
 /// Drives the request until its lane has something to say.
-async fn first_frame(site: &Inner, open: &OpenLane, works: &mut Works) -> Option<Frame> {
-    let patience = tokio::time::sleep(site.options.limits.stream_after);
-    let frame = open.face.next_frame(open.lane);
-    let driven = async {
-        works.await;
-        std::future::pending::<()>().await;
-    };
-    let mut frame = std::pin::pin!(race(frame, driven));
-    match race(&mut frame, patience).await {
-        Either::Left(Either::Left(frame)) => frame,
-        Either::Left(Either::Right(())) => None,
-        Either::Right(()) => {
-            open.face.begin_stream(open.lane);
-            match frame.await {
-                Either::Left(frame) => frame,
-                Either::Right(()) => None,
-            }
+async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> Option<Frame> {
+    let mut waiting = !patience.is_zero();
+    if !waiting {
+        open.face.begin_stream(open.lane);
+    }
+    let mut patience = pin!(tokio::time::sleep(patience));
+    poll_fn(|cx| {
+        // The work ends on its own terms; what comes of it arrives on the lane.
+        _ = Pin::new(&mut *works).poll(cx);
+        let frame = open.face.poll_frame(open.lane, cx);
+        if frame.is_ready() || !waiting || patience.as_mut().poll(cx).is_pending() {
+            return frame;
         }
+        waiting = false;
+        open.face.begin_stream(open.lane);
+        open.face.poll_frame(open.lane, cx)
+    })
+    .await
+}
+
+/// How long a POST may wait before it becomes a stream: who takes only one of
+/// the two forms of an answer gets that one, as far as it goes.
+fn patience(headers: &HeaderMap, limits: &Limits) -> Duration {
+    match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
+        (false, _) => Duration::ZERO,
+        (true, false) => limits.total,
+        (true, true) => limits.stream_after,
     }
 }
 
 async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
     check_version(headers)?;
     let face = session_of(site, headers)?;
-    if !tokio::time::timeout(READY_WAIT, face.ready()).await.unwrap_or(false) {
-        return Err(Refusal::NotInitialized);
+    match tokio::time::timeout(READY_WAIT, face.ready()).await {
+        Ok(true) => {}
+        Ok(false) => return Err(Refusal::SessionOver),
+        Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
     let lane = face.open_lane();
@@ -225,6 +234,7 @@ async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
 }
 
 fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
+    check_version(headers)?;
     let id = session_id(headers)?;
     if site.sessions.close(&id) {
         Ok(empty(StatusCode::NO_CONTENT))
@@ -237,10 +247,10 @@ fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
 fn describe(site: &Inner) -> Response<Body> {
     let [legacy, modern] = [Era::Legacy, Era::Modern].map(Revision::names);
     let versions = [modern, legacy].concat().join("\",\"");
+    let SiteOptions { base, path, sse_path, .. } = &site.options;
     let text = format!(
-        "{{\"transport\":\"streamable-http\",\"endpoint\":\"{}\",\"methods\":[\"POST\",\"GET\",\"DELETE\"],\
-         \"protocolVersions\":[\"{versions}\"],\"sse\":{{\"endpoint\":\"{}\"}}}}\n",
-        site.options.path, site.options.sse_path
+        "{{\"transport\":\"streamable-http\",\"endpoint\":\"{base}{path}\",\"methods\":[\"POST\",\"GET\",\"DELETE\"],\
+         \"protocolVersions\":[\"{versions}\"],\"sse\":{{\"endpoint\":\"{base}{sse_path}\"}}}}\n",
     );
     json(200, text.into())
 }
@@ -248,8 +258,11 @@ fn describe(site: &Inner) -> Response<Body> {
 pub(super) fn json(status: u16, text: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(text));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    let media = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, media);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    if matches!(status, 429 | 503) {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
     response
 }
 
@@ -271,14 +284,8 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 /// A refusal as a response.
 pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
-    match why {
-        Refusal::WrongHttpMethod { allow } => {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        Refusal::TooManySessions | Refusal::TooManyCalls | Refusal::TooManyStreams => {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-        }
-        _ => {}
+    if let Refusal::WrongHttpMethod { allow } = why {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     }
     response
 }

@@ -16,26 +16,13 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::sse::{self, Outgoing};
 
-use super::body::{Body, OpenLane};
-use super::endpoint::{Reply, read, refused, stream};
-use super::session::{SessionId, Sessions};
+use super::body::{Body, OpenLane, read};
+use super::endpoint::{Reply, refused, stream};
+use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
-
-/// Ends the session with its stream.
-#[derive(Debug)]
-pub(super) struct Held {
-    sessions: Arc<Sessions>,
-    id: SessionId,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.sessions.close(&self.id);
-    }
-}
 
 pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     if parts.method != Method::GET {
@@ -48,16 +35,17 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     let limits = &site.options.limits;
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
-    let id = site.old.open(Arc::clone(&face))?;
-    let address = format!("{}?sessionId={}", site.options.message_path, id.as_str());
+    let held = site.old.open(&face)?;
+    let options = &site.options;
+    let address =
+        format!("{}{}?sessionId={}", options.base, options.message_path, held.id().as_str());
     let mut opening = Vec::new();
     let event =
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
     sse::encode(&event, &mut opening);
     let open = OpenLane { face, lane: Lane::MAIN };
-    let held = Held { sessions: Arc::clone(&site.old), id };
     let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
-    Ok(stream(body.holding(held)))
+    Ok(stream(body.holding(Some(held))))
 }
 
 pub(super) async fn message<B>(site: &Inner, parts: Parts, body: B) -> Reply
@@ -75,7 +63,13 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let text = read(body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, site.options.limits.message).await?;
+    // A client that does not read its stream is not read from: what it sends
+    // would be answered there.
+    face.room().await;
+    if face.is_over() {
+        return Err(Refusal::SessionOver);
+    }
     match jsonrpc::parse(text) {
         Ok(incoming) => {
             let ((), works) = face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None));

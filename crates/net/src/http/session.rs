@@ -6,26 +6,58 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use http::HeaderValue;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::server::legacy::Phase;
 
-use crate::face::{Face, lock, now};
+use crate::face::{Face, now};
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     most: usize,
     idle: Duration,
-    table: Mutex<Table>,
+    /// Every request of a legacy client looks here, so looking must not exclude looking.
+    table: RwLock<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     by_id: HashMap<SessionId, Arc<Face>>,
     reaping: bool,
+    closed: bool,
+}
+
+/// Ends a session when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+    face: Arc<Face>,
+    told: bool,
+}
+
+impl Held {
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The client gets to know the id: the session lives on, unless its greeting fails.
+    pub(crate) fn tell(&mut self) -> HeaderValue {
+        self.told = true;
+        self.id.to_header()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.told || self.face.phase() == Some(Phase::Fresh) {
+            self.sessions.close(&self.id);
+        }
+    }
 }
 
 /// An unguessable name, in visible ASCII (HTTP-20).
@@ -56,61 +88,89 @@ impl SessionId {
 impl fmt::Debug for SessionId {
     /// Whoever has the id has the session, so logs show only its beginning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…", &self.0[..self.0.len().min(6)])
+        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
     }
 }
 
 impl Sessions {
     pub(crate) fn new(most: usize, idle: Duration) -> Arc<Self> {
-        Arc::new(Self { most, idle, table: Mutex::default() })
+        Arc::new(Self { most, idle, table: RwLock::default() })
     }
 
-    /// A new session for `face`.
-    pub(crate) fn open(self: &Arc<Self>, face: Arc<Face>) -> Result<SessionId, Refusal> {
+    /// A new session for `face`; it ends with what is returned.
+    pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
-        let mut table = lock(&self.table);
-        if table.by_id.len() >= self.most {
+        let mut table = self.write();
+        if table.closed || table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
-        table.by_id.insert(id.clone(), face);
+        table.by_id.insert(id.clone(), Arc::clone(face));
         if !std::mem::replace(&mut table.reaping, true) {
             tokio::spawn(reap(Arc::downgrade(self), self.idle));
         }
-        Ok(id)
+        let (sessions, face) = (Arc::clone(self), Arc::clone(face));
+        Ok(Held { sessions, id, face, told: false })
     }
 
     pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {
-        lock(&self.table).by_id.get(id).cloned().ok_or(Refusal::SessionOver)
+        let face = self.read().by_id.get(id).cloned().ok_or(Refusal::SessionOver)?;
+        if face.is_over() {
+            // The inside ended it, for instance because its client reads too slowly.
+            self.write().by_id.remove(id);
+            return Err(Refusal::SessionOver);
+        }
+        Ok(face)
     }
 
     /// Ends a session, if it is there.
     pub(crate) fn close(&self, id: &SessionId) -> bool {
-        let face = lock(&self.table).by_id.remove(id);
+        let face = self.write().by_id.remove(id);
         face.inspect(Face::end).is_some()
     }
 
-    /// Ends all sessions.
-    pub(crate) fn close_all(&self) {
-        let faces: Vec<_> = lock(&self.table).by_id.drain().map(|(_, face)| face).collect();
-        faces.iter().for_each(Face::end);
+    /// Takes no new sessions, and ends each as soon as it waits for no answer.
+    pub(crate) fn close_all(self: &Arc<Self>) {
+        let mut table = self.write();
+        table.closed = true;
+        let open: Vec<_> = table.by_id.iter().map(|(id, f)| (id.clone(), Arc::clone(f))).collect();
+        drop(table);
+        for (id, face) in open {
+            if face.is_answered() {
+                self.close(&id);
+                continue;
+            }
+            let sessions = Arc::clone(self);
+            tokio::spawn(async move {
+                face.all_answered().await;
+                sessions.close(&id);
+            });
+        }
     }
 
     /// Waits until the sessions that are open now have no call open.
     pub(crate) async fn all_answered(&self) {
-        let faces: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
+        let faces: Vec<_> = self.read().by_id.values().cloned().collect();
         for face in faces {
             face.all_answered().await;
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.table).by_id.len()
+        self.read().by_id.len()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_idle(&self) {
         let deadline = now().checked_sub(self.idle);
         let is_idle = |face: &Face| face.idle_since().is_some_and(|since| Some(since) <= deadline);
-        let mut table = lock(&self.table);
+        let mut table = self.write();
         let idle = table.by_id.iter().filter(|(_, face)| is_idle(face));
         let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
         let faces: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();

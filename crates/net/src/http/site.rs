@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -21,7 +22,7 @@ use tower_service::Service;
 
 use super::body::Body;
 use super::endpoint::{self, Reply};
-use super::guard::Guard;
+use super::guard::{Grant, Guard};
 use super::old;
 use super::session::Sessions;
 use crate::inside::Inside;
@@ -33,7 +34,7 @@ pub struct SiteOptions {
     pub guard: Guard,
     /// Bounds of each conversation.
     pub limits: Arc<Limits>,
-    /// How long a stream is silent before a comment keeps it open.
+    /// How long a stream is silent before a comment keeps it open; zero for no comments.
     pub keep_alive: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,
@@ -41,6 +42,9 @@ pub struct SiteOptions {
     pub max_sessions: usize,
     /// Several clients share one server: keep what is not theirs from them.
     pub shared: bool,
+    /// What clients see before these paths, where the site is nested in a router
+    /// or stands behind a proxy: `/tools`, or `https://example.com/tools`.
+    pub base: String,
     /// Where the endpoint is.
     pub path: String,
     /// Where clients of the first revision listen.
@@ -58,6 +62,7 @@ impl Default for SiteOptions {
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,
+            base: String::new(),
             path: "/mcp".to_owned(),
             sse_path: "/sse".to_owned(),
             message_path: "/message".to_owned(),
@@ -77,20 +82,24 @@ pub(super) struct Inner {
     pub(super) sessions: Arc<Sessions>,
     /// Clients of the first revision: their stream is their session.
     pub(super) old: Arc<Sessions>,
+    /// Listens of modern clients: nothing but us would ever end them.
+    pub(super) listens: Arc<Sessions>,
 }
 
 impl Site {
     /// A site in front of `inside`.
     pub fn new(inside: Arc<dyn Inside>, options: SiteOptions) -> Self {
-        let sessions = Sessions::new(options.max_sessions, options.session_idle);
-        let old = Sessions::new(options.max_sessions, options.session_idle);
-        Self { inner: Arc::new(Inner { inside, options, sessions, old }) }
+        let new = || Sessions::new(options.max_sessions, options.session_idle);
+        let (sessions, old, listens) = (new(), new(), new());
+        Self { inner: Arc::new(Inner { inside, options, sessions, old, listens }) }
     }
 
-    /// Ends all sessions and with them their streams.
+    /// Takes no new sessions, and ends those that are open with their streams.
+    /// One that waits for an answer ends when it has it, however long that takes.
     pub fn close(&self) {
-        self.inner.sessions.close_all();
-        self.inner.old.close_all();
+        for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
+            sessions.close_all();
+        }
     }
 
     /// Waits until no session has a call open. Requests of the modern era are
@@ -112,8 +121,11 @@ impl Site {
         B::Error: fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        self.guarded(parts, body, |site, parts, body| Box::pin(endpoint::answer(site, parts, body)))
-            .await
+        let admitted = match self.admit(&parts) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+        admitted.answer(endpoint::answer(&self.inner, parts, body).await)
     }
 
     async fn route<B>(&self, request: Request<B>) -> Response<Body>
@@ -121,70 +133,65 @@ impl Site {
         B: HttpBody<Data = Bytes> + Send,
         B::Error: fmt::Display,
     {
-        let (parts, body) = request.into_parts();
         let options = &self.inner.options;
-        let path = parts.uri.path();
+        let path = request.uri().path();
         if path == options.path {
-            self.guarded(parts, body, |site, parts, body| {
-                Box::pin(endpoint::answer(site, parts, body))
-            })
-            .await
-        } else if path == options.sse_path {
-            self.guarded(parts, body, |site, parts, _| {
-                Box::pin(std::future::ready(old::listen(site, &parts)))
-            })
-            .await
-        } else if path == options.message_path {
-            self.guarded(parts, body, |site, parts, body| Box::pin(old::message(site, parts, body)))
-                .await
-        } else {
-            let text = format!("there is nothing here; the MCP endpoint is {}\n", options.path);
-            plain(StatusCode::NOT_FOUND, text)
+            return self.endpoint(request).await;
         }
+        let listens = path == options.sse_path;
+        if !listens && path != options.message_path {
+            let text = format!(
+                "there is nothing here; the MCP endpoint is {}{}\n",
+                options.base, options.path
+            );
+            return plain(StatusCode::NOT_FOUND, text);
+        }
+        let (parts, body) = request.into_parts();
+        let admitted = match self.admit(&parts) {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+        admitted.answer(if listens {
+            old::listen(&self.inner, &parts)
+        } else {
+            old::message(&self.inner, parts, body).await
+        })
     }
 
-    /// Turns strangers away, answers preflights, and marks answers for the browsers that may read them.
-    async fn guarded<'a, B>(
-        &'a self,
-        parts: http::request::Parts,
-        body: B,
-        answer: impl FnOnce(
-            &'a Inner,
-            http::request::Parts,
-            B,
-        ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>,
-    ) -> Response<Body> {
+    /// Turns strangers away, and answers preflights.
+    fn admit(&self, parts: &Parts) -> Result<Admitted, Box<Response<Body>>> {
         let guard = &self.inner.options.guard;
-        if let Err(refused) = guard.check(&parts) {
-            return plain(refused.status(), format!("{refused}\n"));
+        if let Err(refused) = guard.check(parts) {
+            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
-        let grant = guard.grant(&parts.headers);
-        let mut response = if parts.method == Method::OPTIONS {
-            preflight(guard, &parts)
-        } else {
-            match answer(&self.inner, parts, body).await {
-                Ok(response) => response,
-                Err(refusal) => endpoint::refused(None, &refusal),
-            }
-        };
-        if let Some(grant) = grant {
+        if parts.method == Method::OPTIONS {
+            return Err(Box::new(preflight(guard, parts)));
+        }
+        Ok(Admitted { grant: guard.grant(&parts.headers) })
+    }
+}
+
+/// A request that may be answered, and who may read the answer.
+struct Admitted {
+    grant: Option<Grant>,
+}
+
+impl Admitted {
+    /// The answer, marked for the browsers that may read it.
+    fn answer(self, reply: Reply) -> Response<Body> {
+        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+        if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
         response
     }
 }
 
-fn preflight(guard: &Guard, parts: &http::request::Parts) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    match guard.preflight(parts) {
-        Some(headers) => *response.headers_mut() = headers,
-        None => {
-            response
-                .headers_mut()
-                .insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
-        }
-    }
+fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
+    let mut response = endpoint::empty(StatusCode::NO_CONTENT);
+    let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
+    let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
+    *response.headers_mut() = headers;
     response
 }
 

@@ -3,10 +3,22 @@
 #[cfg(test)]
 mod child;
 #[cfg(test)]
+mod client;
+#[cfg(test)]
+mod endpoint;
+#[cfg(test)]
+mod face;
+#[cfg(test)]
 mod fetch;
 #[cfg(test)]
 mod guard;
 #[cfg(test)]
 mod listen;
 #[cfg(test)]
+mod old;
+#[cfg(test)]
 mod peer;
+#[cfg(test)]
+mod script;
+#[cfg(test)]
+mod stdio;

@@ -318,11 +318,15 @@ impl Legacy {
         Some(call)
     }
 
-    /// The conversation is over: every lane closes.
+    /// The conversation is over: who waits for an answer is told, and every lane closes.
     pub fn end(&mut self) {
         self.phase = Phase::Ended;
+        for call in std::mem::take(&mut self.calls).into_values() {
+            let why = Refusal::SessionOver;
+            let answer = Message::refusal(Some(&call.id), &why);
+            self.streams.abandon(call.lane, why.http_status(), answer.text().clone());
+        }
         self.streams.end();
-        self.calls.clear();
         self.by_id.clear();
         self.asks.clear();
     }

@@ -128,6 +128,9 @@ impl Modern {
         if Revision::parse(&version).is_none_or(|revision| revision.era() != Era::Modern) {
             return Some(Refusal::UnknownRevision { asked: version });
         }
+        if method::is_legacy_only(request.method()) {
+            return Some(Refusal::UnknownMethod { method: request.method().to_owned() });
+        }
         if request.id().is_some_and(|id| self.by_id.contains_key(id)) {
             let id = request.id().map(ToString::to_string).unwrap_or_default();
             return Some(Refusal::IdInUse { id });
@@ -261,6 +264,11 @@ impl Modern {
     /// What the client wants, oldest first.
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
+    }
+
+    /// How many calls are open that are no listens.
+    pub fn owed(&self) -> usize {
+        self.calls.values().filter(|call| !call.listens).count()
     }
 
     /// How many calls are open.

@@ -120,6 +120,14 @@ impl Streams {
         }
     }
 
+    /// A request that was taken, and will get no answer. On a pipe the end of
+    /// the pipe says as much.
+    pub(super) fn abandon(&mut self, lane: Lane, status: u16, text: Bytes) {
+        if self.carrier == Carrier::Http {
+            self.turn_away(lane, status, text);
+        }
+    }
+
     /// A POST, or a line, that was turned away.
     pub(super) fn refuse(&mut self, lane: Lane, status: u16, text: Bytes) {
         self.out.push_back(match self.carrier {

@@ -283,7 +283,7 @@ fn an_ended_session_takes_nothing_any_more() {
            get 8 after 0-0",
         "up: open 2 1 tools/call {}
          lane 3: begin 0-0 retry 1000
-         lane 2: end
+         lane 2: answer 404 1 ! -32001 Session not found
          lane 3: end
          lane 4: answer 404 2 ! -32001 Session not found
          lane 5: answer 404 - ! -32001 Session not found

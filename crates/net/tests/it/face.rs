@@ -1,0 +1,76 @@
+//! The conversation itself, stepped by several threads.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use switchboard_net::face::Face;
+use switchboard_net::inside::{Inside, Works};
+use switchboard_proto::exchange::{Carrier, Lane, Up};
+use switchboard_proto::jsonrpc::parse;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+
+/// While it takes the first verb it lets a second one come, and waits a moment for it.
+struct Busy {
+    taken: Mutex<Vec<String>>,
+    first: Sender<()>,
+    second: Mutex<Receiver<()>>,
+}
+
+impl Inside for Busy {
+    fn take(&self, _: &Arc<Face>, verb: Up) -> Works {
+        let Up::Note { message } = verb else { return Works::none() };
+        self.taken.lock().unwrap().push(message.method().to_owned());
+        assert_ne!(message.method(), "notifications/panic", "as told");
+        if message.method() == "notifications/first" {
+            self.first.send(()).unwrap();
+            _ = self.second.lock().unwrap().recv_timeout(Duration::from_millis(100));
+        }
+        Works::one(std::future::pending())
+    }
+
+    fn forget(&self, _: &Arc<Face>) {}
+}
+
+fn say(face: &Arc<Face>, method: &str) -> Works {
+    let text = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}"}}"#);
+    let incoming = parse(Bytes::from(text)).unwrap();
+    face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
+}
+
+/// Otherwise a stream that nobody reads would hold up the calls of other lanes.
+#[test]
+fn each_caller_drives_the_work_of_its_own_verbs() {
+    let (first, begun) = channel();
+    let (done, second) = channel();
+    let taken = Mutex::default();
+    let inside = Arc::new(Busy { taken, first, second: Mutex::new(second) });
+    let limits = Limits::default();
+    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::clone(&inside) as _, &limits, false);
+    let other = Arc::clone(&face);
+    let thread = std::thread::spawn(move || {
+        begun.recv().unwrap();
+        let works = say(&other, "second");
+        _ = done.send(());
+        works.is_done()
+    });
+    assert!(!say(&face, "first").is_done());
+    assert!(!thread.join().unwrap(), "the second verb's work went to the first caller");
+    assert_eq!(*inside.taken.lock().unwrap(), ["notifications/first", "notifications/second"]);
+}
+
+#[test]
+fn an_inside_that_panics_once_is_told_the_rest() {
+    let (first, _begun) = channel();
+    let (_done, second) = channel();
+    let taken = Mutex::default();
+    let inside = Arc::new(Busy { taken, first, second: Mutex::new(second) });
+    let limits = Limits::default();
+    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::clone(&inside) as _, &limits, false);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| say(&face, "panic")));
+    assert!(panicked.is_err());
+    say(&face, "after");
+    assert_eq!(*inside.taken.lock().unwrap(), ["notifications/panic", "notifications/after"]);
+}
