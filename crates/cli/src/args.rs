@@ -33,7 +33,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
-    /// How much to log, on stderr [default: LOG_LEVEL, else info]
+    /// How much to log, on stderr (default: LOG_LEVEL, else info)
     ///
     /// RUST_LOG, if set, decides alone, module by module.
     #[arg(long, global = true, value_enum, value_name = "LEVEL", display_order = 100)]
@@ -67,7 +67,7 @@ pub(crate) enum Format {
 /// served on our own stdin and stdout, or, with --port, over HTTP: Streamable
 /// HTTP at /mcp and HTTP+SSE at /sse, both at once.
 #[derive(Args, Debug)]
-#[command(after_help = BRIDGE_EXAMPLES)]
+#[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
 #[group(id = "server", required = true, multiple = false, args = ["url", "stdio", "words"])]
 pub(crate) struct BridgeArgs {
     /// The server's URL
@@ -110,10 +110,10 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; there is no authentication, so think twice
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
-    /// Also serve requests for this host, NAME or NAME:PORT; * for all [repeatable]
+    /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all [repeatable]
+    /// Also let web pages of this origin in; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
@@ -130,7 +130,7 @@ pub(crate) struct ServeArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For a server at a URL")]
 pub(crate) struct RemoteArgs {
-    /// Send this header, "Name: value", with ${VAR} from the environment [repeatable]
+    /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
     ///
     /// ${VAR}, ${VAR:-default} and ${env:VAR} are replaced in the value, so that a
     /// token need not be written down. Quote it with '…' to keep the shell out of it.
@@ -149,7 +149,7 @@ pub(crate) struct RemoteArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "For a server that is a command")]
 pub(crate) struct CommandArgs {
-    /// Set a variable for it [repeatable]
+    /// Set a variable for it (repeatable)
     #[arg(long, short, conflicts_with = "url", value_name = "NAME=VALUE")]
     pub(crate) env: Vec<Assignment>,
     /// Run it in this directory
@@ -215,6 +215,11 @@ Examples:
 
 More about a command: switchboard bridge --help";
 
+const BRIDGE_USAGE: &str = "\
+switchboard bridge [OPTIONS] <URL>
+       switchboard bridge [OPTIONS] --stdio <CMD>
+       switchboard bridge [OPTIONS] -- <CMD> [ARG]...";
+
 const BRIDGE_EXAMPLES: &str = "\
 Examples:
   A command, served at http://127.0.0.1:8000/mcp and /sse:
@@ -233,11 +238,37 @@ HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY are honoured. SIGINT and SIGTERM
 what is in flight, for 10 seconds at most; a second one ends at once.
 Exit status: 0 ended or was told to, 1 could not start, 2 wrong usage.";
 
+/// The arguments, with the `--` put in that some clients swallow on the way:
+/// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.
+pub(crate) fn with_dashes(mut args: Vec<String>, can_run: impl Fn(&str) -> bool) -> Vec<String> {
+    if let [_, bridge, word, ..] = args.as_slice()
+        && bridge == "bridge"
+        && !word.starts_with('-')
+        && !word.contains("://")
+        && can_run(word)
+    {
+        args.insert(2, "--".to_owned());
+    }
+    args
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn a_command_needs_no_dashes_if_it_can_be_run() {
+        let check = |line: &str| {
+            let args = line.split(' ').map(str::to_owned).collect();
+            with_dashes(args, |word| word == "node").join(" ")
+        };
+        assert_eq!(check("sb bridge node server.js -v"), "sb bridge -- node server.js -v");
+        assert_eq!(check("sb bridge -- node server.js"), "sb bridge -- node server.js");
+        assert_eq!(check("sb bridge https://node --port 1"), "sb bridge https://node --port 1");
+        assert_eq!(check("sb bridge example.com/mcp"), "sb bridge example.com/mcp");
+    }
 
     #[test]
     fn the_definition_is_consistent() {

@@ -11,12 +11,21 @@ mod target;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use switchboard_net::stdio::child::Command;
 
 use args::Cli;
 use exit::{ExitStatus, Failure};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let can_run = |word: &str| Command::new(word).check(&environment).is_ok();
+    // Arguments that are no text name nothing we could use; clap says which.
+    let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
+    let parsed = match said {
+        Some(words) => Cli::try_parse_from(args::with_dashes(words, can_run)),
+        None => Cli::try_parse(),
+    };
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(answer) => {
             // Help and version are answers too, and nobody may be there to read them.

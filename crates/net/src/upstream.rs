@@ -1,7 +1,7 @@
 //! One server: a client half, and the road to it.
 //!
 //! The half is a pure machine behind a short lock. Verbs come in from a bridge
-//! ([`open`](Upstream::open), [`note`](Upstream::note), …), messages from the
+//! (`open`, `note`, …), messages from the
 //! road; what the half wants sent leaves by the road, what it has to tell goes
 //! to the faces that opened the calls, in order: one caller at a time passes
 //! it on, the others leave theirs to it.

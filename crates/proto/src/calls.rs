@@ -137,6 +137,16 @@ impl<T> Calls<T> {
         self.deadlines.insert((call.deadline, id));
     }
 
+    /// The peer took `id` on for an unknown time: its answer is waited for as long as it takes.
+    pub fn keep(&mut self, id: u64, now: Instant) {
+        let Some(call) = self.open.get_mut(&id) else { return };
+        self.deadlines.remove(&(call.deadline, id));
+        call.quiet = FOR_EVER;
+        call.latest = now + FOR_EVER;
+        call.deadline = call.latest;
+        self.deadlines.insert((call.deadline, id));
+    }
+
     /// Time has reached `now`. Call when [`poll_timeout`](Self::poll_timeout) says so.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.deadlines.first()

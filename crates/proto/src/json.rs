@@ -314,11 +314,16 @@ impl Member<'_> {
 /// Undoes the escapes of what stood between two quotes. Text that is not a
 /// legal string body comes out empty: the walker has refused it before.
 pub fn unescape(body: &[u8]) -> Cow<'_, str> {
+    try_unescape(body).unwrap_or_default()
+}
+
+/// The same; none where half a surrogate pair stands for no character at all.
+pub fn try_unescape(body: &[u8]) -> Option<Cow<'_, str>> {
     if !body.contains(&b'\\') {
-        return String::from_utf8_lossy(body);
+        return Some(String::from_utf8_lossy(body));
     }
     let quoted = [b"\"", body, b"\""].concat();
-    Cow::Owned(serde_json::from_slice(&quoted).unwrap_or_default())
+    serde_json::from_slice(&quoted).ok().map(Cow::Owned)
 }
 
 /// How many bytes from here on are neither quote, backslash nor control.

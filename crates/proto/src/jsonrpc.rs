@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::json::{Fault, Member, Walker, unescape};
+use crate::json::{Fault, Member, Walker, try_unescape};
 use crate::limits::MAX_BATCH;
 use crate::refusal::Refusal;
 
@@ -80,8 +80,14 @@ pub struct Refused {
 /// Reads one message or a batch.
 pub fn parse(text: Bytes) -> Result<Incoming, Refused> {
     check_utf8(&text)?;
-    let is_array = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if is_array { parse_batch(&text) } else { parse_object(text).map(Incoming::One) }
+    match first_byte(&text) {
+        Some(b'[') => parse_batch(&text),
+        _ => parse_object(text).map(Incoming::One),
+    }
+}
+
+fn first_byte(text: &[u8]) -> Option<u8> {
+    text.iter().copied().find(|byte| !byte.is_ascii_whitespace())
 }
 
 /// Reads one message; an array is refused.
@@ -113,6 +119,9 @@ fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
 }
 
 fn parse_object(text: Bytes) -> Result<Message, Refused> {
+    if first_byte(&text) != Some(b'{') && Walker::new(&text).whole().is_ok() {
+        return Err(wrong("it is no object").into());
+    }
     let mut found = Found::default();
     let walked = Walker::new(&text).members(|member| found.note(&text, &member));
     let id = found.id.take();
@@ -208,10 +217,11 @@ impl Name {
             return Err(wrong("method must be a string"));
         }
         let body = place.start + 1..place.end - 1;
-        Ok(match unescape(&text[body.clone()]) {
-            Cow::Borrowed(_) => Self::At(body),
-            Cow::Owned(name) => Self::Unescaped(name.into()),
-        })
+        match try_unescape(&text[body.clone()]) {
+            Some(Cow::Borrowed(_)) => Ok(Self::At(body)),
+            Some(Cow::Owned(name)) => Ok(Self::Unescaped(name.into())),
+            None => Err(wrong("method is no text")),
+        }
     }
 }
 

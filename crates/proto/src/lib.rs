@@ -25,3 +25,6 @@ pub mod replay;
 pub mod revision;
 pub mod server;
 pub mod sse;
+
+#[cfg(test)]
+mod shorthand;

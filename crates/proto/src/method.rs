@@ -10,6 +10,8 @@ pub const PING: &str = "ping";
 pub const DISCOVER: &str = "server/discover";
 /// Opens a stream of changes (modern).
 pub const LISTEN: &str = "subscriptions/listen";
+/// Begins what a listen brings (modern).
+pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// Nobody wants the answer any more.
 pub const CANCELLED: &str = "notifications/cancelled";
 /// How far a call has got.
@@ -64,6 +66,13 @@ pub fn list_changed(capability: &str) -> Option<&'static str> {
         "resources" => Some("notifications/resources/list_changed"),
         _ => None,
     }
+}
+
+/// Whether a notification of a legacy server may be said to all its clients:
+/// it tells them to look again, and nothing about one another.
+pub fn is_for_all(method: &str) -> bool {
+    method == UPDATED
+        || ["tools", "prompts", "resources"].into_iter().any(|of| list_changed(of) == Some(method))
 }
 
 #[cfg(test)]

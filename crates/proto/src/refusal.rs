@@ -75,6 +75,9 @@ pub enum Refusal {
     /// More open calls than one client may have.
     #[error("too many calls are open; wait for one to finish")]
     TooManyCalls,
+    /// More resources than one client may watch.
+    #[error("too many resources are watched; stop watching one first")]
+    TooManyWatched,
     /// More open streams than one session may have.
     #[error("too many streams are open on this session; close one first")]
     TooManyStreams,
@@ -134,6 +137,7 @@ impl Refusal {
             Self::NotInitialized | Self::Initialized        => (-32600, 400),
             Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
             Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
+            Self::TooManyWatched                            => (-32603, 429),
             Self::TooManySessions                           => (-32603, 503),
             Self::UnknownEvent { .. }                       => (-32600, 400),
             Self::WrongMediaType                            => (-32600, 415),

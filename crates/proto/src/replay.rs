@@ -108,7 +108,10 @@ impl Replay {
     /// that does not is ignored, for it has been sent.
     pub fn push(&mut self, id: EventId, payload: Bytes, last: bool) {
         self.make_room_for_stream(id.stream);
-        let stream = self.streams.entry(id.stream).or_default();
+        // A stream that was forgotten and goes on has lost what it had.
+        let before = id.seq.saturating_sub(1);
+        let stream = self.streams.entry(id.stream);
+        let stream = stream.or_insert_with(|| Stream { lost: before, ..Stream::default() });
         if id.seq <= stream.newest {
             return;
         }

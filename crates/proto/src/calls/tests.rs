@@ -27,6 +27,21 @@ fn quiet_call_times_out() {
     );
 }
 
+/// wire: SUB-14
+#[test]
+fn a_call_that_is_kept_never_times_out() {
+    check(
+        "call a
+         at 10s
+         keep 1
+         at 3600s
+         progress 1
+         at 360000s
+         answer 1",
+        "a: answered",
+    );
+}
+
 #[test]
 fn progress_buys_time_but_not_for_ever() {
     check(
@@ -177,6 +192,7 @@ fn check(script: &str, expected: &str) {
         match step.split_once(' ').unwrap() {
             ("call", ticket) => _ = calls.begin(ticket, now),
             ("cancel", id) => calls.cancel(id.parse().unwrap(), now),
+            ("keep", id) => calls.keep(id.parse().unwrap(), now),
             ("progress", id) => calls.handle_progress(id.parse().unwrap(), now),
             ("answer", id) => match calls.handle_answer(id.parse().unwrap()) {
                 Ok(()) => {}

@@ -22,7 +22,8 @@ pub(super) struct Ledger<O> {
     calls: Calls<Call<O>>,
     /// Open calls on which the server may want input.
     asking: BTreeSet<u64>,
-    tokens: HashMap<Bytes, Token>,
+    /// By value, for a server may spell a token its own way.
+    tokens: HashMap<Id, Token>,
     next_token: u64,
 }
 
@@ -30,11 +31,13 @@ pub(super) struct Ledger<O> {
 #[derive(Debug)]
 pub(super) struct Call<O> {
     pub(super) owner: O,
-    /// As it was sent, in case it may be sent again.
+    /// In its client's words.
     pub(super) request: Message,
+    /// As it went out, in case it may be sent again.
+    pub(super) sent: Message,
     /// It was sent again already.
     pub(super) repeated: bool,
-    token: Option<Bytes>,
+    token: Option<Id>,
 }
 
 /// What the client calls its progress, and the call that it is about.
@@ -58,11 +61,16 @@ impl<O> Ledger<O> {
 
     /// Starts a call; says under which id, and what to send.
     pub(super) fn begin(&mut self, owner: O, request: &Message, now: Instant) -> (CallId, Message) {
-        let (request, token) = self.take_token(request);
         let may_ask = method::may_ask(request.method());
-        let call =
-            Call { owner, request, repeated: false, token: token.clone().map(|(wire, _)| wire) };
-        let message = call.request.clone();
+        let (sent, token) = self.take_token(request);
+        let message = sent.clone();
+        let call = Call {
+            owner,
+            request: request.clone(),
+            sent,
+            repeated: false,
+            token: token.as_ref().map(|(wire, _)| wire.clone()),
+        };
         let id = self.calls.begin(call, now);
         if let Some((wire, original)) = token {
             self.tokens.insert(wire, Token { original, call: id });
@@ -74,18 +82,20 @@ impl<O> Ledger<O> {
     }
 
     /// The request as it goes out, and its progress token: on the wire, and the client's own.
-    fn take_token(&mut self, request: &Message) -> (Message, Option<(Bytes, Bytes)>) {
+    fn take_token(&mut self, request: &Message) -> (Message, Option<(Id, Bytes)>) {
         let path = ["_meta", meta::PROGRESS_TOKEN];
         let params = request.payload().unwrap_or_default();
-        let Some(original) = patch::get(params, &path).map(Bytes::copy_from_slice) else {
+        let original = patch::get(params, &path);
+        let token = original.and_then(|text| Id::parse(text).ok().flatten());
+        let (Some(original), Some(token)) = (original.map(Bytes::copy_from_slice), token) else {
             return (request.clone(), None);
         };
         if self.sharing == Sharing::Alone {
-            return (request.clone(), Some((original.clone(), original)));
+            return (request.clone(), Some((token, original)));
         }
-        let wire = Bytes::from(format!("\"switchboard-{}\"", self.next_token));
+        let wire = Id::Text(format!("switchboard-{}", self.next_token).into());
         self.next_token += 1;
-        match patch::replace(params, &path, &wire) {
+        match patch::replace(params, &path, wire.to_string().as_bytes()) {
             Some(params) => (request.with_payload(&params), Some((wire, original))),
             None => (request.clone(), None),
         }
@@ -106,7 +116,8 @@ impl<O> Ledger<O> {
     ) -> Option<(CallId, Message)> {
         let path = [meta::PROGRESS_TOKEN];
         let params = message.payload()?;
-        let token = self.tokens.get(patch::get(params, &path)?)?;
+        let token = Id::parse(patch::get(params, &path)?).ok()??;
+        let token = self.tokens.get(&token)?;
         self.calls.handle_progress(token.call, now);
         let message = match self.sharing {
             Sharing::Alone => message.clone(),
@@ -115,6 +126,11 @@ impl<O> Ledger<O> {
             }
         };
         Some((CallId(token.call), message))
+    }
+
+    /// A call goes on for as long as it takes.
+    pub(super) fn keep(&mut self, id: CallId, now: Instant) {
+        self.calls.keep(id.0, now);
     }
 
     /// Nobody wants the answer any more.
@@ -158,6 +174,10 @@ impl<O> Ledger<O> {
         self.calls.get(id.0)
     }
 
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut Call<O>> {
+        self.calls.get_mut(id.0)
+    }
+
     /// Notes that a call was sent again; false if it had been before.
     pub(super) fn repeat(&mut self, id: CallId) -> bool {
         match self.calls.get_mut(id.0) {
@@ -171,6 +191,15 @@ impl<O> Ledger<O> {
         let mut open = self.asking.iter();
         match (open.next(), open.next()) {
             (Some(&id), None) => Some(CallId(id)),
+            _ => None,
+        }
+    }
+
+    /// The only call that is open, if there is just one.
+    pub(super) fn sole(&self) -> Option<CallId> {
+        let mut open = self.calls.iter();
+        match (open.next(), open.next()) {
+            (Some((id, _)), None) => Some(CallId(id)),
             _ => None,
         }
     }

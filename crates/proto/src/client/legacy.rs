@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::ledger::{Ledger, cancel_notice};
+use super::ledger::{Call, Ledger, cancel_notice};
 use super::watch::Watches;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
@@ -30,6 +30,7 @@ use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
 
+mod ask;
 mod greet;
 
 /// One legacy server.
@@ -45,6 +46,8 @@ pub struct Legacy<T> {
     /// Clients that wait for somebody else's `initialize` to be answered.
     greeters: Vec<T>,
     confirmed: bool,
+    /// The call of the last greeting: what was sent before it went to another session.
+    greeting: CallId,
     held: VecDeque<Transmit>,
     ledger: Ledger<Owner<T>>,
     next_ask: u64,
@@ -77,6 +80,8 @@ enum Owner<T> {
 struct Asked<T> {
     id: Id,
     to: To<T>,
+    /// The call it was asked on.
+    on: Option<CallId>,
 }
 
 impl<T: Ticket> Legacy<T> {
@@ -91,6 +96,7 @@ impl<T: Ticket> Legacy<T> {
             welcome: None,
             greeters: Vec::new(),
             confirmed: false,
+            greeting: CallId::DONE,
             held: VecDeque::new(),
             ledger: Ledger::new(sharing, limits),
             next_ask: 1,
@@ -178,28 +184,26 @@ impl<T: Ticket> Legacy<T> {
         if message.method() == method::INITIALIZED && std::mem::replace(&mut self.confirmed, true) {
             return;
         }
-        if self.phase != Phase::Lost {
+        // What a server that does not answer was never told is not missed.
+        let is_full = self.held.len() >= self.most_calls.saturating_mul(8);
+        if self.phase != Phase::Lost && !is_full {
             self.send_in_order(Lane::MAIN, message);
         }
     }
 
-    /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message) {
-        if let Some(asked) = self.asks.remove(&ask) {
-            self.send(Lane::MAIN, answer.with_id(&asked.id));
-        }
-    }
-
-    /// Nobody is there to answer a question.
-    pub fn refuse_ask(&mut self, ask: Ask) {
-        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk));
-    }
-
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if self.ledger.cancel(id, now).is_none() {
-            return;
+        let greets = |call: &&mut Call<_>| call.request.method() == method::INITIALIZE;
+        if let Some(call) = self.ledger.get_mut(id).filter(greets) {
+            // It cannot be cancelled (UTL-1), and others may wait for it.
+            call.owner = Owner::Revival;
+        } else if self.ledger.cancel(id, now).is_some() {
+            self.withdraw(id, words);
         }
+    }
+
+    /// Takes back a call that is not wanted: unsent, if it was not sent yet.
+    fn withdraw(&mut self, id: CallId, words: Option<&Message>) {
         let before = self.held.len();
         self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
         if self.held.len() == before {
@@ -214,6 +218,7 @@ impl<T: Ticket> Legacy<T> {
         for id in self.ledger.ids(is_theirs) {
             self.drop_call(id, None, now);
         }
+        self.greeters.retain(|ticket| ticket.owner() != owner);
         let asked = self.asks.iter();
         let asked =
             asked.filter(|(_, asked)| matches!(&asked.to, To::Call(t) if t.owner() == owner));
@@ -249,63 +254,38 @@ impl<T: Ticket> Legacy<T> {
         }
     }
 
-    fn handle_request(&mut self, lane: Lane, request: &Message) {
-        let Some(id) = request.id().cloned() else { return };
-        if request.method() == method::PING {
-            return self.send(Lane::MAIN, Message::result(&id, b"{}"));
-        }
-        let to = self.owner_of(lane).or_else(|| self.client_of(self.ledger.sole_asking()?));
-        let unclear = to.is_none() && self.sharing == Sharing::Shared;
-        if unclear || self.asks.len() >= self.most_asks {
-            let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
-            return self.send(Lane::MAIN, answer);
-        }
-        let to = to.map_or(To::Session, To::Call);
-        let ask = Ask(self.next_ask);
-        self.next_ask += 1;
-        self.asks.insert(ask, Asked { id, to: to.clone() });
-        self.down.push_back(Down::Ask { to, ask, request: request.clone() });
-    }
-
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
+        let alone = self.sharing == Sharing::Alone;
+        let of_lane = self.owner_of(lane);
         match message.method() {
-            method::PROGRESS => {
-                if let Some((id, message)) = self.ledger.progress(message, now)
-                    && let Some(ticket) = self.client_of(id)
-                {
-                    self.down.push_back(Down::Note { to: To::Call(ticket), message });
+            method::PROGRESS => match self.ledger.progress(message, now) {
+                Some((id, message)) => {
+                    let to = self.client_of(id).map(To::Call);
+                    self.down.extend(to.map(|to| Down::Note { to, message }));
                 }
-            }
+                // A task reports under the token of a call that has been answered.
+                None if alone => self.push_note(To::Session, message),
+                None => {}
+            },
             method::CANCELLED => self.handle_recall(message),
             method::LOG => {
-                let sole = || self.client_of(self.ledger.sole_asking()?);
-                match self.owner_of(lane).or_else(sole) {
+                let sole = if alone { self.ledger.sole_asking() } else { self.ledger.sole() };
+                match of_lane.or_else(|| self.client_of(sole?)) {
                     Some(ticket) => self.push_note(To::Call(ticket), message),
-                    None if self.sharing == Sharing::Alone => self.push_note(To::Session, message),
+                    None if alone => self.push_note(To::Session, message),
                     None => {}
                 }
             }
-            _ => {
-                let to = self.owner_of(lane).map_or(To::Session, To::Call);
-                self.push_note(to, message);
-            }
+            name => match of_lane {
+                Some(ticket) => self.push_note(To::Call(ticket), message),
+                None if alone || method::is_for_all(name) => self.push_note(To::Session, message),
+                None => {}
+            },
         }
     }
 
     fn push_note(&mut self, to: To<T>, message: &Message) {
         self.down.push_back(Down::Note { to, message: message.clone() });
-    }
-
-    /// The server does not need an answer any more.
-    fn handle_recall(&mut self, message: &Message) {
-        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let Some(id) = id.and_then(|text| Id::parse(text).ok().flatten()) else { return };
-        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
-        if let Some(ask) = ask
-            && let Some(asked) = self.asks.remove(&ask)
-        {
-            self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
-        }
     }
 
     fn owner_of(&self, lane: Lane) -> Option<T> {
@@ -323,15 +303,15 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
         let answer = Message::refusal(Some(&Id::from(lane.0)), why);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            self.handle_failure(call.owner, &answer);
+            self.handle_failure(call, &answer);
         }
     }
 
-    fn handle_failure(&mut self, owner: Owner<T>, answer: &Message) {
-        match owner {
+    fn handle_failure(&mut self, call: Call<Owner<T>>, answer: &Message) {
+        match call.owner {
             Owner::Client(to) => {
                 self.down.push_back(Down::Finish { to, answer: answer.clone() });
-                if self.phase == Phase::Greeting && self.welcome.is_none() {
+                if call.request.method() == method::INITIALIZE {
                     self.give_up_greeting(answer);
                 }
             }
@@ -343,10 +323,12 @@ impl<T: Ticket> Legacy<T> {
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
-            self.send(Lane::MAIN, cancel_notice(id, None));
+            if call.request.method() != method::INITIALIZE {
+                self.withdraw(id, None);
+            }
             let text = "Request timeout: the server gave no sign of life".to_owned();
             let answer = Message::refusal(None, &Refusal::FarSide { text });
-            self.handle_failure(call.owner, &answer);
+            self.handle_failure(call, &answer);
         }
     }
 

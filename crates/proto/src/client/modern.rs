@@ -13,7 +13,7 @@
 //! - A server asks nothing (MOD-1): its requests are not answered.
 //! - Notifications belong to a call, by lane, token or subscription; others are dropped.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -28,12 +28,16 @@ use crate::limits::Limits;
 use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{HEADER_MISMATCH, Refusal};
+use crate::server::modern::listen_over;
 
 /// One modern server.
 #[derive(Debug)]
 pub struct Modern<T> {
     carrier: Carrier,
+    sharing: Sharing,
     most_calls: usize,
+    /// Calls that were sent again: as their owners know them, and as they are now.
+    renamed: BTreeMap<CallId, CallId>,
     ledger: Ledger<Owner<T>>,
     tools: Tools,
     out: VecDeque<Transmit>,
@@ -47,8 +51,15 @@ enum Owner<T> {
     /// Our own `tools/list`, to learn the headers that this call needs.
     Lesson {
         to: T,
-        refused: Message,
+        refused: Box<Refused>,
     },
+}
+
+/// A call that lacked a header, and what the server said to it.
+#[derive(Debug)]
+struct Refused {
+    request: Message,
+    answer: Message,
 }
 
 impl<T: Ticket> Modern<T> {
@@ -56,7 +67,9 @@ impl<T: Ticket> Modern<T> {
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
             carrier,
+            sharing,
             most_calls: limits.calls,
+            renamed: BTreeMap::new(),
             ledger: Ledger::new(sharing, limits),
             tools: Tools::default(),
             out: VecDeque::new(),
@@ -109,6 +122,7 @@ impl<T: Ticket> Modern<T> {
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+        let id = self.renamed.remove(&id).unwrap_or(id);
         if self.ledger.cancel(id, now).is_some() {
             self.cancel_on_wire(id, words);
         }
@@ -128,6 +142,7 @@ impl<T: Ticket> Modern<T> {
             ticket.owner() == owner
         };
         for id in self.ledger.ids(is_theirs) {
+            self.first_name(id);
             self.drop_call(id, None, now);
         }
     }
@@ -138,15 +153,31 @@ impl<T: Ticket> Modern<T> {
             Kind::Request => {}
             Kind::Notification => self.handle_notification(lane, message, now),
             Kind::Result | Kind::Error => {
-                if let Some((_, call)) = self.ledger.answer(message) {
-                    self.handle_answer(call, message, now);
+                if let Some((id, call)) = self.ledger.answer(message) {
+                    let first = self.first_name(id);
+                    self.handle_answer(first, call, message, now);
                 }
             }
         }
     }
 
-    fn handle_answer(&mut self, call: Call<Owner<T>>, answer: &Message, now: Instant) {
+    /// The name that the owner of a call knows it by. The call is over, or goes
+    /// on under yet another one.
+    fn first_name(&mut self, id: CallId) -> CallId {
+        let first =
+            self.renamed.iter().find(|&(_, &current)| current == id).map(|(&first, _)| first);
+        first.inspect(|first| _ = self.renamed.remove(first)).unwrap_or(id)
+    }
+
+    fn handle_answer(
+        &mut self,
+        first: CallId,
+        call: Call<Owner<T>>,
+        answer: &Message,
+        now: Instant,
+    ) {
         let lists_tools = call.request.method() == method::LIST_TOOLS;
+        let lesson_failed = answer.kind() == Kind::Error;
         let mut answer = answer.clone();
         if lists_tools && answer.kind() == Kind::Result {
             let left = self.tools.learn(answer.payload().unwrap_or_default());
@@ -154,55 +185,83 @@ impl<T: Ticket> Modern<T> {
                 answer = answer.with_payload(&left);
             }
         }
-        match call.owner {
+        let again = match call.owner {
             Owner::Client(to) if is_header_fault(&answer) && !call.repeated => {
-                self.learn_and_repeat(to, call.request, answer, now);
+                self.learn(to, call.request, answer, now)
             }
-            Owner::Client(to) => self.down.push_back(Down::Finish { to, answer }),
-            Owner::Lesson { to, refused } => self.repeat(to, &refused, &answer, now),
-        }
+            Owner::Client(to) => {
+                self.down.push_back(Down::Finish { to, answer });
+                None
+            }
+            Owner::Lesson { to, refused } if lesson_failed => {
+                self.down.push_back(Down::Finish { to, answer: refused.answer });
+                None
+            }
+            Owner::Lesson { to, refused } => Some(self.repeat(to, &refused.request, now)),
+        };
+        self.renamed.extend(again.map(|again| (first, again)));
     }
 
     /// The server missed a header: ask it which it wants.
-    fn learn_and_repeat(&mut self, to: T, refused: Message, answer: Message, now: Instant) {
-        if self.carrier == Carrier::Pipe || refused.method() != method::CALL_TOOL {
-            return self.down.push_back(Down::Finish { to, answer });
+    fn learn(&mut self, to: T, request: Message, answer: Message, now: Instant) -> Option<CallId> {
+        if self.carrier == Carrier::Pipe || request.method() != method::CALL_TOOL {
+            self.down.push_back(Down::Finish { to, answer });
+            return None;
         }
-        let envelope = patch::get(refused.payload().unwrap_or_default(), &["_meta"]);
+        let envelope = patch::get(request.payload().unwrap_or_default(), &["_meta"]);
         let envelope = String::from_utf8_lossy(envelope.unwrap_or(b"{}")).into_owned();
         let params = format!("{{\"_meta\":{envelope}}}");
         let list = Message::request(&Id::from(0), method::LIST_TOOLS, Some(params.as_bytes()));
-        self.begin(Owner::Lesson { to, refused }, &list, Vec::new(), now);
+        let refused = Box::new(Refused { request, answer });
+        Some(self.begin(Owner::Lesson { to, refused }, &list, Vec::new(), now))
     }
 
     /// The lesson is over: send the call once more, with whatever was learned.
-    fn repeat(&mut self, to: T, refused: &Message, lesson: &Message, now: Instant) {
-        if lesson.kind() == Kind::Error {
-            let answer = lesson.clone();
-            return self.down.push_back(Down::Finish { to, answer });
-        }
+    fn repeat(&mut self, to: T, refused: &Message, now: Instant) -> CallId {
         let params = self.tools.headers(refused, None).unwrap_or_default();
         let id = self.begin(Owner::Client(to), refused, params, now);
         self.ledger.repeat(id);
+        id
     }
 
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
         let params = message.payload().unwrap_or_default();
         let subscription = patch::get(params, &["_meta", meta::SUBSCRIPTION]);
-        let (id, message) = if message.method() == method::PROGRESS {
-            let Some(found) = self.ledger.progress(message, now) else { return };
-            found
-        } else if let Some(id) = subscription.and_then(number) {
-            (CallId(id), message.clone())
-        } else if message.method() == method::CANCELLED {
-            return self.handle_listen_over(params);
-        } else {
-            let Some(id) = self.call_on(lane).or_else(|| self.ledger.sole_asking()) else { return };
-            (id, message.clone())
+        let (id, message) = match (message.method(), subscription) {
+            (method::CANCELLED, _) => return self.handle_listen_over(params),
+            (method::PROGRESS, _) => {
+                let Some(found) = self.ledger.progress(message, now) else { return };
+                found
+            }
+            (_, Some(id)) => {
+                let Some(id) = number(id).map(CallId) else { return };
+                (id, message.clone())
+            }
+            (name, None) => {
+                let Some(id) = self.call_on(lane).or_else(|| self.sole_talker(name)) else {
+                    return;
+                };
+                (id, message.clone())
+            }
         };
-        if let Some(Owner::Client(ticket)) = self.ledger.get(id).map(|call| &call.owner) {
+        let Some(call) = self.ledger.get(id) else { return };
+        let listens = call.request.method() == method::LISTEN;
+        if let Owner::Client(ticket) = &call.owner {
             let to = To::Call(ticket.clone());
             self.down.push_back(Down::Note { to, message });
+        }
+        if listens {
+            self.ledger.keep(id, now);
+        }
+    }
+
+    /// The only call that something on a pipe could be about. What a listen
+    /// asked for is about none.
+    fn sole_talker(&self, method: &str) -> Option<CallId> {
+        match self.sharing {
+            _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
+            Sharing::Alone => self.ledger.sole_asking(),
+            Sharing::Shared => self.ledger.sole(),
         }
     }
 
@@ -213,9 +272,12 @@ impl<T: Ticket> Modern<T> {
     /// The server ends a listen with a notice instead of its result (SUB-9).
     fn handle_listen_over(&mut self, params: &[u8]) {
         let Some(id) = patch::get(params, &["requestId"]).and_then(number) else { return };
-        let result =
-            format!(r#"{{"resultType":"complete","_meta":{{"{}":{id}}}}}"#, meta::SUBSCRIPTION);
-        let answer = Message::result(&Id::from(id), result.as_bytes());
+        let call = self.ledger.get(CallId(id));
+        if call.is_none_or(|call| call.request.method() != method::LISTEN) {
+            return;
+        }
+        let result = listen_over(&id.to_string());
+        let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
             self.down.push_back(Down::Finish { to, answer });
@@ -225,7 +287,8 @@ impl<T: Ticket> Modern<T> {
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
         let answer = Message::refusal(Some(&Id::from(lane.0)), why);
-        if let Some((_, call)) = self.ledger.answer(&answer) {
+        if let Some((id, call)) = self.ledger.answer(&answer) {
+            self.first_name(id);
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
             self.down.push_back(Down::Finish { to, answer });
         }
@@ -234,6 +297,7 @@ impl<T: Ticket> Modern<T> {
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Refusal) {
         self.out.clear();
+        self.renamed.clear();
         for call in self.ledger.drain() {
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
             let answer = Message::refusal(None, why);
@@ -244,6 +308,7 @@ impl<T: Ticket> Modern<T> {
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
+            self.first_name(id);
             self.cancel_on_wire(id, None);
             let text = "Request timeout: the server gave no sign of life".to_owned();
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;

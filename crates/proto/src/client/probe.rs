@@ -83,7 +83,7 @@ fn judge(carrier: Carrier, status: Option<u16>, message: &Value) -> Verdict {
             None => Verdict::Modern(Revision::NEWEST_MODERN),
         },
         _ => match status {
-            Some(401 | 403 | 500..) => Verdict::Undecided,
+            Some(status @ 400..) => judge_status(status),
             _ => Verdict::Legacy,
         },
     }
@@ -91,7 +91,8 @@ fn judge(carrier: Carrier, status: Option<u16>, message: &Value) -> Verdict {
 
 fn judge_status(status: u16) -> Verdict {
     match status {
-        401 | 403 => Verdict::Undecided,
+        // Nothing about the era: who asks, when, how often.
+        401 | 403 | 407 | 408 | 425 | 429 => Verdict::Undecided,
         400..=499 => Verdict::Legacy,
         _ => Verdict::Undecided,
     }
@@ -146,7 +147,10 @@ mod tests {
         assert_eq!(verdict(Carrier::Http, &Reply::Silence), Verdict::Undecided);
         let status = |status| verdict(Carrier::Http, &Reply::Http { status });
         assert_eq!([400, 404, 405].map(status), [Verdict::Legacy; 3]);
-        assert_eq!([401, 403, 500, 503].map(status), [Verdict::Undecided; 4]);
+        assert_eq!([401, 403, 429, 500, 503].map(status), [Verdict::Undecided; 5]);
+        let limited = Box::new(error(-32603, json!(null)));
+        let limited = Reply::Answer { status: Some(429), message: limited };
+        assert_eq!(verdict(Carrier::Http, &limited), Verdict::Undecided);
     }
 
     /// wire: NEG-3

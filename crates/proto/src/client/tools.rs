@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
+use crate::json::{Fault, Walker};
 use crate::jsonrpc::Message;
 use crate::method;
 use crate::patch;
@@ -35,28 +36,36 @@ impl Tools {
     /// over HTTP are taken out (HDR-8): then the text of the result that is left.
     pub(super) fn learn(&mut self, result: &[u8]) -> Option<Bytes> {
         memmem::find(result, b"x-mcp-header")?;
-        let tools: Value = serde_json::from_slice(patch::get(result, &["tools"])?).ok()?;
+        let tools = patch::get(result, &["tools"])?;
         let mut kept = Vec::new();
         let mut dropped = false;
-        for tool in tools.as_array()? {
-            match param::annotations(&tool["inputSchema"]) {
-                Ok(annotations) => {
-                    self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
-                    kept.push(tool);
+        // Each on its own: what is kept stays as it was written, and one tool
+        // that cannot be read does not hide the others.
+        Walker::new(tools)
+            .elements(|place| {
+                let text = &tools[place];
+                let tool: Value = serde_json::from_slice(text).unwrap_or_default();
+                match param::annotations(&tool["inputSchema"]) {
+                    Ok(annotations) => {
+                        self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
+                        kept.push(text);
+                    }
+                    Err(_) => dropped = true,
                 }
-                Err(_) => dropped = true,
-            }
-        }
+                Ok::<_, Fault>(())
+            })
+            .ok()?;
         if !dropped {
             return None;
         }
-        patch::replace(result, &["tools"], serde_json::to_string(&kept).ok()?.as_bytes())
+        let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
+        patch::replace(result, &["tools"], &kept)
     }
 
     fn remember(&mut self, name: &str, annotations: Vec<Annotation>) {
         if annotations.is_empty() {
             self.annotated.remove(name);
-        } else if self.annotated.len() < MOST {
+        } else if self.annotated.len() < MOST || self.annotated.contains_key(name) {
             self.annotated.insert(name.into(), annotations);
         }
     }

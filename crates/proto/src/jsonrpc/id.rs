@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::json::unescape;
+use crate::json::try_unescape;
 use crate::limits::MAX_ID;
 use crate::refusal::Refusal;
 
@@ -24,7 +24,11 @@ impl Id {
             return Err(Refusal::NotJsonRpc { why: "id is too long" });
         }
         match text.first() {
-            Some(b'"') => Ok(Some(Self::Text(unescape(&text[1..text.len() - 1]).into()))),
+            Some(b'"') => {
+                let body = text[1..].strip_suffix(b"\"").and_then(try_unescape);
+                let why = Refusal::NotJsonRpc { why: "id is no text" };
+                body.map(|body| Some(Self::Text(body.into()))).ok_or(why)
+            }
             Some(b'-' | b'0'..=b'9') => integer(text).map(Some),
             Some(b'n') => Ok(None),
             _ => Err(Refusal::NotJsonRpc { why: "id must be a string or an integer" }),

@@ -68,7 +68,9 @@ fn what_is_no_message_is_refused_under_its_id() {
     check(r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#, &format!("1 {twice}"));
     check(r#"{"jsonrpc":"2.0","method":"m","params":{},"p\u0061rams":{}}"#, &twice);
     check(r#"{"jsonrpc":"2.0","method":"m","#, "refused not JSON, from byte 30");
-    check("5", "refused not JSON, from byte 0");
+    check("5", &refused("it is no object"));
+    check("\"text\" ", &refused("it is no object"));
+    check("5x", "refused not JSON, from byte 0");
     let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}"#, "[".repeat(500));
     assert!(matches!(parse_one(deep.into()).unwrap_err().why, Refusal::TooDeep { .. }));
     let bytes = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
@@ -107,4 +109,19 @@ fn check(text: &str, expected: &str) {
         }
     };
     assert_eq!(seen, expected, "{text}");
+}
+
+/// `"\ud800"` is JSON by its grammar, but no text: two such ids would be one.
+///
+/// wire: MSG-2, MSG-3
+#[test]
+fn half_a_character_is_neither_an_id_nor_a_method() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"\udfff"}"#,
+    ] {
+        let refused = parse_one(Bytes::from_static(text.as_bytes())).unwrap_err();
+        assert_eq!(refused.why.rpc_code(), -32600, "{text}");
+    }
+    assert!(Id::parse(b"\"").is_err());
 }

@@ -129,11 +129,11 @@ fn forgotten_stream_makes_room() {
 #[test]
 fn event_pushed_twice_counts_once() {
     check(
-        "push 1-2 a
-         push 1-2 b
+        "push 1-1 a
+         push 1-1 b
          push 1-1 c
          after 1-0",
-        "1-2 a",
+        "1-1 a",
     );
 }
 
@@ -198,4 +198,16 @@ fn show<'a>(events: impl Iterator<Item = (EventId, &'a Bytes)>) -> String {
         nothing if nothing.is_empty() => "nothing".into(),
         events => events,
     }
+}
+
+// wire: HTTP-18
+#[test]
+fn a_stream_that_was_forgotten_has_no_hole_when_it_goes_on() {
+    let mut replay = Replay::new(100);
+    let event = |seq| EventId { stream: 0, seq };
+    replay.push(event(1), Bytes::from_static(b"a"), false);
+    replay.forget(0);
+    replay.push(event(3), Bytes::from_static(b"c"), false);
+    assert!(replay.after(event(1)).is_err());
+    assert_eq!(replay.after(event(2)).unwrap().count(), 1);
 }

@@ -10,6 +10,7 @@
 //! - The inside answers `initialize`; this half only watches it pass, to know the revision.
 //! - After the handshake's first half requests pass: POSTs have no order (LIF-2).
 //! - A cancelled call is forgotten at once; its late answer is dropped.
+//! - A question outlives the call it was asked on: whose it is may be a guess.
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
 
@@ -24,6 +25,11 @@ use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
+
+mod ask;
+
+/// Resources one client may watch where the updates of others are kept away.
+const MOST_WATCHED: usize = 4096;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
@@ -101,6 +107,13 @@ impl Legacy {
 
     /// A message, or a batch, arrived on `lane`.
     pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming) {
+        if self.phase == Phase::Ended {
+            let id = match &incoming {
+                Incoming::One(message) if message.kind() == Kind::Request => message.id().cloned(),
+                _ => None,
+            };
+            return self.refuse(lane, id.as_ref(), &Refusal::SessionOver);
+        }
         match incoming {
             Incoming::One(message) => {
                 self.streams.expect_for(lane, &message);
@@ -155,7 +168,7 @@ impl Legacy {
     fn handle_request(&mut self, lane: Lane, request: Message) {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
-        if let Some(why) = self.objection(&id, request.method()) {
+        if let Some(why) = self.objection(&id, &request) {
             let answer = Message::refusal(Some(&id), &why);
             return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
         }
@@ -175,15 +188,18 @@ impl Legacy {
     }
 
     /// Why a request cannot be taken now, if it cannot.
-    fn objection(&self, id: &Id, method: &str) -> Option<Refusal> {
+    fn objection(&self, id: &Id, request: &Message) -> Option<Refusal> {
+        let method = request.method();
         if self.by_id.contains_key(id) {
             return Some(Refusal::IdInUse { id: id.to_string() });
         }
         if self.calls.len() >= self.most_calls {
             return Some(Refusal::TooManyCalls);
         }
+        if method == method::SUBSCRIBE && self.watched.len() >= MOST_WATCHED {
+            return Some(Refusal::TooManyWatched);
+        }
         match self.phase {
-            Phase::Ended => Some(Refusal::SessionOver),
             Phase::Fresh if matches!(method, method::INITIALIZE | method::PING) => None,
             Phase::Fresh => Some(Refusal::NotInitialized),
             _ if method == method::INITIALIZE => Some(Refusal::Initialized),
@@ -193,6 +209,9 @@ impl Legacy {
 
     /// Remembers which resources the client wants to hear about.
     fn note_watching(&mut self, request: &Message) {
+        if !self.only_watched {
+            return;
+        }
         let watches = match request.method() {
             method::SUBSCRIBE => true,
             method::UNSUBSCRIBE => false,
@@ -236,20 +255,10 @@ impl Legacy {
         }
     }
 
-    /// An answer to one of our questions; others are ignored.
-    fn handle_answer(&mut self, answer: Message) {
-        let number = match answer.id() {
-            Some(Id::Integer(number)) => u64::try_from(*number).ok(),
-            _ => None,
-        };
-        if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
-            self.up.push_back(Up::Supply { ask: asked.ask, answer });
-        }
-    }
-
     /// A GET wants to hear what belongs to no call, or what it missed after `last`.
     pub fn handle_listen(&mut self, lane: Lane, last: Option<&str>) -> Result<(), Refusal> {
         match last {
+            _ if self.phase == Phase::Ended => Err(Refusal::SessionOver),
             Some(last) => self.streams.resume(lane, last),
             None => self.streams.listen(lane),
         }
@@ -271,46 +280,16 @@ impl Legacy {
             return;
         }
         let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
+        if lane.is_none() && exchange.is_some() && message.method() == method::PROGRESS {
+            return;
+        }
         self.streams.send(lane, message.text().clone());
     }
 
     /// Whether an update is about a watched resource, or one beneath it (SUB-13).
     fn watches(&self, update: &Message) -> bool {
         let uri = update.payload().and_then(|params| patch::string(params, &["uri"]));
-        uri.is_some_and(|uri| self.watched.iter().any(|watched| uri.starts_with(&**watched)))
-    }
-
-    /// The server needs input. False if there is nobody to ask.
-    #[must_use]
-    pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        if self.asks.len() >= self.most_asks || self.phase == Phase::Ended {
-            return false;
-        }
-        let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
-        let newest = || self.calls.values().next_back().map(|call| call.lane);
-        let lane = owner.or_else(|| if self.streams.is_heard() { None } else { newest() });
-        let number = self.next_ask;
-        self.next_ask += 1;
-        self.asks.insert(number, Asked { ask, exchange });
-        self.streams.send(lane, request.with_id(&Id::from(number)).text().clone());
-        true
-    }
-
-    /// The server does not need the input any more.
-    pub fn recall(&mut self, ask: Ask, message: &Message) {
-        let Some(number) = self.number_of(ask) else { return };
-        let Some(asked) = self.asks.remove(&number) else { return };
-        let params = message.payload().unwrap_or(b"{}");
-        let id = Id::from(number).to_string();
-        if let Some(params) = patch::put(params, &[], "requestId", id.as_bytes()) {
-            let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
-            let lane = lane.map(|call| call.lane);
-            self.streams.send(lane, message.with_payload(&params).text().clone());
-        }
-    }
-
-    fn number_of(&self, ask: Ask) -> Option<u64> {
-        self.asks.iter().find(|(_, asked)| asked.ask == ask).map(|(&number, _)| number)
+        uri.is_some_and(|uri| self.watched.iter().any(|watched| covers(watched, &uri)))
     }
 
     /// The answer to a call. Ignored if the call is over.
@@ -336,7 +315,6 @@ impl Legacy {
     fn forget(&mut self, exchange: Exchange) -> Option<Call> {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
-        self.asks.retain(|_, asked| asked.exchange != Some(exchange));
         Some(call)
     }
 
@@ -383,6 +361,13 @@ impl Legacy {
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
+}
+
+/// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
+fn covers(watched: &str, uri: &str) -> bool {
+    uri.strip_prefix(watched).is_some_and(|rest| {
+        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
+    })
 }
 
 #[cfg(test)]

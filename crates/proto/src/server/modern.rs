@@ -44,6 +44,7 @@ pub struct Modern {
 struct Call {
     id: Id,
     lane: Lane,
+    listens: bool,
     streaming: bool,
 }
 
@@ -76,6 +77,8 @@ impl Modern {
                 }
                 self.accept(lane);
             }
+            // On a pipe an error about an error could go back and forth for ever.
+            Kind::Result | Kind::Error if self.carrier == Carrier::Pipe => {}
             Kind::Result | Kind::Error => self.refuse(lane, None, &Refusal::UnaskedResponse),
         }
     }
@@ -114,7 +117,8 @@ impl Modern {
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
-        self.calls.insert(exchange, Call { id, lane, streaming: false });
+        let listens = request.method() == method::LISTEN;
+        self.calls.insert(exchange, Call { id, lane, listens, streaming: false });
         self.up.push_back(Up::Open { exchange, request, said });
     }
 
@@ -152,6 +156,9 @@ impl Modern {
     /// Something on the way, for a call. What belongs to none is not said.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         let Some(call) = exchange.and_then(|exchange| self.calls.get(&exchange)) else { return };
+        if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
+            return;
+        }
         let (lane, text) = (call.lane, stamp(message, &call.id).text().clone());
         self.begin_stream(lane);
         self.out.push_back((lane, Frame::Message { event: None, text }));
@@ -178,11 +185,21 @@ impl Modern {
         Some(call)
     }
 
-    /// The conversation is over: every lane closes.
+    /// The conversation is over: each listen gets its result (SUB-8), and every lane closes.
     pub fn end(&mut self) {
         self.by_id.clear();
         for (_, call) in self.calls.drain() {
-            self.out.push_back((call.lane, Frame::End));
+            if call.listens {
+                let result = listen_over(&call.id.to_string());
+                let text = Message::result(&call.id, &result).text().clone();
+                if self.carrier == Carrier::Http && !call.streaming {
+                    self.out.push_back((call.lane, Frame::Begin { prime: None }));
+                }
+                self.out.push_back((call.lane, Frame::Message { event: None, text }));
+            }
+            if self.carrier == Carrier::Http {
+                self.out.push_back((call.lane, Frame::End));
+            }
         }
     }
 
@@ -257,6 +274,11 @@ fn stamp(message: &Message, id: &Id) -> Message {
         Some(stamped) => message.with_payload(&stamped),
         None => message.clone(),
     }
+}
+
+/// The result of a listen that was known by `id`, which is JSON.
+pub(crate) fn listen_over(id: &str) -> Vec<u8> {
+    format!(r#"{{"resultType":"complete","_meta":{{"{}":{id}}}}}"#, meta::SUBSCRIPTION).into_bytes()
 }
 
 fn status_of(answer: &Message) -> u16 {

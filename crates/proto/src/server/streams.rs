@@ -25,9 +25,9 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::replay::{EventId, Replay};
 
-/// Messages kept for a client that has no stream open to hear them on. A
-/// longer absence costs the oldest ones, which a client that lists again does
-/// not miss.
+/// Messages kept for a client that has no stream open to hear them on, in as
+/// many bytes as the history. A longer absence costs the oldest ones, which a
+/// client that lists again does not miss.
 const UNHEARD: usize = 256;
 
 /// The streams of one client.
@@ -43,6 +43,8 @@ pub(super) struct Streams {
     listeners: Vec<Lane>,
     main_seq: u64,
     unheard: VecDeque<(EventId, Bytes)>,
+    unheard_bytes: usize,
+    most_bytes: usize,
     history: Replay,
     out: VecDeque<(Lane, Frame)>,
 }
@@ -69,6 +71,8 @@ impl Streams {
             listeners: Vec::new(),
             main_seq: 0,
             unheard: VecDeque::new(),
+            unheard_bytes: 0,
+            most_bytes: limits.history,
             history: Replay::new(limits.history),
             out: VecDeque::new(),
         }
@@ -158,10 +162,12 @@ impl Streams {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
             return;
         }
-        if self.unheard.len() == UNHEARD {
-            self.unheard.pop_front();
-        }
+        self.unheard_bytes += text.len();
         self.unheard.push_back((event, text));
+        while self.unheard.len() > UNHEARD || self.unheard_bytes > self.most_bytes {
+            let Some((_, oldest)) = self.unheard.pop_front() else { return };
+            self.unheard_bytes -= oldest.len();
+        }
     }
 
     /// Gives one of the answers that a POST is owed.
@@ -204,9 +210,12 @@ impl Streams {
     pub(super) fn listen(&mut self, lane: Lane) -> Result<(), Refusal> {
         self.room_for_listener()?;
         let prime = self.priming.then_some(self.retry_ms);
-        let event = EventId { stream: MAIN, seq: self.main_seq };
+        // Before what follows at once: a lane that breaks here must not skip it.
+        let seq = self.unheard.front().map_or(self.main_seq, |(event, _)| event.seq - 1);
+        let event = EventId { stream: MAIN, seq };
         let prime = prime.map(|retry_ms| Prime { event, retry_ms });
         self.out.push_back((lane, Frame::Begin { prime }));
+        self.unheard_bytes = 0;
         for (event, text) in self.unheard.drain(..) {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
         }
@@ -218,14 +227,19 @@ impl Streams {
     pub(super) fn resume(&mut self, lane: Lane, last: &str) -> Result<(), Refusal> {
         let unknown = || Refusal::UnknownEvent { id: last.to_owned() };
         let last: EventId = last.parse().map_err(|_| unknown())?;
-        self.room_for_listener()?;
+        if last.stream == MAIN {
+            self.room_for_listener()?;
+        }
         let missed: Vec<_> = match self.history.after(last) {
             Ok(events) => events.map(|(event, text)| (event, text.clone())).collect(),
             Err(_) if self.is_before_first_event(last) => Vec::new(),
             Err(_) => return Err(unknown()),
         };
         self.out.push_back((lane, Frame::Begin { prime: None }));
-        self.unheard.retain(|(event, _)| event.stream != last.stream || missed.is_empty());
+        if last.stream == MAIN {
+            self.unheard.clear();
+            self.unheard_bytes = 0;
+        }
         for (event, text) in missed {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
         }
@@ -244,6 +258,7 @@ impl Streams {
     /// Primed, and nothing has been said since: the history does not know the stream yet.
     fn is_before_first_event(&self, last: EventId) -> bool {
         let said = match self.open.get(&last.stream) {
+            Some(stream) if !stream.streaming => return false,
             Some(stream) => stream.seq,
             None if last.stream == MAIN => self.main_seq,
             None => return false,
@@ -251,10 +266,9 @@ impl Streams {
         last.seq == said
     }
 
+    /// The streams of calls are bounded by the calls, so only listeners are counted.
     fn room_for_listener(&self) -> Result<(), Refusal> {
-        let resumed = self.open.values().filter(|stream| stream.streaming).count();
-        let used = self.listeners.len() + resumed;
-        if used < self.most { Ok(()) } else { Err(Refusal::TooManyStreams) }
+        if self.listeners.len() < self.most { Ok(()) } else { Err(Refusal::TooManyStreams) }
     }
 
     /// The client, or the network, closed a lane.

@@ -19,6 +19,9 @@ impl<T: Ticket> Legacy<T> {
                 return CallId::DONE;
             }
             if self.phase == Phase::Greeting {
+                if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+                    return self.fail(ticket, &Refusal::TooManyCalls);
+                }
                 self.greeters.push(ticket);
                 return CallId::DONE;
             }
@@ -27,6 +30,7 @@ impl<T: Ticket> Legacy<T> {
         self.confirmed = false;
         self.hello = Some(request.clone());
         let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
+        self.greeting = id;
         self.send(id.lane(), message);
         id
     }
@@ -80,9 +84,13 @@ impl<T: Ticket> Legacy<T> {
                 self.down.push_back(Down::Finish { to, answer: answer.clone() });
             }
         }
+        self.recall_all();
+    }
+
+    /// Whoever asked is not there any more.
+    fn recall_all(&mut self) {
         for (ask, asked) in std::mem::take(&mut self.asks) {
-            let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-            self.down.push_back(Down::Recall { to: asked.to, ask, message });
+            self.recall(ask, asked);
         }
     }
 
@@ -90,14 +98,19 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
         let id = CallId(lane.0);
         let Some(call) = self.ledger.get(id) else { return };
-        let message = call.request.with_id(&crate::jsonrpc::Id::from(id.0));
+        let message = call.sent.with_id(&crate::jsonrpc::Id::from(id.0));
         let greets = message.method() == method::INITIALIZE;
         if greets || self.hello.is_none() || !self.ledger.repeat(id) {
             return self.handle_unanswered(lane, &Refusal::SessionOver);
         }
+        if self.phase == Phase::Ready && id < self.greeting {
+            // It went to a session before this one, which is sound.
+            return self.send(lane, message);
+        }
         if self.phase != Phase::Greeting {
             self.phase = Phase::Lost;
             self.revive(now);
+            self.recall_all();
         }
         self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
     }
@@ -107,6 +120,7 @@ impl<T: Ticket> Legacy<T> {
         let Some(hello) = self.hello.clone() else { return };
         self.phase = Phase::Greeting;
         let (id, message) = self.ledger.begin(Owner::Revival, &hello, now);
+        self.greeting = id;
         self.send(id.lane(), message);
     }
 
@@ -128,6 +142,9 @@ impl<T: Ticket> Legacy<T> {
             self.send(id.lane(), message);
         }
         self.become_ready();
+        for to in self.greeters.drain(..) {
+            self.down.push_back(Down::Finish { to, answer: answer.clone() });
+        }
         if was_known {
             self.tell_lists_changed(answer);
         }

@@ -1,1 +1,145 @@
-//! Each test is a transcript.
+//! Each test is a transcript: what happened, and what must come of it.
+//!
+//! ```text
+//!   open a1: …       client a opens a call that it knows as 1
+//!   drop a1: …       it gives up, in its own words or (`drop a1`) without
+//!   forget a         it is gone for good
+//!   note: …          a client says something;  supply q1: … answers a question
+//!   recv: …          the server says something;  recv 3: … on the lane of call 3
+//!   lost             the link is gone;  over 3: the session is, says lane 3
+//!   unanswered 3     lane 3 ended without an answer
+//!   at 30s           time passes (patience is 60 s)
+//! ```
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::*;
+use crate::shorthand::{lines, message, show};
+
+mod calls;
+mod greeting;
+mod sharing;
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Name(String);
+
+impl Ticket for Name {
+    fn owner(&self) -> u64 {
+        self.0.bytes().next().unwrap().into()
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        calls: 4,
+        asks: 2,
+        quiet: Duration::from_mins(1),
+        total: Duration::from_mins(2),
+        ..Limits::default()
+    }
+}
+
+fn fresh(sharing: Sharing) -> Legacy<Name> {
+    Legacy::new(sharing, &limits())
+}
+
+/// A server that client `a` has greeted; calls go on with id 2.
+fn ready(sharing: Sharing) -> Legacy<Name> {
+    let mut half = fresh(sharing);
+    let now = start();
+    half.open(Name("a0".into()), &message(r#"0 initialize {"v":1}"#), now);
+    let welcome = r#"1 = {"capabilities":{"tools":{"listChanged":true}}}"#;
+    half.handle_message(Lane(1), &message(welcome), now);
+    half.note(message("notifications/initialized"));
+    while half.poll_transmit().is_some() {}
+    while half.poll_down().is_some() {}
+    assert!(half.is_ready());
+    half
+}
+
+#[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// Plays `script` on `half`. The one place that knows the API.
+#[track_caller]
+fn check(mut half: Legacy<Name>, script: &str, expected: &str) {
+    let start = start();
+    let mut stage = Stage { start, now: start, ids: HashMap::new() };
+    let mut seen = Vec::new();
+    for step in lines(script) {
+        let (head, text) = step.split_once(": ").unwrap_or((step.trim_end_matches(':'), ""));
+        stage.play(&mut half, &head.split(' ').collect::<Vec<_>>(), text);
+        drain(&mut half, &mut seen);
+    }
+    assert_eq!(seen, lines(expected).collect::<Vec<_>>());
+}
+
+struct Stage {
+    start: Instant,
+    now: Instant,
+    ids: HashMap<Name, CallId>,
+}
+
+impl Stage {
+    #[track_caller]
+    fn play(&mut self, half: &mut Legacy<Name>, words: &[&str], text: &str) {
+        let number = |word: &str| -> u64 { word.trim_start_matches('q').parse().unwrap() };
+        let now = self.now;
+        match *words {
+            ["open", name] => {
+                let name = Name(name.to_owned());
+                let id = half.open(name.clone(), &message(text), now);
+                self.ids.insert(name, id);
+            }
+            ["drop", name] => {
+                let words = (!text.is_empty()).then(|| message(text));
+                half.drop_call(self.ids[&Name(name.to_owned())], words.as_ref(), now);
+            }
+            ["forget", name] => half.forget_owner(Name(name.to_owned()).owner(), now),
+            ["note"] => half.note(message(text)),
+            ["supply", ask] => half.supply(Ask(number(ask)), &message(text)),
+            ["refuse", ask] => half.refuse_ask(Ask(number(ask))),
+            ["recv"] => half.handle_message(Lane::MAIN, &message(text), now),
+            ["recv", at] => half.handle_message(Lane(number(at)), &message(text), now),
+            ["unanswered", at] => {
+                let text = "gone".to_owned();
+                half.handle_unanswered(Lane(number(at)), &Refusal::FarSide { text });
+            }
+            ["over", at] => half.handle_session_over(Lane(number(at)), now),
+            ["lost"] => half.handle_lost(&Refusal::FarSide { text: "Transport closed".into() }),
+            ["at", time] => {
+                self.now = self.start + Duration::from_secs(number(time.trim_end_matches('s')));
+                half.handle_timeout(self.now);
+            }
+            _ => panic!("no such step: {words:?}"),
+        }
+    }
+}
+
+fn drain(half: &mut Legacy<Name>, seen: &mut Vec<String>) {
+    while let Some(transmit) = half.poll_transmit() {
+        seen.push(match transmit {
+            Transmit::Send { lane, message, .. } => format!("send {}: {}", lane.0, show(&message)),
+            Transmit::Abort { lane } => format!("abort {}", lane.0),
+        });
+    }
+    let whom = |to: To<Name>| match to {
+        To::Call(name) => name.0,
+        To::Session => "all".to_owned(),
+    };
+    while let Some(down) = half.poll_down() {
+        seen.push(match down {
+            Down::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
+            Down::Ask { to, ask, request } => {
+                format!("{}: ask q{} {}", whom(to), ask.0, show(&request))
+            }
+            Down::Recall { to, ask, message } => {
+                format!("{}: recall q{} {}", whom(to), ask.0, show(&message))
+            }
+            Down::Finish { to, answer } => format!("{}: finish {}", to.0, show(&answer)),
+        });
+    }
+}

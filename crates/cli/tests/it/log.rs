@@ -1,0 +1,58 @@
+//! What is logged, where, and in which shape.
+
+use serde_json::{Value, json};
+
+use crate::process::{SERVER, Switchboard, run};
+
+/// wire: STD-2, STD-3
+#[test]
+fn log_lines_go_to_stderr_and_stdout_stays_clean() {
+    let args = [&["bridge", "--log-level", "debug", "--"], &SERVER[..]].concat();
+    let mut switchboard = Switchboard::start(&args);
+    switchboard.greet();
+    assert_eq!(switchboard.call(1, "echo", &json!({"text": "hello"})), "hello");
+    let line = switchboard.until_logged("server started");
+    assert_eq!(shape(&line), "[0000-00-00T00:00:00.000Z] [INFO] [python3] server started");
+    switchboard.close_stdin();
+    assert_eq!(switchboard.exit_code(), Some(0));
+}
+
+#[test]
+fn json_lines_have_the_same_parts() {
+    let run = run(&["bridge", "--log-format", "json", "--", "true"], &[]);
+    assert_eq!(run.stdout, "");
+    let first: Value = serde_json::from_str(run.stderr.lines().next().unwrap()).unwrap();
+    assert_eq!(first["level"], "INFO");
+    assert_eq!(first["component"], "true");
+    assert_eq!(shape(first["timestamp"].as_str().unwrap()), "0000-00-00T00:00:00.000Z");
+}
+
+#[test]
+fn log_level_is_read_from_the_environment_and_never_fatal() {
+    let args = ["bridge", "--", "true"];
+    assert!(run(&args, &[]).stderr.contains("[INFO]"));
+    assert_eq!(run(&args, &[("LOG_LEVEL", "error")]).stderr, "");
+    assert!(run(&args, &[("LOG_LEVEL", "error"), ("RUST_LOG", "info")]).stderr.contains("[INFO]"));
+    let odd = run(&args, &[("LOG_LEVEL", "verbose")]);
+    assert_eq!(odd.code, Some(0));
+    assert!(
+        odd.stderr.contains("[WARN] [log] LOG_LEVEL is ignored: \"verbose\""),
+        "{}",
+        odd.stderr
+    );
+}
+
+#[test]
+fn listening_for_other_machines_is_warned_about() {
+    let args = ["bridge", "--stdio", "true", "--host", "0.0.0.0", "--port", "0"];
+    let mut switchboard = Switchboard::start(&args);
+    let line = switchboard.until_logged("there is no authentication");
+    assert!(line.contains("[WARN] [bridge] 0.0.0.0:"), "{line}");
+}
+
+/// Digits as zeros.
+fn shape(line: &str) -> String {
+    let (time, rest) = line.split_at(line.find('Z').unwrap_or(0));
+    let zeros = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c });
+    zeros.chain(rest.chars()).collect()
+}

@@ -1,0 +1,18 @@
+//! The real binary, against real processes and sockets.
+
+#[cfg(test)]
+mod abuse;
+#[cfg(test)]
+mod bridge;
+#[cfg(test)]
+mod log;
+#[cfg(test)]
+mod process;
+#[cfg(test)]
+mod signal;
+#[cfg(test)]
+mod upstream;
+#[cfg(test)]
+mod usage;
+#[cfg(test)]
+mod web;

@@ -1,0 +1,64 @@
+"""A legacy MCP server on stdin and stdout, for tests: small, honest, and rude on request."""
+import json
+import os
+import sys
+import time
+
+
+def send(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def log(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def call(name, arguments):
+    if name == "echo":
+        return arguments["text"]
+    if name == "pid":
+        return str(os.getpid())
+    if name == "variables":
+        return " ".join(sorted(os.environ))
+    if name == "wait":
+        # Lasts until somebody makes the file.
+        log("waiting for " + os.path.basename(arguments["file"]))
+        while not os.path.exists(arguments["file"]):
+            time.sleep(0.01)
+        return "waited"
+    if name == "large":
+        return "x" * arguments["bytes"]
+    if name == "noise":
+        # A line that is no message, one that is not even text, one without measure.
+        sys.stdout.buffer.write(b"hello\n\xff\xfe\x00\n" + b"y" * arguments["bytes"] + b"\n")
+        sys.stdout.flush()
+        return "after the noise"
+    if name == "die":
+        log("these are my last words")
+        os._exit(7)
+    raise KeyError(name)
+
+
+def answer(message):
+    method, params = message.get("method"), message.get("params", {})
+    if method == "initialize":
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "rude", "version": "1"},
+        }
+    if method == "tools/call":
+        text = call(params["name"], params.get("arguments", {}))
+        return {"content": [{"type": "text", "text": text}]}
+    if method == "tools/list":
+        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    return {}
+
+
+log("server started")
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request and "method" in request:
+        send({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)})
+log("server saw the end of stdin")

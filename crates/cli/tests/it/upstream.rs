@@ -1,0 +1,90 @@
+//! A Streamable HTTP server for the bridge to call: one answer a connection.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+/// Answers until the test ends; its threads end with the process.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&heads);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let seen = Arc::clone(&seen);
+                // A bridge that hangs up is a result, not a fault of this server.
+                thread::spawn(move || _ = answer(&stream.unwrap(), &seen));
+            }
+        });
+        Self { address, heads }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// The heads of all requests that had a body, in order.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head)? > 0 {}
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    let Ok(message) = serde_json::from_slice::<Value>(&body) else {
+        return respond(stream, "405 Method Not Allowed", "text/plain", b"no\n");
+    };
+    seen.lock().unwrap().push(head);
+    if message.get("id").is_none() {
+        return respond(stream, "202 Accepted", "text/plain", b"");
+    }
+    let tool = message["params"]["name"].as_str().unwrap_or_default();
+    let text = &message["params"]["arguments"]["text"];
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "rude", "version": "1"},
+        }),
+        "tools/call" => json!({"content": [{"type": "text", "text": text}]}),
+        _ => json!({}),
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string();
+    match tool {
+        // An event without measure, then the answer.
+        "flood" => {
+            let mut events = b"data: ".to_vec();
+            events.resize(64 << 20, b'z');
+            events.extend_from_slice(format!("\n\ndata: {answer}\n\n").as_bytes());
+            respond(stream, "200 OK", "text/event-stream", &events)
+        }
+        _ => respond(stream, "200 OK", "application/json", answer.as_bytes()),
+    }
+}
+
+fn respond(mut stream: &TcpStream, status: &str, media: &str, body: &[u8]) -> std::io::Result<()> {
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    stream.write_all(body)
+}

@@ -1,0 +1,138 @@
+//! What the binary says to people, and how it ends.
+
+use std::net::TcpListener;
+
+use crate::process::run;
+
+#[test]
+fn help_teaches_with_examples() {
+    let top = run(&["--help"], &[]);
+    assert_eq!(top.code, Some(0));
+    assert!(top.stdout.contains("switchboard bridge --stdio"), "{}", top.stdout);
+    let bridge = run(&["bridge", "--help"], &[]);
+    assert_eq!(bridge.code, Some(0));
+    for text in [
+        "switchboard bridge [OPTIONS] -- <CMD> [ARG]...",
+        "switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
+        "Safe if the server remembers nothing",
+        "Exit status:",
+    ] {
+        assert!(bridge.stdout.contains(text), "no {text:?} in {}", bridge.stdout);
+    }
+    assert_eq!(bridge.stderr, "");
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = run(&["--version"], &[]);
+    assert_eq!(version.code, Some(0));
+    assert_eq!(version.stdout, format!("switchboard {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_ends_with_two_and_says_where_help_is() {
+    for args in [
+        &["bridge"][..],
+        &["bridge", "http://127.0.0.1:1/mcp", "--stdio", "true"],
+        &["bridge", "--stdio", "true", "--", "true"],
+        &["bridge", "http://127.0.0.1:1/mcp", "--env", "A=b"],
+        &["bridge", "--stdio", "true", "--header", "A: b"],
+        &["bridge", "--stdio", "true", "--host", "127.0.0.1"],
+        &["bridge", "--stdio", "true", "--port", "70000"],
+        &["bridge", "http://127.0.0.1:1/mcp", "--transport", "carrier-pigeon"],
+        &["bridge", "--children", "adopted", "--", "true"],
+        &["bridgee"],
+        &[],
+    ] {
+        let wrong = run(args, &[]);
+        assert_eq!(wrong.code, Some(2), "{args:?}: {}", wrong.stderr);
+        assert!(wrong.stderr.contains("--help"), "{args:?}: {}", wrong.stderr);
+        assert_eq!(wrong.stdout, "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_fails_the_start() {
+    fails(
+        &["bridge", "--", "no-such-program-here"],
+        "error: no-such-program-here is in no directory of PATH",
+        "hint: ",
+    );
+    fails(
+        &["bridge", "--stdio", "./absent a b", "--port", "0"],
+        "error: there is no file",
+        "hint: ",
+    );
+    fails(
+        &["bridge", "--stdio", "'open"],
+        "error: quote ' at character 1",
+        "hint: quote the whole",
+    );
+    fails(
+        &["bridge", "--cwd", "/no/such/place", "--", "true"],
+        "error: working directory",
+        "hint: ",
+    );
+}
+
+#[test]
+fn a_url_that_is_none_fails_the_start() {
+    fails(&["bridge", "example.com/mcp"], "error: \"example.com/mcp\" is not", "hint: write it in");
+    fails(&["bridge", "npx"], "error: \"npx\" is not", "hint: to run a command");
+    let shown = fails(&["bridge", "http://me:secret@127.0.0.1/"], "error: the URL", "hint: send");
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_header_that_cannot_be_sent_fails_the_start() {
+    let url = "http://127.0.0.1:1/mcp";
+    let ours = "error: header mcp-session-id is set by switchboard";
+    fails(
+        &["bridge", url, "--header", "Mcp-Session-Id: 1"],
+        ours,
+        "hint: leave mcp-session-id out",
+    );
+    let unset = "error: header x-key needs the environment variable NOT_SET_ANYWHERE";
+    fails(&["bridge", url, "-H", "X-Key: ${NOT_SET_ANYWHERE}"], unset, "hint: export NOT_SET");
+    let shown =
+        fails(&["bridge", url, "--header", "secret"], "error: a header has no", "hint: write");
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_file_without_certificates_fails_the_start() {
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let url = "https://127.0.0.1:1/mcp";
+    fails(
+        &["bridge", url, "--ca-file", here],
+        "error: no certificate in the file",
+        "hint: look into",
+    );
+    fails(
+        &["bridge", url, "--ca-file", "/no/such.pem"],
+        "error: cannot read /no/such.pem",
+        "hint: ",
+    );
+}
+
+#[test]
+fn a_port_in_use_fails_the_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let error = format!("error: cannot listen on 127.0.0.1 port {port}");
+    fails(&["bridge", "--stdio", "true", "--port", &port], &error, "hint: stop the program");
+}
+
+/// Ends with 1, and says nothing but an error of one line and hints; returns it.
+#[track_caller]
+fn fails(args: &[&str], error: &str, hint: &str) -> String {
+    let failed = run(&[&["--log-level", "error"], args].concat(), &[]);
+    assert_eq!(failed.code, Some(1), "{args:?}: {}", failed.stderr);
+    assert_eq!(failed.stdout, "", "{args:?}");
+    let mut lines = failed.stderr.lines();
+    assert!(lines.next().is_some_and(|line| line.starts_with(error)), "{}", failed.stderr);
+    let hints: Vec<_> = lines.collect();
+    assert!(hints.first().is_some_and(|line| line.starts_with(hint)), "{}", failed.stderr);
+    assert!(hints.iter().all(|line| line.starts_with("hint: ")), "{}", failed.stderr);
+    failed.stderr
+}

@@ -1,0 +1,84 @@
+//! Questions that a server asks, and where their answers go.
+//!
+//! A question outlives the call it was asked on: on a pipe it is a guess which
+//! one that was, and the client may be slow. What is never answered makes room
+//! for others once its call is over.
+
+use super::{Asked, Legacy};
+use crate::client::{CallId, Sharing, Ticket};
+use crate::exchange::{Ask, Down, Lane, To};
+use crate::jsonrpc::{Id, Message};
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+
+impl<T: Ticket> Legacy<T> {
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message) {
+        if let Some(asked) = self.asks.remove(&ask) {
+            self.send(Lane::MAIN, answer.with_id(&asked.id));
+        }
+    }
+
+    /// Nobody is there to answer a question.
+    pub fn refuse_ask(&mut self, ask: Ask) {
+        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk));
+    }
+
+    pub(super) fn handle_request(&mut self, lane: Lane, request: &Message) {
+        let Some(id) = request.id().cloned() else { return };
+        if request.method() == method::PING {
+            return self.send(Lane::MAIN, Message::result(&id, b"{}"));
+        }
+        if self.asks.values().any(|asked| asked.id == id) {
+            return;
+        }
+        let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
+        let on = of_lane.or_else(|| self.ledger.sole_asking());
+        let to = on.and_then(|on| self.client_of(on));
+        let unclear = to.is_none() && self.sharing == Sharing::Shared;
+        if unclear || !self.make_room_for_ask() {
+            let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
+            return self.send(Lane::MAIN, answer);
+        }
+        let to = to.map_or(To::Session, To::Call);
+        let ask = Ask(self.next_ask);
+        self.next_ask += 1;
+        self.asks.insert(ask, Asked { id, to: to.clone(), on });
+        self.down.push_back(Down::Ask { to, ask, request: request.clone() });
+    }
+
+    /// A question may outlive its call, and some are never answered: the
+    /// oldest of those goes first.
+    fn make_room_for_ask(&mut self) -> bool {
+        if self.asks.len() < self.most_asks {
+            return true;
+        }
+        let is_over = |asked: &Asked<T>| asked.on.is_some_and(|on| self.ledger.get(on).is_none());
+        let oldest = self.asks.iter().find(|(_, asked)| is_over(asked)).map(|(&ask, _)| ask);
+        let Some((ask, asked)) = oldest.and_then(|ask| self.asks.remove_entry(&ask)) else {
+            return false;
+        };
+        self.send(Lane::MAIN, Message::refusal(Some(&asked.id), &Refusal::NobodyToAsk));
+        self.recall(ask, asked);
+        true
+    }
+
+    /// Takes a question back in the server's name.
+    pub(super) fn recall(&mut self, ask: Ask, asked: Asked<T>) {
+        let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
+        self.down.push_back(Down::Recall { to: asked.to, ask, message });
+    }
+
+    /// The server does not need an answer any more.
+    pub(super) fn handle_recall(&mut self, message: &Message) {
+        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
+        let Some(id) = id.and_then(|text| Id::parse(text).ok().flatten()) else { return };
+        let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
+        if let Some(ask) = ask
+            && let Some(asked) = self.asks.remove(&ask)
+        {
+            self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
+        }
+    }
+}
