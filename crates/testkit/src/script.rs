@@ -1,7 +1,7 @@
 //! A stdio server whose tools misbehave on request, and a journal of its lives.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Journal {
 
 impl Journal {
     /// An empty one, in `folder`.
-    pub fn new(folder: PathBuf) -> Self {
+    pub fn new(folder: &Path) -> Self {
         let number = JOURNALS.fetch_add(1, Ordering::Relaxed);
         Self { path: folder.join(format!("journal-{}-{number}", std::process::id())) }
     }

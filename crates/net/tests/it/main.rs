@@ -10,3 +10,5 @@ mod guard;
 mod listen;
 #[cfg(test)]
 mod peer;
+#[cfg(test)]
+mod upstream;
