@@ -51,6 +51,9 @@ pub enum Refusal {
     /// This side of the era divide is not served here.
     #[error("this server does not speak {asked}; it serves {serves} revisions only")]
     WrongEra { asked: String, serves: &'static str },
+    /// The state of a call that is not known here: forged, used before, or too late.
+    #[error("requestState is not, or no longer, valid; make the call again without it")]
+    BadState,
     /// No such method here.
     #[error("Method not found: {method}")]
     UnknownMethod { method: String },
@@ -131,6 +134,7 @@ impl Refusal {
             Self::UnknownRevision { .. }                    => (-32022, 400),
             Self::BadVersionHeader { .. }                   => (-32600, 400),
             Self::WrongEra { .. }                           => (-32022, 400),
+            Self::BadState                                  => (-32602, 200),
             Self::UnknownMethod { .. }                      => (-32601, 404),
             Self::NoSession                                 => (-32600, 400),
             Self::SessionOver                               => (-32001, 404),

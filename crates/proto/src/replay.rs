@@ -4,7 +4,8 @@
 //! says which stream to continue and after which event. The history forgets
 //! the oldest when it is full, answers last: losing a progress note is a
 //! nuisance, losing an answer loses the call. Whoever resumes gets everything
-//! that followed or [`Unknown`], never a stream with a hole in it.
+//! that followed, or the answer with what is left of the notes before it, or
+//! [`Unknown`]: never a stream with a hole in it and no answer.
 //!
 //! ```text
 //!   push ──▶ notes, oldest first ──▶ evicted first
@@ -89,6 +90,16 @@ pub struct Unknown {
     pub id: EventId,
 }
 
+impl Stream {
+    /// Whether nothing is missing after `seq`, or nothing but notes: an answer
+    /// that is there is worth more than what was said before it.
+    fn can_follow(&self, seq: u64) -> bool {
+        let is_whole = self.lost <= seq;
+        let has_answer = self.ended && self.events.contains_key(&self.newest);
+        seq <= self.newest && (is_whole || has_answer)
+    }
+}
+
 impl Replay {
     /// An empty history of up to `max_bytes` of payload.
     pub fn new(max_bytes: usize) -> Self {
@@ -106,7 +117,7 @@ impl Replay {
     ///
     /// Seq 0 makes the stream known and is not stored. Seqs must grow; one
     /// that does not is ignored, for it has been sent.
-    pub fn push(&mut self, id: EventId, payload: Bytes, last: bool) {
+    pub fn push(&mut self, id: EventId, payload: &[u8], last: bool) {
         self.make_room_for_stream(id.stream);
         // A stream that was forgotten and goes on has lost what it had.
         let before = id.seq.saturating_sub(1);
@@ -120,6 +131,8 @@ impl Replay {
         self.bytes += payload.len();
         stream.newest = id.seq;
         stream.ended |= last;
+        // A slice would keep the whole buffer alive that it was read into.
+        let payload = Bytes::copy_from_slice(payload);
         stream.events.insert(id.seq, Stored { payload, age });
         if last {
             self.finals.insert(age, id)
@@ -136,8 +149,8 @@ impl Replay {
         &self,
         id: EventId,
     ) -> Result<impl Iterator<Item = (EventId, &Bytes)> + '_, Unknown> {
-        let known = |stream: &&Stream| (stream.lost..=stream.newest).contains(&id.seq);
-        let stream = self.streams.get(&id.stream).filter(known).ok_or(Unknown { id })?;
+        let stream = self.streams.get(&id.stream).filter(|stream| stream.can_follow(id.seq));
+        let stream = stream.ok_or(Unknown { id })?;
         let later = stream.events.range((Bound::Excluded(id.seq), Bound::Unbounded));
         Ok(later.map(move |(&seq, stored)| (EventId { seq, ..id }, &stored.payload)))
     }

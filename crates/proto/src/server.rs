@@ -123,14 +123,15 @@ impl Half {
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
         match self {
             Self::Legacy(half) => half.ask(exchange, ask, request),
-            Self::Modern(_) => false,
+            Self::Modern(half) => half.ask(exchange, ask, request),
         }
     }
 
     /// The server does not need the input any more.
     pub fn recall(&mut self, ask: Ask, message: &Message) {
-        if let Self::Legacy(half) = self {
-            half.recall(ask, message);
+        match self {
+            Self::Legacy(half) => half.recall(ask, message),
+            Self::Modern(half) => half.recall(ask),
         }
     }
 

@@ -80,7 +80,8 @@ enum Owner<T> {
 struct Asked<T> {
     id: Id,
     to: To<T>,
-    /// The call it was asked on.
+    /// The lane it came by, and the call it was asked on.
+    lane: Lane,
     on: Option<CallId>,
 }
 
@@ -208,6 +209,8 @@ impl<T: Ticket> Legacy<T> {
         self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
         if self.held.len() == before {
             self.send(Lane::MAIN, cancel_notice(id, words));
+            // The notice cancels; over HTTP some servers then leave the stream open for ever.
+            self.out.push_back(Transmit::Abort { lane: id.lane() });
         }
     }
 

@@ -122,7 +122,8 @@ impl<T: Ticket> Modern<T> {
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        let id = self.renamed.remove(&id).unwrap_or(id);
+        let id = self.renamed.get(&id).copied().unwrap_or(id);
+        self.first_name(id);
         if self.ledger.cancel(id, now).is_some() {
             self.cancel_on_wire(id, words);
         }
@@ -142,7 +143,6 @@ impl<T: Ticket> Modern<T> {
             ticket.owner() == owner
         };
         for id in self.ledger.ids(is_theirs) {
-            self.first_name(id);
             self.drop_call(id, None, now);
         }
     }

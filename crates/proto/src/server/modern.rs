@@ -3,17 +3,17 @@
 //! ```text
 //!            request, envelope sound             finish
 //!   (none) ────────────────────────▶ open ───────────────────▶ gone
-//!     │                                │
+//!     │                                │ ask: parked, until the retry (park.rs)
 //!     └─ refused: answered at once     └─ lane closed, cancelled: Up::Drop
 //! ```
 //!
 //! Rules:
 //! - Each request stands alone; nothing is remembered from one to the next (MOD-2).
-//! - Nothing is asked of the client and nothing is accepted as an answer (MOD-1).
+//! - No request is sent to the client and none of its messages is an answer (MOD-1).
 //! - What belongs to no call is not said (SUB-2).
 //! - On HTTP a closed lane cancels (MH-9); on a pipe a notification does (CAN-2).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -27,6 +27,9 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
+use park::{Parked, Round};
+
+mod park;
 
 /// One modern client on a pipe, or one POST of it.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ pub struct Modern {
     next_exchange: u64,
     calls: HashMap<Exchange, Call>,
     by_id: HashMap<Id, Exchange>,
+    parked: BTreeMap<Exchange, Parked>,
+    /// Calls with questions that have not been put to the client.
+    due: VecDeque<Exchange>,
     out: VecDeque<(Lane, Frame)>,
     up: VecDeque<Up>,
 }
@@ -46,6 +52,21 @@ struct Call {
     lane: Lane,
     listens: bool,
     streaming: bool,
+    /// As it came first.
+    request: Message,
+    round: Round,
+    token: Token,
+}
+
+/// What progress goes by.
+#[derive(Debug)]
+enum Token {
+    /// As the first request has it.
+    Original,
+    /// As the last retry has it.
+    Newer(Vec<u8>),
+    /// The last retry asked for none.
+    Unwanted,
 }
 
 impl Modern {
@@ -57,6 +78,8 @@ impl Modern {
             next_exchange: 1,
             calls: HashMap::new(),
             by_id: HashMap::new(),
+            parked: BTreeMap::new(),
+            due: VecDeque::new(),
             out: VecDeque::new(),
             up: VecDeque::new(),
         }
@@ -109,7 +132,8 @@ impl Modern {
             let id = request.id().map(ToString::to_string).unwrap_or_default();
             return Some(Refusal::IdInUse { id });
         }
-        (self.calls.len() >= self.most_calls).then_some(Refusal::TooManyCalls)
+        let open = self.calls.len() + self.parked.len();
+        (open >= self.most_calls).then_some(Refusal::TooManyCalls)
     }
 
     fn open(&mut self, lane: Lane, request: Message, said: Said) {
@@ -118,7 +142,10 @@ impl Modern {
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
         let listens = request.method() == method::LISTEN;
-        self.calls.insert(exchange, Call { id, lane, listens, streaming: false });
+        let (round, token) = (Round::default(), Token::Original);
+        let first = request.clone();
+        let call = Call { id, lane, listens, streaming: false, request: first, round, token };
+        self.calls.insert(exchange, call);
         self.up.push_back(Up::Open { exchange, request, said });
     }
 
@@ -159,14 +186,22 @@ impl Modern {
         if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
             return;
         }
-        let (lane, text) = (call.lane, stamp(message, &call.id).text().clone());
+        let Some(message) = call.in_its_words(message) else { return };
+        let (lane, text) = (call.lane, stamp(&message, &call.id).text().clone());
         self.begin_stream(lane);
         self.out.push_back((lane, Frame::Message { event: None, text }));
     }
 
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
-        let Some(call) = self.forget(exchange) else { return };
+        // A call that ends while its client is away ends unheard.
+        self.parked.remove(&exchange);
+        if let Some(call) = self.forget(exchange) {
+            self.answer(&call, answer);
+        }
+    }
+
+    fn answer(&mut self, call: &Call, answer: &Message) {
         let text = stamp(&answer.with_id(&call.id), &call.id).text().clone();
         if self.carrier == Carrier::Http && !call.streaming {
             let status = status_of(answer);
@@ -188,6 +223,7 @@ impl Modern {
     /// The conversation is over: each listen gets its result (SUB-8), and every lane closes.
     pub fn end(&mut self) {
         self.by_id.clear();
+        self.parked.clear();
         for (_, call) in self.calls.drain() {
             if call.listens {
                 let result = listen_over(&call.id.to_string());
@@ -230,6 +266,22 @@ impl Modern {
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
+    }
+}
+
+impl Call {
+    /// A notification as the client's last request wants it: progress under
+    /// the token it brought, or not at all (GW-55).
+    fn in_its_words(&self, message: &Message) -> Option<Message> {
+        match &self.token {
+            _ if message.method() != method::PROGRESS => Some(message.clone()),
+            Token::Original => Some(message.clone()),
+            Token::Newer(token) => {
+                let params = patch::replace(message.payload()?, &[meta::PROGRESS_TOKEN], token)?;
+                Some(message.with_payload(&params))
+            }
+            Token::Unwanted => None,
+        }
     }
 }
 

@@ -157,7 +157,7 @@ impl Streams {
         }
         self.main_seq += 1;
         let event = EventId { stream: MAIN, seq: self.main_seq };
-        self.history.push(event, text.clone(), false);
+        self.history.push(event, &text, false);
         if let Some(&lane) = self.listeners.last() {
             self.out.push_back((lane, Frame::Message { event: Some(event), text }));
             return;
@@ -201,7 +201,7 @@ impl Streams {
         let Some(stream) = self.open.get_mut(&number) else { return };
         stream.seq += 1;
         let event = EventId { stream: number, seq: stream.seq };
-        self.history.push(event, text.clone(), last);
+        self.history.push(event, &text, last);
         let frame = Frame::Message { event: Some(event), text };
         self.out.extend(stream.lane.map(|lane| (lane, frame)));
     }

@@ -229,7 +229,12 @@ fn a_lesson_that_fails_gives_the_answer_it_was_about() {
 /// wire: CAN-1, HDR-12
 #[test]
 fn a_call_that_was_sent_again_can_still_be_dropped() {
-    for (more, abort) in [("", 2), ("recv 2: 2 = {\"tools\":[]}", 3)] {
+    for (more, abort, drop) in [
+        ("", 2, "drop a1"),
+        ("", 2, "drop a1 as found"),
+        ("recv 2: 2 = {\"tools\":[]}", 3, "drop a1"),
+        ("recv 2: 2 = {\"tools\":[]}", 3, "drop a1 as found"),
+    ] {
         let again = if more.is_empty() {
             ""
         } else {
@@ -241,7 +246,7 @@ fn a_call_that_was_sent_again_can_still_be_dropped() {
                 "open a1: 1 tools/call {{\"name\":\"t\"}}
                  recv 1: 1 ! -32020 no
                  {more}
-                 drop a1
+                 {drop}
                  recv 3: 3 = {{}}"
             ),
             &format!(
@@ -363,6 +368,10 @@ fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
             ["drop", name] => {
                 let words = (!text.is_empty()).then(|| message(text));
                 half.drop_call(ids[&Name(name.to_owned())], words.as_ref(), now);
+            }
+            ["drop", name, "as", "found"] => {
+                let id = half.find(&Name(name.to_owned())).unwrap();
+                half.drop_call(id, None, now);
             }
             ["forget", name] => half.forget_owner(Name(name.to_owned()).owner(), now),
             ["note"] => half.note(message(text)),

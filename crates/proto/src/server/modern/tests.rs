@@ -72,7 +72,7 @@ fn headers_must_say_what_the_body_says() {
     );
 }
 
-/// wire: HDR-4, HDR-13
+/// wire: HDR-13
 #[test]
 fn repeated_arguments_are_handed_on_as_they_were_said() {
     let mut half = Modern::new(Carrier::Http, &Limits::default());
@@ -88,12 +88,12 @@ fn repeated_arguments_are_handed_on_as_they_were_said() {
     assert!(matches!(half.poll_up(), Some(Up::Open { said: None, .. })));
 }
 
-/// wire: MH-4, MH-5, MOD-1, CAN-1
+/// wire: MH-4, MH-5, HDR-4, MOD-1, CAN-1
 #[test]
 fn notifications_are_taken_and_answers_are_not() {
     check(
         Carrier::Http,
-        r#"post 1: notifications/x
+        r#"post 1 -mcp-method -mcp-protocol-version: notifications/x
            post 2: notifications/cancelled {"requestId":1}
            post 3: 1 = {}
            post 4: 1 ! -1 no"#,

@@ -36,7 +36,9 @@ fn a_dropped_call_is_cancelled_in_the_words_of_its_client() {
         r#"send 2: 2 tools/call {}
            send 3: 3 tools/call {}
            send 0: notifications/cancelled {"reason":"r","requestId":2}
+           abort 2
            send 0: notifications/cancelled {"requestId":3}
+           abort 3
            all: note notifications/progress {"progressToken":"none"}"#,
     );
 }
@@ -56,8 +58,10 @@ fn a_call_that_takes_too_long_is_cancelled_and_progress_buys_time() {
            send 3: 3 tools/call {}
            a1: note notifications/progress {"progressToken":"t","progress":1}
            send 0: notifications/cancelled {"requestId":3}
+           abort 3
            a2: finish - ! -32603 Request timeout: the server gave no sign of life
            send 0: notifications/cancelled {"requestId":2}
+           abort 2
            a1: finish - ! -32603 Request timeout: the server gave no sign of life"#,
     );
 }
@@ -165,9 +169,13 @@ fn a_question_that_is_repeated_is_asked_once() {
         r#"open a1: 1 tools/call {}
            recv 2: "s" elicitation/create {}
            recv 2: "s" elicitation/create {}
+           open a2: 2 tools/call {}
+           recv 3: "s" roots/list
            supply q1: 0 = {"action":"accept"}"#,
         r#"send 2: 2 tools/call {}
            a1: ask q1 "s" elicitation/create {}
+           send 3: 3 tools/call {}
+           a2: ask q2 "s" roots/list
            send 0: "s" = {"action":"accept"}"#,
     );
 }
@@ -206,7 +214,7 @@ fn calls_beyond_the_limit_are_refused() {
     assert_eq!(half.calls(), 16);
 }
 
-/// wire: STD-10, HTTP-12
+/// wire: STD-10
 #[test]
 fn a_lane_that_ends_without_an_answer_fails_its_call_and_no_other() {
     check(

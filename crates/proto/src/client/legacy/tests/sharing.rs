@@ -102,6 +102,7 @@ fn watches_are_counted() {
            all: note notifications/resources/updated {"uri":"x:2"}
            a3: finish 5 = {}
            send 0: notifications/cancelled {"requestId":2}
+           abort 2
            send 6: 6 resources/unsubscribe {"uri":"x:2"}"#,
     );
 }
@@ -155,6 +156,7 @@ fn a_client_that_is_gone_takes_its_calls_and_questions_with_it() {
            a1: ask q1 5 roots/list
            send 3: 3 tools/call {}
            send 0: notifications/cancelled {"requestId":2}
+           abort 2
            send 0: 5 ! -32601 no client is there to answer this request
            b1: finish 3 = {}"#,
     );

@@ -42,7 +42,7 @@ fn before_initialize_only_pings_are_served() {
     );
 }
 
-/// wire: LIF-2, HTTP-3, HTTP-4, HTTP-5, HTTP-20
+/// wire: LIF-2, HTTP-3, HTTP-4, HTTP-5
 #[test]
 fn early_requests_pass_because_posts_have_no_order() {
     check(
@@ -183,7 +183,7 @@ fn a_batch_is_answered_one_by_one_on_one_stream() {
            post 4: [{"jsonrpc":"2.0","id":3,"method":"c"}]
            finish 4: 0 = "c""#,
         r#"lane 2: begin
-           lane 2: event 2-1 - ! -32700 not JSON, from byte 0
+           lane 2: event 2-1 - ! -32600 not a JSON-RPC 2.0 message: it is no object
            up: open 2 1 a
            up: note n
            up: open 3 2 b

@@ -1,0 +1,242 @@
+//! Questions to a client that cannot be asked: its call is answered with them,
+//! kept, and taken up by the retry that brings the answers.
+//!
+//! ```text
+//!          ask, round closed                       retry, state and call agree
+//!   open ─────────────────────▶ parked ─────────────────────────────────────────▶ open
+//!                                  │ nobody came back in time
+//!                                  └──────────────────────────▶ gone: Up::Drop
+//! ```
+//!
+//! Rules:
+//! - Whoever owns the half decides when a round is closed, and seals its state.
+//! - A retry must be the same call (MRTR-5), of the round that was asked last.
+//! - What a retry leaves unanswered is asked again (MRTR-9).
+//! - Only what this very request declared is asked for (MRTR-4).
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use super::{Call, Modern, Token};
+use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::jsonrpc::{Id, Message};
+use crate::method::{self, meta};
+use crate::patch;
+use crate::refusal::Refusal;
+
+/// Questions that one call may have open at once.
+const MOST_QUESTIONS: usize = 64;
+
+/// What a call has asked, and how often.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    questions: BTreeMap<String, Question>,
+    /// How many rounds were closed; the state of the last one is the valid one.
+    number: u32,
+    next_key: u32,
+}
+
+#[derive(Debug)]
+struct Question {
+    ask: Ask,
+    request: Message,
+}
+
+/// A call that waits for its client to come back.
+#[derive(Debug)]
+pub(super) struct Parked {
+    call: Call,
+    until: Instant,
+}
+
+impl Modern {
+    /// The server needs input for a call. False if this client did not say that it can give it.
+    #[must_use]
+    pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        let Some(exchange) = exchange else { return false };
+        let is_open = self.calls.contains_key(&exchange);
+        let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
+        let Some(call) = parked.or_else(|| self.calls.get_mut(&exchange)) else { return false };
+        let full = call.round.questions.len() >= MOST_QUESTIONS;
+        if full || !method::may_ask(call.request.method()) || !permits(&call.request, request) {
+            return false;
+        }
+        call.round.next_key += 1;
+        let key = format!("q{}", call.round.next_key);
+        call.round.questions.insert(key, Question { ask, request: request.clone() });
+        if is_open {
+            self.due.push_back(exchange);
+        }
+        true
+    }
+
+    /// The server does not need the input any more.
+    pub fn recall(&mut self, ask: Ask) {
+        let parked = self.parked.values_mut().map(|parked| &mut parked.call);
+        for call in self.calls.values_mut().chain(parked) {
+            call.round.questions.retain(|_, question| question.ask != ask);
+        }
+    }
+
+    /// A call whose questions wait to be put to its client, and the number of
+    /// the round: seal both, then close the round.
+    pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
+        let exchange = self.due.pop_front()?;
+        self.due.retain(|&other| other != exchange);
+        let call = self.calls.get(&exchange)?;
+        Some((exchange, call.round.number + 1))
+    }
+
+    /// Answers a call with its questions, and keeps it until its client comes
+    /// back with `state`, or `until`.
+    pub fn close_round(&mut self, exchange: Exchange, state: &str, until: Instant) {
+        if self.calls.get(&exchange).is_none_or(|call| call.round.questions.is_empty()) {
+            return;
+        }
+        let Some(mut call) = self.forget(exchange) else { return };
+        call.round.number += 1;
+        let result = call.round.to_result(state).to_string();
+        self.answer(&call, &Message::result(&call.id, result.as_bytes()));
+        self.parked.insert(exchange, Parked { call, until });
+    }
+
+    /// A request arrived that brings back the state of a parked call.
+    pub fn handle_retry(
+        &mut self,
+        (exchange, round): (Exchange, u32),
+        lane: Lane,
+        request: &Message,
+        headers: Option<&HeaderMap>,
+    ) {
+        if let Some(why) = self.objection(request, headers) {
+            return self.refuse(lane, request.id(), &why);
+        }
+        let fits = |parked: &Parked| {
+            parked.call.round.number == round && is_same_call(&parked.call.request, request)
+        };
+        if !self.parked.get(&exchange).is_some_and(fits) {
+            return self.refuse(lane, request.id(), &Refusal::BadState);
+        }
+        let Some(Parked { mut call, .. }) = self.parked.remove(&exchange) else { return };
+        let Some(id) = request.id().cloned() else { return };
+        call.id = id.clone();
+        call.lane = lane;
+        call.streaming = false;
+        call.token = match progress_token(request) {
+            Some(token) => Token::Newer(token),
+            None => Token::Unwanted,
+        };
+        for (ask, answer) in call.round.take_answers(request) {
+            self.up.push_back(Up::Supply { ask, answer });
+        }
+        if !call.round.questions.is_empty() {
+            self.due.push_back(exchange);
+        }
+        self.by_id.insert(id, exchange);
+        self.calls.insert(exchange, call);
+    }
+
+    /// Time has reached `now`: who has not come back will not.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
+        for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
+            self.parked.remove(&exchange);
+            self.up.push_back(Up::Drop { exchange, message: None });
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.parked.values().map(|parked| parked.until).min()
+    }
+
+    /// How many calls wait for their client.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+}
+
+impl Round {
+    fn to_result(&self, state: &str) -> Value {
+        let questions = self.questions.iter().map(|(key, question)| {
+            let mut entry = Map::new();
+            entry.insert("method".to_owned(), question.request.method().into());
+            if let Some(params) = question.request.payload() {
+                entry.insert(
+                    "params".to_owned(),
+                    serde_json::from_slice(params).unwrap_or_default(),
+                );
+            }
+            (key.clone(), Value::Object(entry))
+        });
+        let questions: Map<_, _> = questions.collect();
+        json!({"resultType": "input_required", "inputRequests": questions, "requestState": state})
+    }
+
+    /// The answers that a retry brings to what was asked; other keys are ignored.
+    fn take_answers(&mut self, request: &Message) -> Vec<(Ask, Message)> {
+        let params = request.payload().unwrap_or_default();
+        let mut answers = Vec::new();
+        self.questions.retain(|key, question| {
+            let answer = patch::get(params, &["inputResponses", key]);
+            // Anything but an object is no answer, and is asked for again.
+            let Some(answer) = answer.filter(|answer| answer.starts_with(b"{")) else {
+                return true;
+            };
+            answers.push((question.ask, Message::result(&Id::from(0), answer)));
+            false
+        });
+        answers
+    }
+}
+
+/// Whether a retry is the call it claims to be: same method, same params but
+/// for what a retry adds and what describes the single request.
+fn is_same_call(first: &Message, retry: &Message) -> bool {
+    let essence = |message: &Message| {
+        let params = message.payload().unwrap_or(b"{}");
+        let mut params: Value = serde_json::from_slice(params).unwrap_or_default();
+        if let Some(params) = params.as_object_mut() {
+            for added in ["_meta", "inputResponses", "requestState"] {
+                params.remove(added);
+            }
+        }
+        params
+    };
+    first.method() == retry.method() && essence(first) == essence(retry)
+}
+
+fn progress_token(request: &Message) -> Option<Vec<u8>> {
+    let params = request.payload()?;
+    patch::get(params, &["_meta", meta::PROGRESS_TOKEN]).map(<[u8]>::to_vec)
+}
+
+/// Whether the client that made `call` declared that it can answer `question` (MRTR-4, META-5).
+fn permits(call: &Message, question: &Message) -> bool {
+    let params = call.payload().unwrap_or_default();
+    let declared = |path: &[&str]| {
+        let path = [&["_meta", meta::CAPABILITIES], path].concat();
+        patch::get(params, &path).is_some_and(|value| value.starts_with(b"{"))
+    };
+    let asked = question.payload().unwrap_or_default();
+    match question.method() {
+        "elicitation/create" => {
+            let is_url = patch::string(asked, &["mode"]).is_some_and(|mode| mode == "url");
+            let url = declared(&["elicitation", "url"]);
+            let form = declared(&["elicitation", "form"]) || (declared(&["elicitation"]) && !url);
+            if is_url { url } else { form }
+        }
+        "sampling/createMessage" => {
+            let with_tools = patch::get(asked, &["tools"]).or(patch::get(asked, &["toolChoice"]));
+            declared(&["sampling"]) && (with_tools.is_none() || declared(&["sampling", "tools"]))
+        }
+        "roots/list" => declared(&["roots"]),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! One client whose call asks it things. The state is the exchange and the
+//! round in plain sight here; sealing it is the owner's business.
+
+use std::time::Duration;
+
+use super::*;
+use crate::exchange::Carrier;
+use crate::limits::Limits;
+use crate::server::Frame;
+
+/// wire: MRTR-1, MRTR-2, MRTR-3, MRTR-5, MRTR-9, GW-45
+#[test]
+fn a_question_is_answered_by_a_retry_under_another_id() {
+    let mut client = Client::new(Carrier::Http, "{\"elicitation\":{},\"roots\":{}}");
+    client.call(1, "\"a\"", "");
+    assert!(client.ask(1, "elicitation/create", r#"{"message":"name?"}"#));
+    assert!(client.ask(2, "roots/list", "{}"));
+    assert_eq!(client.close_rounds(), ["1/1"]);
+    let asked = client.heard();
+    assert_eq!(asked["id"], "a");
+    let result = &asked["result"];
+    assert_eq!(result["resultType"], "input_required");
+    assert_eq!(result["requestState"], "1/1");
+    assert_eq!(result["inputRequests"]["q1"]["method"], "elicitation/create");
+    assert_eq!(result["inputRequests"]["q1"]["params"]["message"], "name?");
+    assert_eq!(result["inputRequests"]["q2"]["method"], "roots/list");
+
+    let answers = r#""inputResponses":{"q1":{"action":"accept"},"zz":{}},"requestState":"1/1""#;
+    client.retry("1/1", 2, "\"b\"", answers);
+    assert_eq!(client.supplied(), [(1, r#"{"action":"accept"}"#.to_owned())]);
+    assert_eq!(client.close_rounds(), ["1/2"], "what was left open is asked again");
+    let again = client.heard();
+    assert_eq!(again["id"], "b");
+    assert!(again["result"]["inputRequests"].get("q1").is_none());
+
+    client.retry("1/2", 3, "3", r#""inputResponses":{"q2":{"roots":[]}}"#);
+    assert_eq!(client.supplied(), [(2, r#"{"roots":[]}"#.to_owned())]);
+    client.half.finish(Exchange(1), &Message::result(&Id::from(0), b"{}"));
+    assert_eq!(client.heard()["id"], 3);
+    assert_eq!((client.half.calls(), client.half.parked()), (0, 0));
+}
+
+/// wire: MRTR-7, MRTR-8, GW-46
+#[test]
+fn a_state_is_good_for_the_last_round_of_its_own_call() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "\"arguments\":{\"a\":1},");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    let refused = |client: &mut Client, state: &str, params: &str| {
+        client.retry(state, 9, "9", params);
+        client.heard()["error"]["code"].clone()
+    };
+    let same = "\"arguments\":{\"a\":1},\"inputResponses\":{\"q1\":{}}";
+    assert_eq!(refused(&mut client, "1/1", "\"arguments\":{\"a\":2}"), -32602, "another call");
+    assert_eq!(refused(&mut client, "1/2", same), -32602, "a round that never was");
+    assert_eq!(refused(&mut client, "2/1", same), -32602, "an exchange that never was");
+    client.retry("1/1", 4, "4", same);
+    assert_eq!(client.supplied().len(), 1);
+    assert_eq!(refused(&mut client, "1/1", same), -32602, "used before");
+}
+
+/// wire: MRTR-4, META-3, META-5
+#[test]
+fn only_what_was_declared_is_asked() {
+    let check = |declared: &str, method: &str, params: &str| {
+        let mut client = Client::new(Carrier::Http, declared);
+        client.call(1, "1", "");
+        client.ask(1, method, params)
+    };
+    let url = r#"{"mode":"url","url":"https://a.test"}"#;
+    assert!(check(r#"{"elicitation":{}}"#, "elicitation/create", "{}"));
+    assert!(!check(r#"{"elicitation":{}}"#, "elicitation/create", url));
+    assert!(check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", url));
+    assert!(!check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", "{}"));
+    assert!(!check("{}", "elicitation/create", "{}"));
+    assert!(check(r#"{"sampling":{}}"#, "sampling/createMessage", "{}"));
+    assert!(!check(r#"{"sampling":{}}"#, "sampling/createMessage", r#"{"tools":[]}"#));
+    assert!(check(r#"{"sampling":{"tools":{}}}"#, "sampling/createMessage", r#"{"tools":[]}"#));
+    assert!(!check("{}", "roots/list", "{}"));
+    assert!(!check(r#"{"roots":{}}"#, "ping", "{}"));
+}
+
+/// wire: GW-46, GW-50
+#[test]
+fn who_does_not_come_back_is_given_up() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    client.half.handle_closed(Lane(1));
+    assert!(client.half.poll_up().is_none(), "the lane was done with");
+    let until = client.half.poll_timeout().unwrap();
+    client.half.handle_timeout(until.checked_sub(Duration::from_millis(1)).unwrap());
+    assert_eq!(client.half.parked(), 1);
+    client.half.handle_timeout(until);
+    assert_eq!(client.half.parked(), 0);
+    assert!(matches!(client.half.poll_up(), Some(Up::Drop { exchange: Exchange(1), .. })));
+}
+
+/// wire: GW-55, PRG-1
+#[test]
+fn progress_goes_by_the_token_of_the_last_request() {
+    let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+    client.call(0, "1", "");
+    let progress =
+        Message::notification(method::PROGRESS, Some(br#"{"progressToken":"old","progress":1}"#));
+    client.half.note(Some(Exchange(1)), &progress);
+    assert_eq!(client.heard()["params"]["progressToken"], "old");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    client.half.note(Some(Exchange(1)), &progress);
+    assert!(client.half.poll_transmit().is_none(), "nobody is there to hear it");
+    client.retry("1/1", 0, "2", r#""inputResponses":{"q1":{}}"#);
+    client.half.note(Some(Exchange(1)), &progress);
+    assert!(client.half.poll_transmit().is_none(), "the retry wants no progress");
+}
+
+struct Client {
+    half: Modern,
+    declared: String,
+    start: Instant,
+}
+
+impl Client {
+    #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+    fn new(carrier: Carrier, declared: &str) -> Self {
+        let half = Modern::new(carrier, &Limits::default());
+        Self { half, declared: declared.to_owned(), start: Instant::now() }
+    }
+
+    fn request(&self, id: &str, params: &str) -> Message {
+        let sep = if params.is_empty() || params.ends_with(',') { "" } else { "," };
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{params}{sep}"_meta":{{"{}":"2026-07-28","{}":{}}}}}}}"#,
+            meta::VERSION,
+            meta::CAPABILITIES,
+            self.declared
+        );
+        crate::jsonrpc::parse_one(text.into()).unwrap()
+    }
+
+    fn call(&mut self, lane: u64, id: &str, params: &str) {
+        let request = self.request(id, params);
+        self.half.handle_message(Lane(lane), request, None);
+        assert!(matches!(self.half.poll_up(), Some(Up::Open { .. })));
+    }
+
+    fn ask(&mut self, ask: u64, method: &str, params: &str) -> bool {
+        let request = Message::request(&Id::from(0), method, Some(params.as_bytes()));
+        self.half.ask(Some(Exchange(1)), Ask(ask), &request)
+    }
+
+    fn close_rounds(&mut self) -> Vec<String> {
+        let mut states = Vec::new();
+        while let Some((exchange, round)) = self.half.poll_round() {
+            let state = format!("{}/{round}", exchange.0);
+            self.half.close_round(exchange, &state, self.start + Duration::from_mins(1));
+            states.push(state);
+        }
+        states
+    }
+
+    fn retry(&mut self, state: &str, lane: u64, id: &str, params: &str) {
+        let (exchange, round) = state.split_once('/').unwrap();
+        let key = (Exchange(exchange.parse().unwrap()), round.parse().unwrap());
+        let request = self.request(id, params);
+        self.half.handle_retry(key, Lane(lane), &request, None);
+    }
+
+    fn supplied(&mut self) -> Vec<(u64, String)> {
+        let verbs = std::iter::from_fn(|| self.half.poll_up());
+        let supplies = verbs.map(|verb| match verb {
+            Up::Supply { ask, answer } => {
+                (ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap())
+            }
+            other => panic!("{other:?}"),
+        });
+        supplies.collect()
+    }
+
+    fn heard(&mut self) -> Value {
+        match self.half.poll_transmit() {
+            Some((_, Frame::Answer { text, .. } | Frame::Message { text, .. })) => {
+                serde_json::from_slice(&text).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Bytes drive a half through any sequence of events, and hold it to its promises.
+//!
+//! Used by the property tests and, as it stands, by the fuzz targets. What is
+//! promised whatever happens: nothing panics, queues stay within their limits,
+//! a lane hears nothing after its end, a call is answered once at most and,
+//! when the link is gone, exactly once.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use switchboard_proto::client::{self, CallId, Sharing, Ticket};
+use switchboard_proto::exchange::{Ask, Carrier, Down, Exchange, Lane, Up};
+use switchboard_proto::jsonrpc::{Id, Incoming, Message, parse, parse_one};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::server::{self, Frame};
+
+const METHODS: [&str; 12] = [
+    "initialize",
+    "ping",
+    "tools/call",
+    "tools/list",
+    "prompts/get",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
+    "subscriptions/listen",
+    "server/discover",
+    "roots/list",
+    "x/y",
+];
+
+const NOTICES: [&str; 8] = [
+    "notifications/initialized",
+    "notifications/cancelled",
+    "notifications/progress",
+    "notifications/message",
+    "notifications/resources/updated",
+    "notifications/tools/list_changed",
+    "notifications/subscriptions/acknowledged",
+    "x/y",
+];
+
+const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
+
+fn limits() -> Limits {
+    Limits {
+        calls: 4,
+        asks: 3,
+        streams: 2,
+        history: 400,
+        quiet: Duration::from_secs(10),
+        total: Duration::from_secs(30),
+        ..Limits::default()
+    }
+}
+
+/// What is left of the bytes; zeros when nothing is.
+struct Dice<'a>(&'a [u8]);
+
+impl Dice<'_> {
+    fn roll(&mut self) -> u64 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first.into()
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.roll()).unwrap_or_default() % choices.len()]
+    }
+
+    fn id(&mut self) -> String {
+        let number = self.roll() % 12;
+        if self.roll().is_multiple_of(4) { format!("\"{number}\"") } else { number.to_string() }
+    }
+
+    fn params(&mut self) -> String {
+        let id = self.id();
+        let token = self.id();
+        let meta = self.of(&[META, r#""k":1"#]);
+        format!(
+            r#"{{"requestId":{id},"uri":"x:{id}","name":"t","progressToken":{token},"_meta":{{{meta},"progressToken":{token},"io.modelcontextprotocol/subscriptionId":{id}}}}}"#
+        )
+        .replace("x:\"", "x:")
+        .replace("\"\",\"name", "\",\"name")
+    }
+
+    fn request(&mut self) -> Message {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"method":"{}","params":{}}}"#,
+            self.id(),
+            self.of(&METHODS),
+            self.params()
+        );
+        parse_one(Bytes::from(text)).expect("a request")
+    }
+
+    fn notice(&mut self) -> Message {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"{}","params":{}}}"#,
+            self.of(&NOTICES),
+            self.params()
+        );
+        parse_one(Bytes::from(text)).expect("a notification")
+    }
+
+    fn answer(&mut self) -> Message {
+        let payload = self.of(&[
+            r#""result":{"protocolVersion":"2025-11-25"}"#,
+            r#""result":{"protocolVersion":"2025-03-26","tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]}"#,
+            r#""error":{"code":-32020,"message":"m"}"#,
+            r#""error":{"code":-32603,"message":"m"}"#,
+        ]);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{},{payload}}}"#, self.id());
+        parse_one(Bytes::from(text)).expect("an answer")
+    }
+
+    fn message(&mut self) -> Message {
+        match self.roll() % 4 {
+            0 => self.notice(),
+            1 => self.answer(),
+            _ => self.request(),
+        }
+    }
+
+    /// A message, a batch, or whatever the bytes say.
+    fn text(&mut self) -> Bytes {
+        match self.roll() % 8 {
+            0 => {
+                let (one, two) = (self.message(), self.message());
+                Bytes::from([b"[", &one.text()[..], b",", two.text(), b"]"].concat())
+            }
+            1 => {
+                let length = usize::try_from(self.roll()).unwrap_or_default().min(self.0.len());
+                let (text, rest) = self.0.split_at(length);
+                self.0 = rest;
+                Bytes::copy_from_slice(text)
+            }
+            _ => self.message().text().clone(),
+        }
+    }
+}
+
+/// Holds each lane to: an answer, or taken, or a stream with an end; and then nothing.
+#[derive(Default)]
+struct Lanes {
+    begun: HashSet<Lane>,
+    over: HashSet<Lane>,
+}
+
+impl Lanes {
+    fn check(&mut self, carrier: Carrier, lane: Lane, frame: &Frame) {
+        if carrier == Carrier::Pipe {
+            assert!(matches!(frame, Frame::Message { event: None, .. }), "a line, not {frame:?}");
+            return;
+        }
+        assert!(!self.over.contains(&lane), "{frame:?} after the end of {lane:?}");
+        let begun = self.begun.contains(&lane);
+        match frame {
+            Frame::Answer { .. } | Frame::Accepted => {
+                assert!(!begun, "{frame:?} on a stream");
+                self.over.insert(lane);
+            }
+            Frame::Begin { .. } => assert!(self.begun.insert(lane), "{lane:?} begins twice"),
+            Frame::Message { .. } => assert!(begun, "{frame:?} before the beginning"),
+            Frame::End => _ = self.over.insert(lane),
+        }
+        if let Frame::Answer { text, .. } | Frame::Message { text, .. } = frame {
+            parse_one(text.clone()).expect("what we send is a message");
+        }
+    }
+}
+
+/// A client of the legacy era does anything, and so does the inside.
+pub(crate) fn server_legacy(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
+    let mut half = server::legacy::Legacy::new(carrier, &limits());
+    if dice.roll().is_multiple_of(2) {
+        half = half.sharing();
+    }
+    let (mut lanes, mut next_lane, mut open) = (Lanes::default(), 1, HashSet::new());
+    while !dice.0.is_empty() {
+        let lane = Lane(dice.roll() % next_lane);
+        let exchange = Exchange(dice.roll() % 16);
+        match dice.roll() % 11 {
+            0..=3 => {
+                let lane = if carrier == Carrier::Pipe { Lane::MAIN } else { Lane(next_lane) };
+                next_lane += 1;
+                match parse(dice.text()) {
+                    Ok(incoming) => half.handle_incoming(lane, incoming),
+                    Err(refused) => half.handle_refused(lane, &refused),
+                }
+            }
+            4 if carrier == Carrier::Http => {
+                let last = format!("{}-{}", dice.roll() % (next_lane + 1), dice.roll() % 8);
+                let last = Some(last.as_str()).filter(|_| dice.roll().is_multiple_of(2));
+                _ = half.handle_listen(Lane(next_lane), last);
+                next_lane += 1;
+            }
+            5 => {
+                half.handle_closed(lane);
+                lanes.over.insert(lane);
+            }
+            6 => half.begin_stream(lane),
+            7 => {
+                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice());
+            }
+            8 => {
+                let exchange = Some(exchange).filter(|_| dice.roll().is_multiple_of(2));
+                _ = half.ask(exchange, Ask(dice.roll() % 8), &dice.request());
+            }
+            9 => half.recall(Ask(dice.roll() % 8), &dice.notice()),
+            _ if dice.roll() == 255 => half.end(),
+            _ => half.finish(exchange, &dice.answer()),
+        }
+        while let Some((lane, frame)) = half.poll_transmit() {
+            lanes.check(carrier, lane, &frame);
+        }
+        while let Some(up) = half.poll_up() {
+            check_up(&mut open, &up);
+        }
+        assert!(half.calls() <= 4, "more calls than allowed");
+    }
+}
+
+fn check_up(open: &mut HashSet<Exchange>, up: &Up) {
+    match up {
+        Up::Open { exchange, .. } => assert!(open.insert(*exchange), "opened twice"),
+        Up::Drop { exchange, .. } => assert!(open.remove(exchange), "dropped twice"),
+        Up::Supply { .. } | Up::Note { .. } => {}
+    }
+}
+
+/// A client of the modern era does anything, and so does the inside.
+pub(crate) fn server_modern(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
+    let mut half = server::modern::Modern::new(carrier, &limits());
+    let (mut lanes, mut next_lane, mut open) = (Lanes::default(), 1, HashSet::new());
+    while !dice.0.is_empty() {
+        let lane = Lane(dice.roll() % next_lane);
+        let exchange = Exchange(dice.roll() % 16);
+        match dice.roll() % 8 {
+            0..=2 => {
+                let lane = if carrier == Carrier::Pipe { Lane::MAIN } else { Lane(next_lane) };
+                next_lane += 1;
+                let headers = Some(HeaderMap::new()).filter(|_| dice.roll().is_multiple_of(4));
+                match parse(dice.text()) {
+                    Ok(Incoming::One(message)) => {
+                        half.handle_message(lane, message, headers.as_ref());
+                    }
+                    Ok(Incoming::Batch(_)) => {}
+                    Err(refused) => half.handle_refused(lane, &refused),
+                }
+            }
+            3 => {
+                half.handle_closed(lane);
+                lanes.over.insert(lane);
+            }
+            4 => half.begin_stream(lane),
+            5 => {
+                half.note(Some(exchange).filter(|_| dice.roll().is_multiple_of(2)), &dice.notice());
+            }
+            _ if dice.roll() == 255 => half.end(),
+            _ => half.finish(exchange, &dice.answer()),
+        }
+        while let Some((lane, frame)) = half.poll_transmit() {
+            lanes.check(carrier, lane, &frame);
+        }
+        while let Some(up) = half.poll_up() {
+            check_up(&mut open, &up);
+        }
+        assert!(half.calls() <= 4, "more calls than allowed");
+    }
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Call {
+    owner: u64,
+    number: u64,
+}
+
+impl Ticket for Call {
+    fn owner(&self) -> u64 {
+        self.owner
+    }
+}
+
+/// The calls that somebody waits for.
+#[derive(Default)]
+struct Waiting {
+    calls: HashMap<Call, CallId>,
+    finished: HashSet<Call>,
+    next: u64,
+}
+
+impl Waiting {
+    fn ticket(&mut self, owner: u64) -> Call {
+        self.next += 1;
+        Call { owner, number: self.next }
+    }
+
+    /// One of the calls that are open.
+    fn pick(&self, dice: &mut Dice<'_>) -> Option<(Call, CallId)> {
+        let mut calls: Vec<_> = self.calls.iter().map(|(call, &id)| (call.clone(), id)).collect();
+        calls.sort_by_key(|(call, _)| call.number);
+        let at = usize::try_from(dice.roll()).unwrap_or_default() % calls.len().max(1);
+        calls.get(at).cloned().filter(|&(_, id)| id != CallId::DONE)
+    }
+
+    fn check(&mut self, down: &Down<Call>) {
+        if let Down::Finish { to, .. } = down {
+            assert!(self.calls.remove(to).is_some(), "{to:?} was not open");
+            assert!(self.finished.insert(to.clone()), "{to:?} finished twice");
+        }
+    }
+
+    fn begun(&mut self, ticket: Call, id: CallId, downs: &[Down<Call>]) {
+        self.calls.insert(ticket, id);
+        for down in downs {
+            self.check(down);
+        }
+    }
+}
+
+fn start() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+    Instant::now()
+}
+
+fn gone() -> Refusal {
+    Refusal::FarSide { text: "Transport closed".to_owned() }
+}
+
+/// A server of the legacy era does anything, and so do its clients.
+pub(crate) fn client_legacy(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
+    let mut half = client::legacy::Legacy::<Call>::new(sharing, &limits());
+    let mut waiting = Waiting::default();
+    let mut now = start();
+    while !dice.0.is_empty() {
+        let owner = dice.roll() % 3;
+        let lane = Lane(dice.roll() % 16);
+        match dice.roll() % 14 {
+            0..=3 => {
+                let ticket = waiting.ticket(owner);
+                let id = half.open(ticket.clone(), &dice.request(), now);
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                waiting.begun(ticket, id, &downs);
+            }
+            4..=6 => half.handle_message(lane, &dice.message(), now),
+            7 => {
+                if let Some((call, id)) = waiting.pick(&mut dice) {
+                    half.drop_call(id, Some(&dice.notice()), now);
+                    waiting.calls.remove(&call);
+                }
+            }
+            8 => half.note(dice.notice()),
+            9 => half.supply(Ask(dice.roll() % 8), &dice.answer()),
+            10 => half.handle_unanswered(lane, &gone()),
+            11 => half.handle_session_over(lane, now),
+            12 => {
+                now += Duration::from_secs(dice.roll() % 8);
+                half.handle_timeout(now);
+            }
+            _ if dice.roll().is_multiple_of(4) => {
+                half.forget_owner(owner, now);
+                waiting.calls.retain(|call, _| call.owner != owner);
+            }
+            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone()),
+            _ => half.refuse_ask(Ask(dice.roll() % 8)),
+        }
+        while half.poll_transmit().is_some() {}
+        while let Some(down) = half.poll_down() {
+            waiting.check(&down);
+        }
+        assert!(half.calls() <= 64, "more calls than allowed");
+    }
+    half.handle_lost(&gone());
+    while let Some(down) = half.poll_down() {
+        waiting.check(&down);
+    }
+    assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
+}
+
+/// A server of the modern era does anything, and so do its clients.
+pub(crate) fn client_modern(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
+    let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
+    let mut half = client::modern::Modern::<Call>::new(carrier, sharing, &limits());
+    let mut waiting = Waiting::default();
+    let mut now = start();
+    while !dice.0.is_empty() {
+        let owner = dice.roll() % 3;
+        let lane = Lane(dice.roll() % 16);
+        match dice.roll() % 10 {
+            0..=2 => {
+                let ticket = waiting.ticket(owner);
+                let said = Some(Vec::new()).filter(|_| dice.roll().is_multiple_of(2));
+                let id = half.open(ticket.clone(), &dice.request(), &said, now);
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                waiting.begun(ticket, id, &downs);
+            }
+            3..=5 => half.handle_message(lane, &dice.message(), now),
+            6 => {
+                if let Some((call, id)) = waiting.pick(&mut dice) {
+                    half.drop_call(id, Some(&dice.notice()), now);
+                    waiting.calls.remove(&call);
+                }
+            }
+            7 => half.handle_unanswered(lane, &gone()),
+            8 => {
+                now += Duration::from_secs(dice.roll() % 8);
+                half.handle_timeout(now);
+            }
+            _ if dice.roll().is_multiple_of(4) => {
+                half.forget_owner(owner, now);
+                waiting.calls.retain(|call, _| call.owner != owner);
+            }
+            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone()),
+            _ => half.note(dice.notice()),
+        }
+        while half.poll_transmit().is_some() {}
+        while let Some(down) = half.poll_down() {
+            waiting.check(&down);
+        }
+        assert!(half.calls() <= 64, "more calls than allowed");
+    }
+    half.handle_lost(&gone());
+    while let Some(down) = half.poll_down() {
+        waiting.check(&down);
+    }
+    assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
+}
+
+/// Any text: parsing does not panic, and a message that moves to another id
+/// and back is what it was.
+pub(crate) fn jsonrpc(text: &[u8]) {
+    let Ok(incoming) = parse(Bytes::copy_from_slice(text)) else { return };
+    let messages = match incoming {
+        Incoming::One(message) => vec![message],
+        Incoming::Batch(elements) => elements.into_iter().flatten().collect(),
+    };
+    for message in messages {
+        let again = parse_one(message.text().clone()).expect("parsed before");
+        assert_eq!(again.kind(), message.kind());
+        assert_eq!(again.payload(), message.payload());
+        let Some(id) = message.id() else { continue };
+        let moved = message.with_id(&Id::Text("moved".into()));
+        let moved = parse_one(moved.text().clone()).expect("still a message");
+        assert_eq!(moved.payload(), message.payload());
+        assert_eq!(moved.method(), message.method());
+        let back = moved.with_id(id);
+        assert_eq!(parse_one(back.text().clone()).expect("still a message").id(), Some(id));
+        assert_eq!(back.with_id(id).text(), back.text());
+    }
+}
