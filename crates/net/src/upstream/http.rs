@@ -192,7 +192,11 @@ impl Upstream {
             return self.unanswered(post, text);
         }
         match Limited::new(response.into_body(), self.limits.message).collect().await {
-            Ok(body) => self.deliver(link, post, body.to_bytes()),
+            Ok(body) => {
+                let works = self.deliver(link, post, body.to_bytes());
+                self.clients_have_room().await;
+                works
+            }
             Err(error) => self.unanswered(post, format!("Transport closed ({error})")),
         }
     }

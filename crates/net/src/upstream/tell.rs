@@ -75,7 +75,10 @@ impl Upstream {
 
     fn watch_slow(&self, face: &Arc<Face>) {
         if face.is_slow() {
-            lock(&self.slow).push(Arc::clone(face));
+            let mut slow = lock(&self.slow);
+            if !slow.iter().any(|known| Arc::ptr_eq(known, face)) {
+                slow.push(Arc::clone(face));
+            }
         }
     }
 
