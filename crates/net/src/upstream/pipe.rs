@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
@@ -101,11 +101,11 @@ impl Upstream {
         }
     }
 
-    /// Adds a message to what is to be written. There is a bound: a server that
-    /// leaves so much unread does not read at all.
+    /// Adds a message to what is to be written. Clients' calls are bounded where
+    /// they are opened; a server that leaves so much else unread does not read at all.
     pub(super) fn enqueue(self: &Arc<Self>, core: &mut Core, message: Message) {
         self.start(core);
-        if core.is_full(&message, &self.limits) {
+        if message.kind() != Kind::Request && core.is_full(&message, &self.limits) {
             core.choked = true;
             self.choked.notify_waiters();
             return;
