@@ -1,7 +1,9 @@
 //! Who shares a child with whom, and that nobody gets what is another's.
 
 mod leaks;
+mod races;
 mod request;
+mod served;
 mod shared;
 
 use std::sync::Arc;
