@@ -12,25 +12,17 @@ use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
-use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::Phase;
 use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{Seat, Server, Upstream};
+use crate::upstream::{self, Seat, Server, Upstream};
 
-/// How many connections to the server there are, and who shares them.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Children {
-    /// One for each legacy session; modern clients share one, for each of
-    /// their requests stands alone (GW-81).
-    #[default]
-    PerSession,
-    /// One for all clients of an era. Safe if the server keeps nothing about a session.
-    Shared,
-    /// One for each call.
-    PerRequest,
-}
+mod children;
+
+pub use children::Children;
+use children::Whose;
 
 /// Any number of clients in front of one server.
 pub struct Bridge {
@@ -43,14 +35,11 @@ pub struct Bridge {
 
 #[derive(Default)]
 struct State {
-    /// By client, those that belong to one alone.
-    own: HashMap<u64, Arc<Upstream>>,
-    shared: HashMap<Era, Arc<Upstream>>,
-    /// By call, those that serve just one.
-    single: HashMap<(u64, Exchange), Arc<Upstream>>,
+    connections: HashMap<Whose, Arc<Upstream>>,
     /// The greeting of each client, to repeat it on connections of single calls.
     hellos: HashMap<u64, Message>,
     closing: JoinSet<()>,
+    closed: bool,
 }
 
 impl Bridge {
@@ -71,64 +60,70 @@ impl Bridge {
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
-        let upstream = self.upstream_for(face, exchange, request);
+        let whose = self.children.whose(face, exchange, request);
+        let Some(upstream) = self.upstream_for(face, whose, request) else {
+            face.finish(exchange, &Message::refusal(None, &upstream::over()));
+            return Works::none();
+        };
         let seat = Seat { face: Arc::clone(face), exchange };
-        upstream.open(seat, request, said)
+        let works = upstream.open(seat, request, said);
+        if let Whose::Call(..) = whose {
+            self.close_after(whose, upstream);
+        }
+        works
     }
 
-    /// The connection that a call goes by, made if need be.
-    fn upstream_for(&self, face: &Face, exchange: Exchange, request: &Message) -> Arc<Upstream> {
+    /// The connection that a call goes by, made if need be; none at the end.
+    fn upstream_for(&self, face: &Face, whose: Whose, request: &Message) -> Option<Arc<Upstream>> {
         let mut state = lock(&self.state);
-        let number = face.number();
-        if request.method() == method::INITIALIZE {
-            state.hellos.insert(number, request.clone());
+        // A client that was forgotten meanwhile must not get a new connection.
+        if state.closed || face.phase() == Some(Phase::Ended) {
+            return None;
         }
-        let share = match (self.children, face.era()) {
-            (Children::Shared, _) | (Children::PerSession, Era::Modern) => true,
-            (Children::PerSession | Children::PerRequest, _) => false,
+        if request.method() == method::INITIALIZE && self.children == Children::PerRequest {
+            state.hellos.insert(face.number(), request.clone());
+        }
+        if let Some(upstream) = state.connections.get(&whose) {
+            return Some(Arc::clone(upstream));
+        }
+        let (sharing, hello) = match whose {
+            Whose::All(_) => (Sharing::Shared, None),
+            Whose::Client(_) => (Sharing::Alone, None),
+            Whose::Call(number, _) => (Sharing::Alone, state.hellos.get(&number).cloned()),
         };
-        let make = |sharing, hello| {
-            let limits = Arc::clone(&self.limits);
-            Upstream::new(self.server.clone(), face.era(), sharing, hello, limits)
-        };
-        if share {
-            let shared = state.shared.entry(face.era());
-            return Arc::clone(shared.or_insert_with(|| make(Sharing::Shared, None)));
-        }
-        if self.children == Children::PerRequest && request.method() != method::INITIALIZE {
-            let single = make(Sharing::Alone, state.hellos.get(&number).cloned());
-            state.single.insert((number, exchange), Arc::clone(&single));
-            self.close_after(&mut state, (number, exchange), Arc::clone(&single));
-            return single;
-        }
-        let own = state.own.entry(number);
-        Arc::clone(own.or_insert_with(|| make(Sharing::Alone, None)))
+        let limits = Arc::clone(&self.limits);
+        let upstream = Upstream::new(self.server.clone(), face.era(), sharing, hello, limits);
+        state.connections.insert(whose, Arc::clone(&upstream));
+        Some(upstream)
     }
 
     /// A connection for one call ends with it.
-    fn close_after(&self, state: &mut State, key: (u64, Exchange), single: Arc<Upstream>) {
-        let Some(bridge) = self.this.upgrade() else { return };
-        state.closing.spawn(async move {
+    fn close_after(&self, whose: Whose, single: Arc<Upstream>) {
+        let bridge = Weak::clone(&self.this);
+        lock(&self.state).close(async move {
             single.all_answered().await;
-            lock(&bridge.state).single.remove(&key);
+            if let Some(bridge) = bridge.upgrade() {
+                lock(&bridge.state).connections.remove(&whose);
+            }
             single.close().await;
         });
     }
 
     /// Where what belongs to no call goes.
     fn main_upstream(&self, face: &Face) -> Option<Arc<Upstream>> {
-        let state = lock(&self.state);
-        state.own.get(&face.number()).or_else(|| state.shared.get(&face.era())).cloned()
+        let connections = &lock(&self.state).connections;
+        let own = connections.get(&Whose::Client(face.number()));
+        own.or_else(|| connections.get(&Whose::All(face.era()))).cloned()
     }
 
+    /// Questions are numbered so that only the connection that asked knows an answer.
     fn supply(&self, face: &Face, ask: Ask, answer: &Message) -> Works {
-        let single: Vec<_> = {
-            let state = lock(&self.state);
-            let theirs = state.single.iter().filter(|((number, _), _)| *number == face.number());
-            theirs.map(|(_, upstream)| Arc::clone(upstream)).collect()
-        };
+        let state = lock(&self.state);
+        let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(face));
+        let theirs: Vec<_> = theirs.map(|(_, upstream)| Arc::clone(upstream)).collect();
+        drop(state);
         let mut works = Works::none();
-        for upstream in self.main_upstream(face).into_iter().chain(single) {
+        for upstream in theirs {
             works.append(upstream.supply(ask, answer));
         }
         works
@@ -139,7 +134,8 @@ impl Bridge {
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {
-        let single = lock(&self.state).single.get(&(face.number(), exchange)).cloned();
+        let single = Whose::Call(face.number(), exchange);
+        let single = lock(&self.state).connections.get(&single).cloned();
         let Some(upstream) = single.or_else(|| self.main_upstream(face)) else {
             return Works::none();
         };
@@ -148,17 +144,29 @@ impl Bridge {
 
     /// Ends every connection, and waits until each is over.
     pub async fn close(&self) {
-        let (connections, mut closing) = {
+        let mut closing = {
             let mut state = lock(&self.state);
-            let own: Vec<_> = state.own.drain().map(|(_, upstream)| upstream).collect();
-            let shared: Vec<_> = state.shared.drain().map(|(_, upstream)| upstream).collect();
-            let single: Vec<_> = state.single.drain().map(|(_, upstream)| upstream).collect();
-            ([own, shared, single].concat(), std::mem::take(&mut state.closing))
+            state.closed = true;
+            for (_, upstream) in std::mem::take(&mut state.connections) {
+                state.close(async move { upstream.close().await });
+            }
+            std::mem::take(&mut state.closing)
         };
-        for upstream in connections {
-            closing.spawn(async move { upstream.close().await });
-        }
-        closing.join_all().await;
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+impl State {
+    fn close(&mut self, closing: impl Future<Output = ()> + Send + 'static) {
+        while self.closing.try_join_next().is_some() {}
+        self.closing.spawn(closing);
+    }
+}
+
+impl Drop for Bridge {
+    /// Nobody waits for the end, but it comes.
+    fn drop(&mut self) {
+        lock(&self.state).connections.values().for_each(Upstream::stop);
     }
 }
 
@@ -175,20 +183,12 @@ impl Inside for Bridge {
     fn forget(&self, face: &Arc<Face>) {
         let mut state = lock(&self.state);
         state.hellos.remove(&face.number());
-        let mut gone = Vec::new();
-        state.single.retain(|(number, _), upstream| {
-            let theirs = *number == face.number();
-            if theirs {
-                gone.push(Arc::clone(upstream));
-            }
-            !theirs
-        });
-        gone.extend(state.own.remove(&face.number()));
-        while state.closing.try_join_next().is_some() {}
-        for upstream in gone {
-            state.closing.spawn(async move { upstream.close().await });
+        let shared = state.connections.get(&Whose::All(face.era())).cloned();
+        let theirs = |whose: &Whose| !matches!(whose, Whose::All(_)) && whose.serves(face);
+        let gone: Vec<_> = state.connections.extract_if(|whose, _| theirs(whose)).collect();
+        for (_, upstream) in gone {
+            state.close(async move { upstream.close().await });
         }
-        let shared = state.shared.get(&face.era()).cloned();
         drop(state);
         if let Some(shared) = shared {
             shared.forget(face);

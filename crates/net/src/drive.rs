@@ -38,6 +38,11 @@ impl Stop {
         self.said.send_replace(true);
     }
 
+    /// Whether it was said.
+    pub(crate) fn is_said(&self) -> bool {
+        *self.said.borrow()
+    }
+
     /// Waits until it is said.
     pub(crate) async fn said(&self) {
         // The sender is ours, so waiting cannot fail.

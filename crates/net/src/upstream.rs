@@ -57,12 +57,14 @@ pub struct Upstream {
     faces: Mutex<HashMap<u64, Weak<Face>>>,
     /// Clients that were told more than they have read.
     slow: Mutex<Vec<Arc<Face>>>,
-    /// Somebody was told something.
+    /// Calls may have been answered.
     told: Notify,
     /// The pipe has something to write.
     written: Notify,
     /// The pipe has room again.
     drained: Notify,
+    /// The server at the other end of the pipe does not read.
+    choked: Notify,
     stop: Stop,
     http: OnceLock<http::Link>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -77,7 +79,15 @@ struct Core {
     outbound_bytes: usize,
     /// How to end a lane early.
     lanes: HashMap<Lane, Arc<Notify>>,
-    started: bool,
+    /// Over HTTP: the end of the handshake, while it is on its way.
+    confirming: Option<Arc<Stop>>,
+    trial: Trial,
+    /// The deadlines are watched.
+    watched: bool,
+    /// The pipe is made whenever it is needed.
+    piped: bool,
+    /// More of ours than the bound allows is left unread.
+    choked: bool,
 }
 
 /// How messages leave.
@@ -85,6 +95,16 @@ struct Core {
 enum Road {
     Pipe,
     Http,
+}
+
+/// Whether the road is the right one.
+enum Trial {
+    /// Not known yet.
+    First,
+    /// The other road was no good; why.
+    Second(String),
+    /// The server has answered by it.
+    Settled,
 }
 
 /// A call's place: which client, and what that client calls it.
@@ -106,7 +126,9 @@ impl Ticket for Seat {
     }
 }
 
-/// Bytes waiting to be written to a pipe before whoever adds to them has to wait.
+/// Bytes waiting to be written to a pipe before a client that adds to them has
+/// to wait. Beyond `Limits::backlog` its calls are refused, and a server that
+/// leaves that much of our own unread is given up.
 const HIGH_WATER: usize = 1 << 20;
 
 impl Upstream {
@@ -119,7 +141,7 @@ impl Upstream {
         hello: Option<Message>,
         limits: Arc<Limits>,
     ) -> Arc<Self> {
-        let road = server.first_road();
+        let road = server.first_road(era);
         let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
         let half = match era {
             Era::Legacy => {
@@ -145,7 +167,11 @@ impl Upstream {
                 outbound: VecDeque::new(),
                 outbound_bytes: 0,
                 lanes: HashMap::new(),
-                started: false,
+                confirming: None,
+                trial: Trial::First,
+                watched: false,
+                piped: false,
+                choked: false,
             }),
             passing: Mutex::new(()),
             faces: Mutex::new(HashMap::new()),
@@ -153,6 +179,7 @@ impl Upstream {
             told: Notify::new(),
             written: Notify::new(),
             drained: Notify::new(),
+            choked: Notify::new(),
             stop: Stop::new(),
             http: OnceLock::new(),
             tasks: Mutex::new(Vec::new()),
@@ -170,17 +197,26 @@ impl Upstream {
         if self.era == Era::Legacy {
             self.attach(&seat.face);
         }
-        self.step(|half, now| half.open(seat, request, said, now)).1
+        if lock(&self.core).is_full(request, &self.limits) {
+            let text = "the server does not read what it is sent; try again later".to_owned();
+            let answer = Message::refusal(None, &Refusal::FarSide { text });
+            seat.face.finish(seat.exchange, &answer);
+            return Works::none();
+        }
+        let works = self.step(|half, now| half.open(seat, request, said, now)).1;
+        self.when_room(works)
     }
 
     /// A client says something that wants no answer.
     pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
-        self.step(|half, _| half.note(message)).1
+        let works = self.step(|half, _| half.note(message)).1;
+        self.when_room(works)
     }
 
     /// A client answers a question.
     pub(crate) fn supply(self: &Arc<Self>, ask: Ask, answer: &Message) -> Works {
-        self.step(|half, _| half.supply(ask, answer)).1
+        let works = self.step(|half, _| half.supply(ask, answer)).1;
+        self.when_room(works)
     }
 
     /// A client gave up on a call.
@@ -217,10 +253,14 @@ impl Upstream {
     fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half<Seat>, Instant) -> R) -> (R, Works) {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
+        if self.stop.is_said() {
+            core.half.handle_lost(&over());
+        }
         let works = self.carry(&mut core);
         core.settle();
         drop(core);
         self.pass_down();
+        self.told.notify_waiters();
         (result, works)
     }
 
@@ -229,20 +269,9 @@ impl Upstream {
         let mut works = Works::none();
         while let Some(transmit) = core.half.poll_transmit() {
             match (core.road, transmit) {
-                (Road::Pipe, Transmit::Send { message, .. }) => {
-                    core.outbound_bytes += message.text().len();
-                    core.outbound.push_back(message);
-                    self.start(core);
-                    self.written.notify_one();
-                }
+                (Road::Pipe, Transmit::Send { message, .. }) => self.enqueue(core, message),
                 (Road::Http, Transmit::Send { lane, message, headers }) => {
-                    self.start(core);
-                    let ended = Arc::new(Notify::new());
-                    if lane != Lane::MAIN {
-                        core.lanes.insert(lane, Arc::clone(&ended));
-                    }
-                    let this = Arc::clone(self);
-                    works.append(Works::one(this.post(lane, message, headers, ended)));
+                    works.append(self.dispatch(core, lane, message, headers));
                 }
                 (_, Transmit::Abort { lane }) => {
                     if let Some(ended) = core.lanes.remove(&lane) {
@@ -251,20 +280,15 @@ impl Upstream {
                 }
             }
         }
-        if core.outbound_bytes > HIGH_WATER {
-            let this = Arc::clone(self);
-            works.append(Works::one(async move { this.room().await }));
-        }
         works
     }
 
-    /// The road is needed for the first time.
+    /// The road is needed.
     fn start(self: &Arc<Self>, core: &mut Core) {
-        if std::mem::replace(&mut core.started, true) {
-            return;
+        if !std::mem::replace(&mut core.watched, true) {
+            self.spawn(pipe::watch_deadlines(Arc::clone(self)));
         }
-        self.spawn(pipe::watch_deadlines(Arc::clone(self)));
-        if core.road == Road::Pipe {
+        if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
             self.spawn(pipe::run(Arc::clone(self)));
         }
     }
@@ -298,21 +322,38 @@ impl Upstream {
     }
 
     /// The link is gone: every open call fails.
-    pub(crate) fn lost(self: &Arc<Self>, text: String) {
+    fn lost(self: &Arc<Self>, text: String) {
         tracing::warn!(server = self.name, "{text}");
+        self.fail_all(&Refusal::FarSide { text });
+    }
+
+    fn fail_all(self: &Arc<Self>, why: &Refusal) {
         let mut core = lock(&self.core);
         core.outbound.clear();
         core.outbound_bytes = 0;
-        core.half.handle_lost(&Refusal::FarSide { text });
+        core.choked = false;
+        core.half.handle_lost(why);
         core.settle();
         drop(core);
         self.drained.notify_waiters();
         self.pass_down();
+        self.told.notify_waiters();
+    }
+
+    /// Ends the connection without waiting for its end: what is open fails,
+    /// and so does whatever comes later.
+    pub(crate) fn stop(self: &Arc<Self>) {
+        // From here on every step fails what it begins.
+        self.stop.say();
+        for ended in std::mem::take(&mut lock(&self.core).lanes).into_values() {
+            ended.notify_one();
+        }
+        self.fail_all(&over());
     }
 
     /// Ends the connection: the child is stopped, the session deleted.
-    pub(crate) async fn close(&self) {
-        self.stop.say();
+    pub(crate) async fn close(self: &Arc<Self>) {
+        self.stop();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         if let Some(link) = self.http.get() {
             link.delete_session().await;
@@ -327,6 +368,11 @@ impl Upstream {
     pub fn calls(&self) -> usize {
         lock(&self.core).half.calls()
     }
+}
+
+/// Why everything fails once we have ended the connection.
+pub(crate) fn over() -> Refusal {
+    Refusal::FarSide { text: "Transport closed".to_owned() }
 }
 
 impl Core {

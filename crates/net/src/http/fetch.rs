@@ -12,7 +12,7 @@
 mod connect;
 mod error;
 mod proxy;
-mod redirect;
+pub(crate) mod redirect;
 mod tls;
 
 use std::fmt;

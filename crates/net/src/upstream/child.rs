@@ -1,39 +1,50 @@
 //! The road to a child process: lines to its stdin, lines from its stdout.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_proto::line::Decoder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::Upstream;
+use super::http::sentence;
 use super::pipe::{End, lines};
-use crate::drive::race;
+use crate::drive::{Either, race};
 use crate::stdio::child::Command;
+
+/// How long a child that reads no more may take to write what it still has.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Starts the child and serves it until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
-        Err(error) => return End::Broke(error.to_string()),
+        Err(error) => return End::Broke(sentence(&error)),
     };
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return End::Broke("Transport closed (no pipes)".to_owned());
     };
     tracing::debug!(server = up.name, pid = child.id(), "started");
-    let talk = race(write(up, stdin), read(up, stdout));
-    let stopped = up.stop.until(talk).await.is_none();
+    let talk = race(up.choked(), race(write(up, stdin), read(up, stdout)));
+    let talked = up.stop.until(Box::pin(talk)).await;
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let exit = child.stop(up.server.grace()).await;
-    if stopped { End::Stopped } else { End::Broke(exit.to_string()) }
+    match talked {
+        None => End::Stopped,
+        Some(Either::Left(why)) => End::Broke(why),
+        Some(Either::Right(_)) => End::Broke(exit.to_string()),
+    }
 }
 
-/// Writes what is to be written; returns when the child does not read any more.
+/// Writes what is to be written; returns when the child does not read any more,
+/// a little later: what it wrote before that is still to be read.
 async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
     loop {
         let messages = up.next_outbound().await;
         if stdin.write_all(&lines(&messages)).await.is_err() {
+            up.stop.sleep(LAST_ANSWERS).await;
             return;
         }
     }

@@ -11,11 +11,13 @@ use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
-use super::{Road, Target, Upstream, child, sse};
+use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::face::{lock, now};
+use crate::inside::Works;
 
 /// Why a pipe is over.
 pub(super) enum End {
@@ -23,8 +25,8 @@ pub(super) enum End {
     Stopped,
     /// It broke; in words for whoever waits for an answer.
     Broke(String),
-    /// This is not the transport the server speaks; try the other.
-    WrongRoad,
+    /// This is not the transport the server speaks, as far as can be told.
+    WrongRoad(String),
 }
 
 /// How long a server that keeps ending is left alone.
@@ -34,39 +36,49 @@ const REST: Duration = Duration::from_mins(1);
 pub(super) async fn run(up: Arc<Upstream>) {
     let mut restart = Restart::new();
     let mut not_before = now();
+    let mut left_alone: Option<String> = None;
     while up.stop.until(up.wanted()).await.is_some() {
+        if let Some(why) = left_alone.as_ref().filter(|_| now() < not_before) {
+            up.lost(why.clone());
+            continue;
+        }
         if !up.stop.sleep(not_before.saturating_duration_since(now())).await {
             break;
         }
         let started = now();
         let end = match up.server.target() {
-            Target::Command(command) => child::run(&up, command).await,
+            Target::Command(command) => Box::pin(child::run(&up, command)).await,
             Target::Url { url, .. } => Box::pin(sse::run(&up, url)).await,
         };
-        match end {
+        let why = match end {
             End::Stopped => break,
-            End::Broke(why) => {
-                let next = restart.handle_exit(started, now());
-                up.lost(match next {
-                    Some(_) => why,
-                    None => format!("{why}; it has ended too often and is left alone for a minute"),
-                });
-                not_before = next.unwrap_or_else(|| now() + REST);
-            }
-            End::WrongRoad => {
-                up.change_road();
+            End::Broke(why) => why,
+            End::WrongRoad(why) => {
+                if let Err(why) = up.try_other_road(&why, None) {
+                    up.lost(why);
+                }
                 break;
             }
+        };
+        if let Some(next) = restart.handle_exit(started, now()) {
+            (not_before, left_alone) = (next, None);
+            up.lost(why);
+        } else {
+            not_before = now() + REST;
+            let why = format!("{why}; it has ended too often and is left alone for a minute");
+            left_alone = Some(why.clone());
+            up.lost(why);
         }
     }
 }
 
 /// Gives up on calls that take too long.
 pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
+    // A call that is opened meanwhile has at least this much time.
+    let soon = (up.limits.quiet.min(up.limits.total) / 4).min(REST);
     loop {
-        // Deadlines are long, so looking now and then is exact enough.
-        let next = up.next_deadline().map_or(REST, |at| at.saturating_duration_since(now()));
-        if !up.stop.sleep(next.clamp(Duration::from_millis(10), REST)).await {
+        let next = up.next_deadline().map_or(soon, |at| at.saturating_duration_since(now()));
+        if !up.stop.sleep(next.min(soon).max(Duration::from_millis(10))).await {
             return;
         }
         up.step(Half::handle_timeout).1.detach();
@@ -89,22 +101,62 @@ impl Upstream {
         }
     }
 
-    /// Waits for messages to write and takes all there are.
+    /// Adds a message to what is to be written. Clients' calls are bounded where
+    /// they are opened; a server that leaves so much else unread does not read at all.
+    pub(super) fn enqueue(self: &Arc<Self>, core: &mut Core, message: Message) {
+        self.start(core);
+        if message.kind() != Kind::Request && core.is_full(&message, &self.limits) {
+            core.choked = true;
+            self.choked.notify_waiters();
+            return;
+        }
+        core.outbound_bytes += message.text().len();
+        core.outbound.push_back(message);
+        self.written.notify_one();
+    }
+
+    /// Waits until it is seen that the server does not read; why that is the end.
+    pub(super) async fn choked(&self) -> String {
+        loop {
+            let choked = self.choked.notified();
+            if lock(&self.core).choked {
+                return "Transport closed (the server does not read what it is sent)".to_owned();
+            }
+            choked.await;
+        }
+    }
+
+    /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
         self.wanted().await;
         let mut core = lock(&self.core);
-        core.outbound_bytes = 0;
-        let messages = core.outbound.drain(..).collect();
+        let mut messages = Vec::new();
+        let mut taken = 0;
+        while taken < HIGH_WATER
+            && let Some(message) = core.outbound.pop_front()
+        {
+            taken += message.text().len();
+            messages.push(message);
+        }
+        core.outbound_bytes = core.outbound_bytes.saturating_sub(taken);
         drop(core);
         self.drained.notify_waiters();
         messages
     }
 
-    /// Waits until the pipe has room again.
-    pub(super) async fn room(&self) {
+    /// Adds to a client's work that it waits until the pipe has room again.
+    pub(super) fn when_room(self: &Arc<Self>, mut works: Works) -> Works {
+        if lock(&self.core).outbound_bytes > HIGH_WATER {
+            let this = Arc::clone(self);
+            works.append(Works::one(async move { this.room().await }));
+        }
+        works
+    }
+
+    async fn room(&self) {
         loop {
             let drained = self.drained.notified();
-            if lock(&self.core).outbound_bytes <= super::HIGH_WATER {
+            if lock(&self.core).outbound_bytes <= HIGH_WATER {
                 return;
             }
             drained.await;
@@ -113,26 +165,66 @@ impl Upstream {
 
     /// A line, or an event, arrived: act on it, and wait for slow readers.
     pub(super) async fn handle_piped(self: &Arc<Self>, text: Bytes) {
-        // On a pipe sending leaves nothing to wait for but room, which the
-        // reader must not wait for: the server may be waiting for us to read.
         self.handle_text(Lane::MAIN, text).detach();
         self.clients_have_room().await;
     }
 
-    /// The server speaks the other HTTP transport: what waits goes there.
-    pub(super) fn change_road(self: &Arc<Self>) {
+    /// Whether this transport may be the wrong one.
+    pub(super) fn may_change_road(&self) -> bool {
+        let is_settled = matches!(lock(&self.core).trial, Trial::Settled);
+        !is_settled && self.server.has_other_road()
+    }
+
+    /// The server does not speak this transport, for the reason `why`: what
+    /// waits, and the greeting that was refused, go by the other. If that is
+    /// not to be tried, or has been: why, in all, and the next greeting begins anew.
+    pub(super) fn try_other_road(
+        self: &Arc<Self>,
+        why: &str,
+        greeting: Option<&Message>,
+    ) -> Result<(), String> {
+        if !self.may_change_road() {
+            return Err(why.to_owned());
+        }
         let mut core = lock(&self.core);
-        core.road = match core.road {
-            Road::Pipe => Road::Http,
-            Road::Http => Road::Pipe,
-        };
-        tracing::info!(server = self.name, "changing to {:?}", core.road);
-        core.started = false;
-        let waiting: Vec<_> = core.outbound.drain(..).collect();
+        core.road = core.road.other();
+        core.piped = false;
+        tracing::info!(server = self.name, "{why}; changing to {:?}", core.road);
+        if let Trial::Second(first) = std::mem::replace(&mut core.trial, Trial::First) {
+            return Err(format!("{first}; {why}"));
+        }
+        core.trial = Trial::Second(why.to_owned());
+        let waiting: Vec<_> = core.outbound.drain(..).chain(greeting.cloned()).collect();
         core.outbound_bytes = 0;
-        drop(core);
+        let mut works = Works::none();
         for message in waiting {
-            self.resend(message).detach();
+            match core.road {
+                Road::Pipe => self.enqueue(&mut core, message),
+                Road::Http => {
+                    let lane = message.id().and_then(http::lane_of).unwrap_or(Lane::MAIN);
+                    works.append(self.dispatch(&mut core, lane, message, Vec::new()));
+                }
+            }
+        }
+        drop(core);
+        works.detach();
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Whether one more message would be more than a pipe may have waiting.
+    pub(super) fn is_full(&self, message: &Message, limits: &Limits) -> bool {
+        let more = message.text().len();
+        !self.outbound.is_empty() && self.outbound_bytes.saturating_add(more) > limits.backlog
+    }
+}
+
+impl Road {
+    fn other(self) -> Self {
+        match self {
+            Self::Pipe => Self::Http,
+            Self::Http => Self::Pipe,
         }
     }
 }

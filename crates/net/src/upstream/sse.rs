@@ -13,19 +13,29 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use switchboard_proto::exchange::Lane;
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::sse::{Decoder, Event};
 
+use super::http::{Refused, lane_of, sentence};
 use super::pipe::End;
-use super::{Strategy, Target, Upstream};
-use crate::drive::race;
+use super::{Target, Trial, Upstream};
+use crate::drive::{Either, race};
+use crate::face::lock;
 use crate::http::fetch::Fetch;
+use crate::http::fetch::redirect::{is_same_origin, resolve};
 use crate::http::{content_type, is_event_stream};
+use crate::inside::Works;
 
 /// How long the server may take to say where to POST.
 const ENDPOINT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a POST is waited for before the next: a pipe has an order, but some
+/// servers answer a POST only after what it asked for has been done.
+const IN_ORDER: Duration = Duration::from_secs(1);
+
+/// How long a server may take to answer a POST at all.
+const POST_WAIT: Duration = Duration::from_mins(1);
 
 /// An open stream, and what of it has not been read yet.
 struct Stream {
@@ -35,25 +45,36 @@ struct Stream {
 
 /// Connects and serves the stream until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
-    let (Target::Url { strategy, headers, .. }, Some(fetch)) =
-        (up.server.target(), up.server.fetch())
-    else {
+    let (Target::Url { headers, .. }, Some(fetch)) = (up.server.target(), up.server.fetch()) else {
         return End::Broke("Transport closed".to_owned());
     };
     let connected = up.stop.until(connect(up, fetch, url, headers)).await;
     let (mut stream, endpoint) = match connected {
         None => return End::Stopped,
         Some(Ok(connected)) => connected,
-        Some(Err(why)) => {
-            let other = why.wrong_transport && *strategy == Strategy::SseFirst;
-            return if other { End::WrongRoad } else { End::Broke(why.text) };
+        Some(Err(why)) if why.wrong_transport && up.may_change_road() => {
+            return End::WrongRoad(why.text);
         }
+        Some(Err(why)) => return End::Broke(why.text),
     };
-    let talk = race(write(up, fetch, &endpoint, headers), read(up, &mut stream));
+    lock(&up.core).trial = Trial::Settled;
+    let there = There { fetch: fetch.clone(), endpoint, headers: headers.clone() };
+    let talk = race(up.choked(), race(write(up, &there), read(up, &mut stream)));
     match up.stop.until(talk).await {
         None => End::Stopped,
-        Some(_) => End::Broke("Transport closed (the event stream ended)".to_owned()),
+        Some(Either::Left(why)) => End::Broke(why),
+        Some(Either::Right(_)) => {
+            End::Broke("Transport closed (the event stream ended)".to_owned())
+        }
     }
+}
+
+/// Where messages go, and with what.
+#[derive(Clone)]
+struct There {
+    fetch: Fetch,
+    endpoint: Uri,
+    headers: HeaderMap,
 }
 
 /// Why there is no stream.
@@ -79,8 +100,8 @@ async fn connect(
     *request.headers_mut() = headers.clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response =
-        fetch.send(request).await.map_err(|error| NoStream::because(error.to_string()))?;
-    let response = check(response)?;
+        fetch.send(request).await.map_err(|error| NoStream::because(sentence(&error)))?;
+    let response = check(response).await?;
     let mut stream =
         Stream { body: response.into_body(), decoder: Decoder::new(up.limits.message) };
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
@@ -91,20 +112,24 @@ async fn connect(
         }
     };
     let place = String::from_utf8_lossy(&event.data).into_owned();
-    let endpoint = resolve(url, place.trim())
+    let endpoint = resolve(url, &place)
+        .filter(|endpoint| is_same_origin(url, endpoint))
         .ok_or_else(|| NoStream::because("the endpoint event names no URL of the same origin"))?;
     Ok((stream, endpoint))
 }
 
-fn check(response: Response<Incoming>) -> Result<Response<Incoming>, NoStream> {
+async fn check(response: Response<Incoming>) -> Result<Response<Incoming>, NoStream> {
     let status = response.status();
     let media = content_type(response.headers()).unwrap_or_default();
     if status.is_success() && is_event_stream(media) {
         return Ok(response);
     }
-    let wrong_transport = status.is_success() || matches!(status.as_u16(), 400 | 404 | 405 | 406);
-    let text = format!("HTTP {}: no event stream at this URL", status.as_u16());
-    Err(NoStream { text, wrong_transport })
+    if status.is_success() {
+        let text = format!("HTTP {}: no event stream at this URL", status.as_u16());
+        return Err(NoStream { text, wrong_transport: true });
+    }
+    let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
+    Err(NoStream { text: Refused::read(response).await.to_string(), wrong_transport })
 }
 
 impl Stream {
@@ -136,82 +161,40 @@ async fn read(up: &Arc<Upstream>, stream: &mut Stream) {
     }
 }
 
-/// POSTs what is to be written, one after the other: a pipe has an order.
-async fn write(up: &Arc<Upstream>, fetch: &Fetch, endpoint: &Uri, headers: &HeaderMap) {
+/// POSTs what is to be written, one after the other.
+async fn write(up: &Arc<Upstream>, there: &There) {
     loop {
         for message in up.next_outbound().await {
-            let mut request = Request::new(message.text().clone());
-            *request.method_mut() = Method::POST;
-            *request.uri_mut() = endpoint.clone();
-            *request.headers_mut() = headers.clone();
-            request
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            let trouble = match fetch.send(request).await {
-                Ok(response) if response.status().is_success() => continue,
-                Ok(response) => {
-                    format!("HTTP {}: the message was refused", response.status().as_u16())
-                }
-                Err(error) => error.to_string(),
-            };
-            fail(up, &message, trouble);
+            let mut posting = Works::one(post(Arc::clone(up), there.clone(), message));
+            // What takes longer goes on by itself.
+            _ = tokio::time::timeout(IN_ORDER, &mut posting).await;
         }
+    }
+}
+
+async fn post(up: Arc<Upstream>, there: There, message: Message) {
+    let mut request = Request::new(message.text().clone());
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = there.endpoint;
+    *request.headers_mut() = there.headers;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let sending = tokio::time::timeout(POST_WAIT, there.fetch.send(request));
+    match up.stop.until(sending).await {
+        Some(Ok(Ok(response))) if !response.status().is_success() => {
+            fail(&up, &message, Refused::read(response).await.to_string());
+        }
+        Some(Ok(Err(error))) => fail(&up, &message, sentence(&error)),
+        // Taken, or perhaps: then the stream will tell.
+        Some(Ok(Ok(_)) | Err(_)) | None => {}
     }
 }
 
 /// A message that could not be delivered has no answer.
 fn fail(up: &Arc<Upstream>, message: &Message, text: String) {
     tracing::warn!(server = up.name, method = message.method(), "not delivered: {text}");
-    if let (Kind::Request, Some(Id::Integer(number))) = (message.kind(), message.id()) {
-        let lane = Lane(u64::try_from(*number).unwrap_or_default());
+    let id = message.id().filter(|_| message.kind() == Kind::Request);
+    if let Some(lane) = id.and_then(lane_of) {
         let why = Refusal::FarSide { text };
         up.step(|half, _| half.handle_unanswered(lane, &why)).1.detach();
-    }
-}
-
-/// `place` as seen from `base`, if it is of the same origin (OLD-2, OLD-3).
-fn resolve(base: &Uri, place: &str) -> Option<Uri> {
-    let origin = format!("{}://{}", base.scheme_str()?, base.authority()?);
-    let absolute = if place.contains("://") {
-        place.to_owned()
-    } else if place.starts_with("//") {
-        format!("{}:{place}", base.scheme_str()?)
-    } else if place.starts_with('/') {
-        format!("{origin}{place}")
-    } else if place.starts_with('?') {
-        format!("{origin}{}{place}", base.path())
-    } else {
-        let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{origin}{folder}/{place}")
-    };
-    let uri: Uri = absolute.parse().ok()?;
-    let is_same = uri.scheme() == base.scheme() && uri.authority() == base.authority();
-    is_same.then_some(uri)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// wire: OLD-2, OLD-3
-    #[test]
-    fn endpoints_are_resolved_and_foreign_ones_refused() {
-        let check = |place| {
-            resolve(&Uri::from_static("http://a.test:8/x/sse"), place).map(|uri| uri.to_string())
-        };
-        let found = |uri: &str| Some(uri.to_owned());
-        assert_eq!(check("/message?s=1"), found("http://a.test:8/message?s=1"));
-        assert_eq!(check("message?s=1"), found("http://a.test:8/x/message?s=1"));
-        assert_eq!(check("?s=1"), found("http://a.test:8/x/sse?s=1"));
-        assert_eq!(check("http://a.test:8/m"), found("http://a.test:8/m"));
-        for foreign in [
-            "http://a.test:9/m",
-            "https://a.test:8/m",
-            "//evil.test/m",
-            "http://evil.test/m",
-            "ftp://a.test:8/",
-        ] {
-            assert_eq!(check(foreign), None, "{foreign}");
-        }
     }
 }

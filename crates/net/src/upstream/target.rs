@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderName, Uri, header};
+use switchboard_proto::revision::Era;
 
 use super::Road;
 use crate::http::fetch::Fetch;
@@ -76,8 +77,9 @@ impl Server {
         }
     }
 
-    /// A URL.
-    pub fn url(url: Uri, strategy: Strategy, headers: HeaderMap, fetch: Fetch) -> Self {
+    /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
+    pub fn url(url: Uri, strategy: Strategy, mut headers: HeaderMap, fetch: Fetch) -> Self {
+        remove_ours(&mut headers);
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
         Self { inner: Arc::new(Inner { target, environment, grace, fetch: Some(fetch) }) }
@@ -103,11 +105,20 @@ impl Server {
         }
     }
 
-    pub(super) fn first_road(&self) -> Road {
-        match &self.inner.target {
-            Target::Url { strategy: Strategy::HttpOnly | Strategy::HttpFirst, .. } => Road::Http,
-            Target::Url { .. } | Target::Command(_) => Road::Pipe,
+    pub(super) fn first_road(&self, era: Era) -> Road {
+        let Target::Url { strategy, .. } = &self.inner.target else { return Road::Pipe };
+        match strategy {
+            Strategy::HttpOnly | Strategy::HttpFirst => Road::Http,
+            // The older transport has no modern servers.
+            Strategy::SseFirst if era == Era::Modern => Road::Http,
+            Strategy::SseFirst | Strategy::SseOnly => Road::Pipe,
         }
+    }
+
+    /// Whether there is another transport to try.
+    pub(super) fn has_other_road(&self) -> bool {
+        let Target::Url { strategy, .. } = &self.inner.target else { return false };
+        matches!(strategy, Strategy::HttpFirst | Strategy::SseFirst)
     }
 
     pub(super) fn environment(&self) -> &[(OsString, OsString)] {
@@ -120,6 +131,31 @@ impl Server {
 
     pub(super) fn fetch(&self) -> Option<&Fetch> {
         self.inner.fetch.as_ref()
+    }
+}
+
+/// Headers that say how a message travels, or repeat what it says.
+const OURS: [HeaderName; 9] = [
+    header::ACCEPT,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Leaves the headers that a user may set.
+fn remove_ours(headers: &mut HeaderMap) {
+    let is_ours = |name: &HeaderName| {
+        OURS.contains(name) || name.as_str().starts_with("mcp-") || name == "last-event-id"
+    };
+    let ours: Vec<_> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    for name in ours {
+        tracing::warn!(header = name.as_str(), "left out a header that is ours to set");
+        headers.remove(name);
     }
 }
 

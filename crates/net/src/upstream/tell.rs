@@ -1,6 +1,6 @@
 //! The way back: what a server says, to the clients it is meant for.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Down, Exchange, To};
@@ -12,7 +12,11 @@ impl Upstream {
     /// Tells the faces what the half has to tell, in order.
     pub(super) fn pass_down(self: &Arc<Self>) {
         loop {
-            let Ok(passing) = self.passing.try_lock() else { return };
+            let passing = match self.passing.try_lock() {
+                Ok(passing) => passing,
+                Err(TryLockError::Poisoned(passing)) => passing.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
             while let Some(verb) = self.next_down() {
                 self.tell(verb);
             }
@@ -47,7 +51,7 @@ impl Upstream {
             }
             Down::Finish { to, answer } => {
                 to.face.finish(to.exchange, &answer);
-                self.told.notify_waiters();
+                self.watch_slow(&to.face);
             }
         }
     }
@@ -71,7 +75,10 @@ impl Upstream {
 
     fn watch_slow(&self, face: &Arc<Face>) {
         if face.is_slow() {
-            lock(&self.slow).push(Arc::clone(face));
+            let mut slow = lock(&self.slow);
+            if !slow.iter().any(|known| Arc::ptr_eq(known, face)) {
+                slow.push(Arc::clone(face));
+            }
         }
     }
 

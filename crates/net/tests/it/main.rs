@@ -1,6 +1,8 @@
 //! The transports against real processes and sockets.
 
 #[cfg(test)]
+mod bridge;
+#[cfg(test)]
 mod child;
 #[cfg(test)]
 mod client;
@@ -22,3 +24,5 @@ mod peer;
 mod script;
 #[cfg(test)]
 mod stdio;
+#[cfg(test)]
+mod upstream;

@@ -44,7 +44,8 @@ pub(super) fn origin(url: &Uri) -> String {
     }
 }
 
-fn is_same_origin(one: &Uri, two: &Uri) -> bool {
+/// Whether both are of one scheme, host and port.
+pub(crate) fn is_same_origin(one: &Uri, two: &Uri) -> bool {
     let port = |url: &Uri| url.port_u16().or(default_port(url));
     let host = |url: &Uri| url.host().map(str::to_ascii_lowercase);
     one.scheme() == two.scheme() && host(one) == host(two) && port(one) == port(two)
@@ -59,7 +60,7 @@ fn default_port(url: &Uri) -> Option<u16> {
 }
 
 /// A reference against the URL it was found at, as RFC 3986 5.2 has it.
-fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next()?.trim();
     let scheme = base.scheme_str()?;
     if has_scheme(reference) {

@@ -4,21 +4,21 @@
 //! GET (HTTP-11, HTTP-12, HTTP-18); a modern one is lost with its call (MH-8).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::header;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use switchboard_proto::sse::Decoder;
 
-use super::Link;
+use super::Post;
+use super::link::{Ear, Link};
 use crate::face::{lock, now};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
@@ -26,6 +26,10 @@ use crate::upstream::Upstream;
 
 /// Attempts in a row that bring nothing before a stream is given up.
 const ATTEMPTS: u32 = 5;
+
+/// A connection that lasted this long was sound, even if nothing had to be
+/// said: what cuts idle connections must not make us give up.
+const SOUND: Duration = Duration::from_secs(10);
 
 /// One stream over all its connections.
 struct Course {
@@ -52,32 +56,32 @@ impl Upstream {
     pub(super) async fn follow(
         self: &Arc<Self>,
         link: &Link,
-        lane: Lane,
-        message: &Message,
+        post: &Post,
         response: Response<Incoming>,
     ) -> Works {
         let mut course = Course::new();
         let mut response = Some(response);
         loop {
             if let Some(response) = response.take()
-                && let Over::Done = self.read(link, lane, message, &mut course, response).await
+                && let Over::Done =
+                    self.read(link, post.lane, &post.message, &mut course, response).await
             {
                 return Works::none();
             }
             let resumable = self.era == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
-                return self.no_answer_unless_note(lane, message);
+                return self.no_answer_unless_note(post);
             }
             match self.get(link, &course).await {
                 Ok(again) => response = again,
-                Err(_) => return self.no_answer_unless_note(lane, message),
+                Err(_) => return self.no_answer_unless_note(post),
             }
         }
     }
 
     /// Waits before the next connection; false if there is to be none.
     async fn pause(&self, course: &mut Course) -> bool {
-        match course.reconnect.handle_break(now(), std::time::Duration::ZERO) {
+        match course.reconnect.handle_break(now(), Duration::ZERO) {
             Some(at) => self.stop.sleep(at.saturating_duration_since(now())).await,
             None => false,
         }
@@ -92,6 +96,7 @@ impl Upstream {
         course: &mut Course,
         response: Response<Incoming>,
     ) -> Over {
+        let opened = now();
         let mut body = response.into_body();
         let mut decoder = Decoder::new(self.limits.message);
         while let Some(Ok(frame)) = body.frame().await {
@@ -120,6 +125,9 @@ impl Upstream {
                 return Over::Done;
             }
         }
+        if now().saturating_duration_since(opened) >= SOUND {
+            course.reconnect.handle_success();
+        }
         Over::Broken
     }
 
@@ -137,16 +145,7 @@ impl Upstream {
         link: &Link,
         course: &Course,
     ) -> Result<Option<Response<Incoming>>, StatusCode> {
-        let mut request = Request::new(Bytes::new());
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = link.url.clone();
-        let headers = request.headers_mut();
-        link.add_headers(headers);
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        link.add_session(headers);
-        if let Some(last) = &course.last {
-            headers.insert(header::LAST_EVENT_ID, last.clone());
-        }
+        let request = link.get(course.last.as_ref());
         let Ok(response) = link.fetch.send(request).await else { return Ok(None) };
         let media = content_type(response.headers()).unwrap_or_default();
         match response.status() {
@@ -156,21 +155,30 @@ impl Upstream {
         }
     }
 
-    /// Starts to listen for what belongs to no call, once a session.
+    /// Listens for what belongs to no call, if that is not done already.
     pub(super) fn listen(self: &Arc<Self>, link: &Link) {
-        let mut session = lock(&link.session);
-        if self.era == Era::Legacy && !std::mem::replace(&mut session.listening, true) {
+        let mut ear = lock(&link.ear);
+        if matches!(*ear, Ear::NotYet | Ear::Lost) {
+            *ear = Ear::Listening;
             self.spawn(Arc::clone(self).keep_listening());
+        }
+    }
+
+    /// The server has answered: time to listen again, if that had been given up.
+    pub(super) fn listen_again(self: &Arc<Self>, link: &Link) {
+        let lost = *lock(&link.ear) == Ear::Lost;
+        if lost {
+            self.listen(link);
         }
     }
 
     /// Listens until the session is over or the server does not offer it.
     async fn keep_listening(self: Arc<Self>) {
         let Some(link) = self.link() else { return };
-        let session = lock(&link.session).id.clone();
+        let session = link.session().id;
         let nothing = Message::notification("", None);
         let mut course = Course::new();
-        loop {
+        let ear = loop {
             let Some(got) = self.stop.until(self.get(link, &course)).await else { return };
             match got {
                 Ok(Some(response)) => {
@@ -182,13 +190,16 @@ impl Upstream {
                 Ok(None) => {}
                 Err(status) => {
                     tracing::debug!(server = self.name, "no listening stream: HTTP {status}");
-                    return;
+                    break Ear::Refused;
                 }
             }
-            let is_same = lock(&link.session).id == session;
-            if !is_same || !self.pause(&mut course).await {
-                return;
+            if link.session().id != session || !self.pause(&mut course).await {
+                break Ear::Lost;
             }
+        };
+        // A session that came after this one has an ear of its own.
+        if link.session().id == session {
+            *lock(&link.ear) = ear;
         }
     }
 }

@@ -1,0 +1,153 @@
+//! What is known about an endpoint: where it is, and the session there.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use switchboard_proto::header;
+use switchboard_proto::patch;
+use switchboard_proto::revision::Revision;
+
+use crate::face::lock;
+use crate::http::fetch::Fetch;
+use crate::upstream::{Target, Upstream};
+
+/// The endpoint and our session there.
+pub(in crate::upstream) struct Link {
+    pub(super) fetch: Fetch,
+    url: Uri,
+    headers: HeaderMap,
+    session: Mutex<Session>,
+    pub(super) ear: Mutex<Ear>,
+}
+
+/// What goes on every message of a session.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(in crate::upstream) struct Session {
+    pub(super) id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+/// Whether we listen for what belongs to no call.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Ear {
+    /// The handshake is not over.
+    #[default]
+    NotYet,
+    Listening,
+    /// The stream kept breaking; worth another try when the server is seen to answer.
+    Lost,
+    /// The server does not offer it.
+    Refused,
+}
+
+/// How long the server may take to end a session: we are on our way out.
+const DELETE_WAIT: Duration = Duration::from_secs(2);
+
+impl Upstream {
+    pub(super) fn link(&self) -> Option<&Link> {
+        let (Target::Url { url, headers, .. }, Some(fetch)) =
+            (self.server.target(), self.server.fetch())
+        else {
+            return None;
+        };
+        Some(self.http.get_or_init(|| Link {
+            fetch: fetch.clone(),
+            url: url.clone(),
+            headers: headers.clone(),
+            session: Mutex::default(),
+            ear: Mutex::default(),
+        }))
+    }
+}
+
+impl Link {
+    /// A request with the user's headers; ours come later and win (HDR-15).
+    fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = self.url.clone();
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        request
+    }
+
+    pub(super) fn post(&self, text: &Bytes, session: &Session) -> Request<Bytes> {
+        let mut request = self.request(Method::POST, text.clone());
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        session.add_to(headers);
+        request
+    }
+
+    /// Asks for a stream, or for what of it came after `last`.
+    pub(super) fn get(&self, last: Option<&HeaderValue>) -> Request<Bytes> {
+        let mut request = self.request(Method::GET, Bytes::new());
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        self.session().add_to(headers);
+        if let Some(last) = last {
+            headers.insert(header::LAST_EVENT_ID, last.clone());
+        }
+        request
+    }
+
+    /// The session as it is now.
+    pub(super) fn session(&self) -> Session {
+        lock(&self.session).clone()
+    }
+
+    /// A session is over, unless it has been followed by another.
+    pub(super) fn forget(&self, over: &Session) {
+        let mut session = lock(&self.session);
+        if session.id == over.id {
+            *session = Session::default();
+        }
+    }
+
+    pub(super) fn remember_session(&self, headers: &HeaderMap) {
+        let id = headers.get(header::SESSION_ID).cloned().map(|mut id| {
+            id.set_sensitive(true);
+            id
+        });
+        *lock(&self.session) = Session { id, version: None };
+        *lock(&self.ear) = Ear::NotYet;
+    }
+
+    /// The version goes on every request from the revision on that has the header.
+    pub(super) fn remember_version(&self, answer: &[u8]) {
+        let Some(name) = patch::string(answer, &["result", "protocolVersion"]) else { return };
+        if Revision::legacy_at_most(&name).rules().version_header {
+            lock(&self.session).version = HeaderValue::from_str(&name).ok();
+        }
+    }
+
+    /// Ends the session at the server, if there is one. Failing is no matter.
+    pub(in crate::upstream) async fn delete_session(&self) {
+        let session = std::mem::take(&mut *lock(&self.session));
+        if session.id.is_none() {
+            return;
+        }
+        let mut request = self.request(Method::DELETE, Bytes::new());
+        session.add_to(request.headers_mut());
+        let sent = tokio::time::timeout(DELETE_WAIT, self.fetch.send(request)).await;
+        if let Ok(Err(error)) = sent {
+            tracing::debug!("session not deleted: {error}");
+        }
+    }
+}
+
+impl Session {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        if let Some(id) = &self.id {
+            headers.insert(header::SESSION_ID, id.clone());
+        }
+        if let Some(version) = &self.version {
+            headers.insert(header::PROTOCOL_VERSION, version.clone());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A response that is no success, in words for whoever waits for an answer.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use switchboard_proto::jsonrpc::{self, Id, Kind, Message};
+use switchboard_proto::patch;
+use switchboard_proto::refusal::is_modern_code;
+
+/// What a server said instead of an answer.
+pub(in crate::upstream) struct Refused {
+    pub(in crate::upstream) status: StatusCode,
+    text: String,
+    hints: String,
+    error: Option<Message>,
+}
+
+/// Bodies are read this far and this long, for their text.
+const BODY: usize = 64 << 10;
+const BODY_WAIT: Duration = Duration::from_secs(5);
+
+/// What of a body is shown to people.
+const SHOWN: usize = 512;
+
+impl Refused {
+    pub(in crate::upstream) async fn read(response: Response<Incoming>) -> Self {
+        let status = response.status();
+        let hints = hints(response.headers());
+        let body = beginning(response.into_body()).await.freeze();
+        let text = String::from_utf8_lossy(&body);
+        let text: String = text.trim().chars().take(SHOWN).collect();
+        let error = jsonrpc::parse_one(body).ok().filter(|answer| answer.kind() == Kind::Error);
+        Self { status, text, hints, error }
+    }
+
+    /// The error that the body holds, as the answer to the request `id`: it
+    /// tells more than the status, and its own id may be missing.
+    pub(super) fn answer(&self, id: &Id) -> Option<Message> {
+        let error = self.error.as_ref()?.with_id(id);
+        if self.hints.is_empty() {
+            return Some(error);
+        }
+        let payload = error.payload().unwrap_or_default();
+        let text = patch::string(payload, &["message"]).unwrap_or_default();
+        let text = quoted(&format!("{text}{}", self.hints));
+        let payload = patch::put(payload, &[], "message", text.as_bytes());
+        Some(payload.map_or_else(|| error.clone(), |payload| error.with_payload(&payload)))
+    }
+
+    /// Whether only a modern server says this.
+    pub(super) fn is_modern(&self) -> bool {
+        let payload = self.error.as_ref().and_then(Message::payload);
+        let code = payload.and_then(|payload| patch::get(payload, &["code"]));
+        let code = code.and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+        code.is_some_and(is_modern_code)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let text = if self.text.is_empty() { reason } else { &self.text };
+        write!(f, "HTTP {}: {text}{}", self.status.as_u16(), self.hints)
+    }
+}
+
+/// What the server says about how to get in.
+fn hints(headers: &HeaderMap) -> String {
+    let mut hints = String::new();
+    for name in ["www-authenticate", "mcp-auth-server"] {
+        for value in headers.get_all(name).iter().filter_map(|value| value.to_str().ok()) {
+            hints = format!("{hints} ({name}: {value})");
+        }
+    }
+    hints
+}
+
+/// As much of a body as is worth showing.
+async fn beginning(mut body: Incoming) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    let reading = async {
+        while bytes.len() < BODY
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+        }
+    };
+    // A body that stalls has said what it has to say.
+    _ = tokio::time::timeout(BODY_WAIT, reading).await;
+    bytes.truncate(BODY);
+    bytes
+}
+
+/// `text` as a JSON string.
+fn quoted(text: &str) -> String {
+    Id::Text(text.into()).to_string()
+}
+
+/// An error and its causes as one sentence.
+pub(in crate::upstream) fn sentence(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

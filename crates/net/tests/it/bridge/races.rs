@@ -1,0 +1,74 @@
+//! Ends that come while something begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::limits::Limits;
+use switchboard_testkit::caller::{Caller, error_of};
+use switchboard_testkit::http::HttpServer;
+use switchboard_testkit::within;
+use tokio::task::JoinSet;
+
+use crate::upstream::{caller, child_bridge, fetch, journal};
+
+/// wire: STD-10
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_come_while_a_bridge_closes_are_answered_one_way_or_the_other() {
+    for children in [Children::PerSession, Children::Shared, Children::PerRequest] {
+        let journal = journal();
+        let bridge = child_bridge(journal.server(&[]), children);
+        let mut clients = JoinSet::new();
+        let (begun, mut beginning) = tokio::sync::mpsc::channel(8);
+        for _ in 0..4 {
+            let mut caller = caller(&bridge);
+            let begun = begun.clone();
+            clients.spawn(async move {
+                caller.greet().await;
+                caller.tool("echo", json!({})).await;
+                begun.send(()).await.unwrap();
+                // Until the end, and somewhat beyond it.
+                let mut refused = 0;
+                while refused < 3 {
+                    let params = json!({"name": "echo", "arguments": {"k": 1}});
+                    let answer = caller.call("tools/call", params).await;
+                    if answer.get("error").is_some() {
+                        let text = error_of(&answer);
+                        assert!(text.starts_with("Transport closed"), "{text}");
+                        refused += 1;
+                    }
+                }
+            });
+        }
+        for _ in 0..4 {
+            within(beginning.recv()).await.unwrap();
+        }
+        within(bridge.close()).await;
+        within(clients.join_all()).await;
+        within(bridge.close()).await;
+        journal.all_gone().await;
+    }
+}
+
+/// wire: UTL-2, UTL-1
+#[tokio::test]
+async fn a_call_that_takes_too_long_fails_and_is_cancelled_at_the_server() {
+    let mut server = HttpServer::start().await;
+    let limits = Arc::new(Limits { quiet: Duration::from_millis(400), ..Limits::default() });
+    let target =
+        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let version = switchboard_testkit::caller::LEGACY;
+    tokio::join!(caller.greet(), server.greet(Some("s1"), version));
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    let hit = server.post("tools/call").await;
+    let text = error_of(&caller.answer(id).await);
+    assert!(text.starts_with("Request timeout"), "{text}");
+    let told = server.post("notifications/cancelled").await;
+    assert_eq!(told.message()["params"]["requestId"], hit.message()["id"]);
+    told.answer(202, &[], "").await;
+    hit.gone().await;
+}
