@@ -135,6 +135,14 @@ impl Half {
         }
     }
 
+    /// A call with questions to put to its client, and the number of their round.
+    pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
+        match self {
+            Self::Legacy(_) => None,
+            Self::Modern(half) => half.poll_round(),
+        }
+    }
+
     /// The answer to a call.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
         match self {
