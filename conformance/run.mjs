@@ -87,6 +87,9 @@ function say(suite, result, { ok, excused, left, stale }) {
   }
 }
 
+const counted = ({ passed, failed, expected }) =>
+  `${passed} passed, ${failed} failed${expected ? `, ${expected} expected to fail` : ''}`;
+
 function report(suite, results, entries, seconds) {
   const count = { passed: 0, failed: 0, expected: 0 };
   for (const result of results) {
@@ -95,7 +98,7 @@ function report(suite, results, entries, seconds) {
     say(suite, result, judged);
   }
   const out = suite.leftOut ? `, ${suite.leftOut} left out` : '';
-  console.log(`${suite.name}: ${count.passed} passed, ${count.failed} failed, ${count.expected} expected to fail${out}, ${seconds.toFixed(1)} s`);
+  console.log(`${suite.name}: ${counted(count)}${out}, ${seconds.toFixed(1)} s`);
   return count;
 }
 
@@ -123,7 +126,11 @@ async function targetOf(values) {
 async function main() {
   const values = options();
   const entries = parseExpected(fs.readFileSync(values.expected, 'utf8'));
-  const suites = suitesOf(values.side, values.only).filter(({ scenarios }) => scenarios.length);
+  const known = suitesOf(values.side, values.only);
+  const lost = entries.find(({ suite, scenario }) =>
+    suite.startsWith(values.side) && !known.some(({ name, names }) => name === suite && names.includes(scenario)));
+  if (lost) stop(`${values.expected} lists ${lost.suite} ${lost.scenario}, which no suite has`);
+  const suites = known.filter(({ scenarios }) => scenarios.length);
   if (!suites.length) stop(`no scenario matches --only ${values.only.source}`);
   const target = await targetOf(values);
   const total = { passed: 0, failed: 0, expected: 0 };
@@ -137,7 +144,7 @@ async function main() {
   const gentle = await target.close();
   if (!gentle) console.log('FAIL  the server did not end within 5 s of SIGTERM');
   if (values.results) fs.writeFileSync(values.results, `${JSON.stringify(kept, undefined, 1)}\n`);
-  console.log(`${total.passed} passed, ${total.failed} failed${total.expected ? `, ${total.expected} expected to fail` : ''}`);
+  console.log(counted(total));
   process.exit(total.failed || !gentle ? 1 : 0);
 }
 

@@ -14,7 +14,8 @@ export function parseExpected(text) {
     if (!parts) throw new Error(`line ${index + 1} is not "side/set scenario[:check] | reason": ${line}`);
     if (!RULE.test(reason ?? '')) throw new Error(`line ${index + 1} gives no reason with a rule number: ${line}`);
     const [, suite, scenario, check] = parts;
-    if (entries.some((one) => one.suite === suite && one.scenario === scenario && (!one.check || !check || one.check === check))) {
+    const same = (one) => one.suite === suite && one.scenario === scenario;
+    if (entries.some((one) => same(one) && (!one.check || !check || one.check === check))) {
       throw new Error(`line ${index + 1} says again what an earlier one says: ${line}`);
     }
     entries.push({ suite, scenario, check, reason: reason.trim() });

@@ -62,7 +62,7 @@ function scenariosOf({ side, set, size }, node) {
   return names;
 }
 
-/** The suites of a side as `{name, set, side, scenarios, all, leftOut}`, with the scenarios that are to be run. */
+/** The suites of a side, each with all its `names` and the `scenarios` that are to be run. */
 export function suitesOf(side, only) {
   const node = nodeOfSuites();
   return SUITES.filter((suite) => suite.side === side).map((suite) => {
@@ -70,7 +70,7 @@ export function suitesOf(side, only) {
     const out = (name) => LEFT_OUT.some((rule) => rule.side === side && rule.scenario.test(name));
     const name = `${side}/${suite.set}`;
     const scenarios = names.filter((one) => !out(one) && only.test(`${name} ${one}`));
-    return { ...suite, name, scenarios, all: scenarios.length === names.length, leftOut: names.filter(out).length };
+    return { ...suite, name, names, scenarios, all: scenarios.length === names.length, leftOut: names.filter(out).length };
   });
 }
 

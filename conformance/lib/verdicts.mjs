@@ -41,7 +41,8 @@ export function verdictOf(scenario, checks, trouble) {
   if (!checks) note('no-verdict', trouble ?? 'the suite wrote no checks for it');
   else if (trouble && !bad.length) note('suite-exit', trouble);
   else if (!bad.length && !passed.length && !EMPTY.has(scenario)) {
-    note('nothing-checked', `every check was skipped: ${skipped.join(', ') || 'there was none'}`);
+    const only = checks.map(({ id, status }) => `${id} (${status.toLowerCase()})`).join(', ');
+    note('nothing-checked', `no check could pass or fail: ${only || 'there was none'}`);
   }
   const verdict = bad.some(({ status }) => status === 'FAILURE') ? 'fail' : bad.length ? 'warn' : 'pass';
   return { scenario, verdict, bad, passed, skipped };
