@@ -63,6 +63,26 @@ fn early_requests_pass_because_posts_have_no_order() {
     );
 }
 
+/// A script that writes its lines without reading is served all the same.
+///
+/// wire: LIF-2
+#[test]
+fn a_confirmation_that_comes_early_counts_once() {
+    let mut half = fresh(Carrier::Pipe);
+    let mut seen = Vec::new();
+    for (head, text) in [
+        ("line", "1 initialize {}"),
+        ("line", "notifications/initialized"),
+        ("line", "notifications/initialized"),
+        ("finish 1", "9 = {\"protocolVersion\":\"2025-11-25\"}"),
+    ] {
+        play(&mut half, &head.split(' ').collect::<Vec<_>>(), text).unwrap();
+        seen.extend(std::iter::from_fn(|| half.poll_up()).map(|up| up.name()));
+    }
+    assert_eq!(seen, ["open", "note"]);
+    assert_eq!(half.phase(), Phase::Ready);
+}
+
 /// wire: HTTP-25
 #[test]
 fn a_second_initialize_is_refused_unless_the_first_failed() {
