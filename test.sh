@@ -3,7 +3,7 @@
 # `./test.sh help` names the parts; each can be run by itself.
 #
 # Needs Rust (with rustfmt and clippy), git, Node.js and Python. What it fetches
-# stays inside the repository (.cache, peers/node_modules, target), apart from
+# stays inside the repository (.cache, node_modules, target), apart from
 # system packages, which it installs only as root and only when they are missing.
 
 set -euo pipefail
@@ -108,14 +108,15 @@ system_packages() {
 # is_current STAMP FILE: whether STAMP was written for FILE as it is.
 is_current() { [ -f "$1" ] && [ "$(cat "$1")" = "$(git hash-object "$2")" ]; }
 
+# npm_packages FOLDER: has what its lock file names.
 npm_packages() {
-    local lock=peers/package-lock.json stamp=peers/node_modules/.stamp
+    local lock=$1/package-lock.json stamp=$1/node_modules/.stamp
     [ -f "$lock" ] || fail "$lock is missing; this is not a whole clone."
     if is_current "$stamp" "$lock"; then
         say "as locked already"
         return
     fi
-    (cd peers && npm ci --no-audit --no-fund) || fail "npm could not install what $lock names."
+    (cd "$1" && npm ci --no-audit --no-fund) || fail "npm could not install what $lock names."
     git hash-object "$lock" >"$stamp"
 }
 
@@ -192,15 +193,27 @@ check_fuzz() {
     done
 }
 
+target_directory() {
+    cargo metadata --no-deps --format-version 1 --locked |
+        node -p 'JSON.parse(require("fs").readFileSync(0)).target_directory'
+}
+
 check_peers() {
     local target
-    target=$(cargo metadata --no-deps --format-version 1 --locked |
-        node -p 'JSON.parse(require("fs").readFileSync(0)).target_directory')
+    target=$(target_directory)
     cargo build --locked --package switchboard
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
     node peers/run.mjs --bridge "$target/debug/switchboard"
+}
+
+check_conformance() {
+    local target
+    target=$(target_directory)
+    node --test conformance/lib/*.test.mjs
+    cargo build --locked --package switchboard
+    node conformance/run.mjs server --serve "'$target/debug/switchboard' demo --http --port 0"
 }
 
 # --- the parts ----------------------------------------------------------------
@@ -210,8 +223,13 @@ tools() { step "tools" check_tools; }
 peers_setup() {
     step "tools for the outside suites" check_peer_tools
     step "system packages" system_packages
-    step "npm packages" npm_packages
+    step "npm packages" npm_packages peers
     step "Python packages" python_packages
+}
+
+conformance_setup() {
+    step "tools for the outside suites" check_peer_tools
+    step "npm packages of the conformance suites" npm_packages conformance
 }
 
 quick() {
@@ -244,6 +262,7 @@ usage() {
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   peers    other people's SDKs on both sides of the bridge
+  conformance  the official suites against the built-in server
   setup    only get what the outside suites need
 TEXT
 }
@@ -259,7 +278,8 @@ case "${1:-all}" in
     deny) tools; step "licences, sources, advisories" check_deny ;;
     fuzz) tools; step "fuzzing" check_fuzz ;;
     peers) tools; peers_setup; step "outside suites" check_peers ;;
-    setup) tools; peers_setup ;;
+    conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
+    setup) tools; peers_setup; conformance_setup ;;
     help | -h | --help) usage ;;
     *) usage; exit 2 ;;
 esac

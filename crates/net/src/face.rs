@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -23,6 +23,9 @@ use switchboard_proto::server::modern::Modern;
 use switchboard_proto::server::{Frame, Half};
 
 use crate::inside::{Inside, Works};
+use crate::park::Parking;
+
+mod park;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -34,6 +37,8 @@ pub struct Face {
     state: Mutex<State>,
     /// Held by whoever passes verbs to the inside.
     passing: Mutex<()>,
+    /// Where calls of a modern client wait for it to come back.
+    parking: OnceLock<Arc<Parking>>,
 }
 
 struct State {
@@ -106,6 +111,7 @@ impl Face {
                 next_lane: 1,
             }),
             passing: Mutex::new(()),
+            parking: OnceLock::new(),
         })
     }
 
@@ -144,7 +150,9 @@ impl Face {
         let result = step(&mut state);
         state.settle();
         let mut next = state.half.poll_up();
+        let round = state.half.poll_round();
         drop(state);
+        self.gather(round);
         let mut works = Works::none();
         while let Some(verb) = next {
             works.append(self.inside.take(self, verb));
@@ -166,9 +174,17 @@ impl Face {
 
     /// The server needs input. False if this client cannot be asked.
     #[must_use]
-    pub fn ask(&self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let mut asked = false;
-        self.quietly(|half| asked = half.ask(exchange, ask, request));
+    pub fn ask(self: &Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        if self.era == Era::Modern && !self.parking.get().is_some_and(|parking| parking.has_room())
+        {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        let asked = state.half.ask(exchange, ask, request);
+        state.settle();
+        let round = state.half.poll_round();
+        drop(state);
+        self.gather(round);
         asked
     }
 

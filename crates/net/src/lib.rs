@@ -5,5 +5,7 @@ mod drive;
 pub mod face;
 pub mod http;
 pub mod inside;
+mod park;
+mod seal;
 pub mod stdio;
 pub mod upstream;

