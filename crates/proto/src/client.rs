@@ -63,6 +63,17 @@ pub enum Transmit {
     Abort { lane: Lane },
 }
 
+impl Transmit {
+    /// What it is, for logs: a method, or what has none.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Send { message, .. } if message.is_response() => "an answer",
+            Self::Send { message, .. } => message.method(),
+            Self::Abort { .. } => "hanging up",
+        }
+    }
+}
+
 /// The half for one server, of either era.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the eras say it")]
