@@ -224,6 +224,8 @@ mod tests {
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");
         }
+        let unknown = Refusal::UnknownMethod { method: "a/b".to_owned() };
+        assert_eq!(unknown.to_string(), "Method not found: a/b");
         let data = Refusal::UnknownRevision { asked: asked() }.data().unwrap();
         assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": "1999-01-01"}));
     }

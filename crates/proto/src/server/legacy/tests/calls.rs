@@ -33,6 +33,7 @@ fn before_initialize_only_pings_are_served() {
         r#"line: 1 tools/list
            line: "p" ping
            line: notifications/roots/list_changed
+           line: initialize {}
            line: 2 initialize {}
            line: 3 tools/list"#,
         r#"lane 0: 1 ! -32600 initialize first
