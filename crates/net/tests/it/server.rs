@@ -19,10 +19,13 @@ use crate::peer::within;
 mod ask;
 mod call;
 mod change;
+mod example;
 mod hello;
 mod raw;
 mod seed;
+mod task;
 mod typed;
+mod web;
 
 pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -176,6 +179,17 @@ impl Client {
         // Whatever is answered after this has seen the handshake end.
         self.call("ping", json!({})).await;
         answer["result"].clone()
+    }
+
+    /// The next message of a method; others are kept.
+    pub(crate) async fn hear_of(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.hear().await;
+            if message["method"] == method {
+                return message;
+            }
+            self.heard.push(message);
+        }
     }
 
     /// What was kept of these notifications, in order.
