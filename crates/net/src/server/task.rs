@@ -43,6 +43,9 @@ const TTL: Duration = Duration::from_hours(1);
 /// The longest that a client may ask for.
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// The shortest: long enough to ask once how it went.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// How often a client should look.
 const POLL_MS: u64 = 500;
 
@@ -134,8 +137,11 @@ impl Task {
         params
     }
 
-    /// Puts a question where the client fetches it; false if there are too many.
+    /// Puts a question where the client fetches it; false if there are too many,
+    /// or one of that key.
     pub(super) fn ask(&self, ask: Ask, key: &str, question: Value) -> bool {
+        let own = format!("q{}", ask.0);
+        let key = if key.is_empty() { own.as_str() } else { key };
         self.change(|progress| {
             let questions = &mut progress.questions;
             let fits = questions.len() < MOST_QUESTIONS && !questions.contains_key(key);

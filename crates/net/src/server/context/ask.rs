@@ -78,8 +78,7 @@ impl Context {
             return Err(Error::missing_capability(&required, self.era()));
         }
         let (asked, answer) = Asked::open(self)?;
-        let key = if key.is_empty() { format!("q{}", asked.ask.0) } else { key.to_owned() };
-        if !asked.send(&key, method, params) {
+        if !asked.send(key, method, params) {
             return Err(Error::internal(format!("this client cannot be asked for {method} now")));
         }
         let answer = match tokio::time::timeout(PATIENCE, answer).await {
@@ -166,9 +165,11 @@ impl<'a> Asked<'a> {
     }
 
     fn send(&self, key: &str, method: &str, params: Value) -> bool {
+        // A half makes a key of an id that is text; legacy clients see none of it.
+        let id = if key.is_empty() { Id::from(self.ask.0) } else { Id::Text(key.into()) };
         let request = |params: &Value| {
             let params = params.to_string();
-            Message::request(&Id::Text(key.into()), method, Some(params.as_bytes()))
+            Message::request(&id, method, Some(params.as_bytes()))
         };
         match &self.cx.state.way {
             Way::Call { face, exchange } => face.ask(Some(*exchange), self.ask, &request(&params)),

@@ -10,7 +10,7 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
-use super::{EXTENSION, End, LONGEST, Support, TTL, Task};
+use super::{EXTENSION, End, LONGEST, SHORTEST, Support, TTL, Task};
 use crate::drive::{Either, race};
 use crate::face::lock;
 use crate::server::Server;
@@ -49,7 +49,8 @@ pub(in crate::server) fn ttl(caller: &Caller, request: &Message) -> Option<Durat
         Caller::Session(session) => {
             let task = patch::get(params, &["task"]).filter(|task| task.starts_with(b"{"))?;
             let asked = patch::get(task, &["ttl"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
-            let ttl = asked.map_or(TTL, |ttl: u64| Duration::from_millis(ttl).min(LONGEST));
+            let ttl =
+                asked.map_or(TTL, |ttl: u64| Duration::from_millis(ttl).clamp(SHORTEST, LONGEST));
             session.revision.rules().core_tasks.then_some(ttl)
         }
         Caller::Request(_) => declares(&caller.capabilities()).then_some(TTL),

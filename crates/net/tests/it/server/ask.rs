@@ -87,6 +87,38 @@ async fn a_refusal_of_the_client_fails_the_call() {
     assert_eq!(client.answer(id).await["error"], refusal);
 }
 
+/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9
+#[tokio::test]
+async fn a_modern_client_is_asked_by_another_round() {
+    let mut client = serve(asking());
+    client.capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+    let call = json!({"name": "name"});
+    let asked = client.modern("tools/call", call.clone()).await["result"].clone();
+    assert_eq!(asked["resultType"], "input_required");
+    let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["params"]["message"], "Name?");
+    let mut retry = call;
+    retry["requestState"] = asked["requestState"].clone();
+    let answer = json!({"action": "accept", "content": {"name": "Ann"}});
+    retry["inputResponses"] = json!({key: answer});
+    let answer = client.modern("tools/call", retry).await;
+    assert_eq!(text(&answer), "Hello, Ann!");
+    assert_eq!(answer["result"]["resultType"], "complete");
+
+    let both = client.modern("tools/call", json!({"name": "both"})).await["result"].clone();
+    let questions = both["inputRequests"].as_object().unwrap();
+    assert_eq!(questions.len(), 2, "{both}");
+    let answers = questions.iter().map(|(key, question)| {
+        let roots = question["method"] == "roots/list";
+        (key.clone(), if roots { json!({"roots": []}) } else { json!({"model": "m"}) })
+    });
+    let answers: serde_json::Map<_, _> = answers.collect();
+    let retry = json!({
+        "name": "both", "requestState": both["requestState"], "inputResponses": answers
+    });
+    assert_eq!(text(&client.modern("tools/call", retry).await), "0 \"m\"");
+}
+
 /// wire: META-3, META-5, MRTR-4
 #[tokio::test]
 async fn nobody_is_asked_for_what_they_did_not_declare() {

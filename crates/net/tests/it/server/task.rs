@@ -292,6 +292,25 @@ async fn a_tool_may_ask_before_it_goes_on_as_a_task() {
     }
 }
 
+/// wire: TASK-9, MRTR-5
+#[tokio::test]
+async fn a_modern_client_is_asked_before_the_task_is_made() {
+    let mut client = modern(&Arc::new(Notify::new()));
+    let asked = client.modern("tools/call", json!({"name": "late"})).await["result"].clone();
+    assert_eq!(asked["resultType"], "input_required");
+    assert!(asked.get("taskId").is_none());
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let answer = json!({"action": "accept", "content": {"name": "Ann"}});
+    let retry = json!({
+        "name": "late", "requestState": asked["requestState"], "inputResponses": {key: answer}
+    });
+    let created = client.modern("tools/call", retry).await["result"].clone();
+    assert_eq!(created["resultType"], "task");
+    let id = json!({"taskId": created["taskId"]});
+    let over = poll(&mut client, &id, |task| task["status"] == "completed").await;
+    assert_eq!(over["result"]["content"][0]["text"], "late Ann");
+}
+
 #[tokio::test]
 async fn a_cancelled_task_stops() {
     let gate = Arc::new(Notify::new());

@@ -185,6 +185,35 @@ async fn a_question_goes_by_the_stream_of_its_call() {
     web.stopped().await;
 }
 
+/// wire: MRTR-5, MRTR-7, MRTR-8
+#[tokio::test]
+async fn a_modern_client_comes_back_by_another_post() {
+    let name = Tool::new("name").run(async |_: Value, cx: Context| {
+        let params = json!({"message": "Name?", "requestedSchema": {"type": "object"}});
+        let answer = cx.ask_as("user_name", "elicitation/create", params).await?;
+        Ok::<_, Error>(format!("Hello, {}!", answer["content"]["name"].as_str().unwrap()))
+    });
+    let web = Web::of(Server::builder("s", "0").tool(name)).await;
+    let call = |more: Value| {
+        let declared = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+        let mut params = json!({"name": "name", "_meta": declared});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+    };
+    let mut asked = web.modern("tools/call", call(json!({})), &[]).await;
+    assert_eq!(asked.status, 200);
+    let asked = asked.last().await["result"].clone();
+    assert_eq!(asked["inputRequests"]["user_name"]["method"], "elicitation/create");
+    let answers = json!({"user_name": {"action": "accept", "content": {"name": "Ann"}}});
+    let back = |state: &Value| json!({"requestState": state, "inputResponses": answers});
+    let spoiled = json!(format!("{}-TAMPERED", asked["requestState"].as_str().unwrap()));
+    let mut refused = web.modern("tools/call", call(back(&spoiled)), &[]).await;
+    assert_eq!(refused.last().await["error"]["code"], -32602);
+    let mut reply = web.modern("tools/call", call(back(&asked["requestState"])), &[]).await;
+    assert_eq!(reply.last().await["result"]["content"][0]["text"], "Hello, Ann!");
+    web.stopped().await;
+}
+
 /// wire: MH-13, MH-14, META-3, META-4
 #[tokio::test]
 async fn a_modern_call_is_one_post_and_its_errors_have_statuses() {
