@@ -80,7 +80,7 @@ impl Tool {
         &self.name
     }
 
-    /// Whether the headers of a modern request repeat its arguments (HDR-9).
+    /// Whether the headers of a modern request repeat its arguments (HDR-11).
     pub(super) fn check_headers(&self, arguments: &Value, said: &Said) -> Result<(), Error> {
         let (Ok(ready), Some(said)) = (&self.ready, said) else { return Ok(()) };
         if ready.annotations.is_empty() {

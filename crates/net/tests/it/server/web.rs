@@ -214,7 +214,7 @@ async fn a_modern_client_comes_back_by_another_post() {
     web.stopped().await;
 }
 
-/// wire: MH-13, MH-14, META-3, META-4
+/// wire: MH-13, MH-14, META-3
 #[tokio::test]
 async fn a_modern_call_is_one_post_and_its_errors_have_statuses() {
     let sampling = Tool::new("sampling").run(async |_: Value, cx: Context| {
@@ -267,7 +267,7 @@ async fn arguments_that_are_repeated_as_headers_must_agree() {
     web.stopped().await;
 }
 
-/// wire: SUB-3, SUB-4, SUB-8, SUB-11
+/// wire: SUB-3, SUB-4, SUB-8
 #[tokio::test]
 async fn a_listen_is_a_stream_that_hears_of_changes_made_elsewhere() {
     let change = Tool::new("change").run(async |_: Value, cx: Context| {
