@@ -193,6 +193,22 @@ pub fn is_modern_code(code: i64) -> bool {
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
 pub const HEADER_MISMATCH: i64 = -32020;
 
+/// The codes that the answers of a server use, for those who write one.
+pub mod code {
+    /// The request makes no sense here and now.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The method is there, its parameters are wrong (ERR-3).
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// Our own fault.
+    pub const INTERNAL: i64 = -32603;
+    /// There is no such resource: what legacy clients know it by.
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The client did not declare what the call needs of it (META-3).
+    pub const MISSING_CAPABILITY: i64 = -32021;
+}
+
 /// The caller asked for something the protocol does not allow right now.
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
