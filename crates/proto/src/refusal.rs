@@ -9,8 +9,7 @@ use crate::revision::{Era, Revision};
 
 /// The peer sent something we must not act on.
 ///
-/// Always the peer's doing. Our own mistakes are [`Misuse`], the network's are
-/// `std::io::Error`; no type carries two of the three.
+/// Always the peer's doing. The network's are `std::io::Error`; no type carries both.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -207,15 +206,6 @@ pub mod code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The client did not declare what the call needs of it (META-3).
     pub const MISSING_CAPABILITY: i64 = -32021;
-}
-
-/// The caller asked for something the protocol does not allow right now.
-#[non_exhaustive]
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Misuse {
-    /// The exchange is over, or never was.
-    #[error("no such exchange")]
-    NoSuchExchange,
 }
 
 #[cfg(test)]
