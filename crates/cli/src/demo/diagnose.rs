@@ -6,7 +6,14 @@ use switchboard_net::server::{Context, Error, Level, Tool};
 use super::{moment, round};
 
 pub(super) fn tools() -> Vec<Tool> {
-    vec![missing_capability(), streaming(), logging(), tool_change(), prompt_change()]
+    vec![
+        missing_capability(),
+        streaming(),
+        logging(),
+        reconnection(),
+        tool_change(),
+        prompt_change(),
+    ]
 }
 
 fn missing_capability() -> Tool {
@@ -42,6 +49,17 @@ fn logging() -> Tool {
             "Logged at four levels"
         },
     )
+}
+
+fn reconnection() -> Tool {
+    Tool::new("test_reconnection")
+        .description("Hangs up before it answers; the client comes back for the answer")
+        .run(async |_: Value, cx: Context| {
+            cx.hang_up();
+            moment().await;
+            moment().await;
+            "You came back"
+        })
 }
 
 fn tool_change() -> Tool {
