@@ -89,6 +89,27 @@ fn one_endpoint_serves_every_transport_and_era_until_told_to_stop() {
     assert_eq!(demo.exit_code(), Some(0));
 }
 
+/// Both ends seal states, and neither may take the other's for its own.
+#[test]
+fn a_bridge_to_a_server_of_ours_passes_its_states_on() {
+    let demo = env!("CARGO_BIN_EXE_switchboard");
+    let mut bridge = Switchboard::start(&["bridge", "--port", "0", "--", demo, "demo"]);
+    let port = bridge.port();
+    let name = "test_input_required_result_elicitation";
+    let call = |more: Value| {
+        let mut params = json!({"name": name});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        post_modern(port, "tools/call", Some(name), params).message()
+    };
+    let asked = call(json!({}))["result"].clone();
+    let state = asked["requestState"].as_str().unwrap();
+    let answers = json!({"user_name": {"action": "accept", "content": {"name": "Ann"}}});
+    let forged = call(json!({"requestState": format!("{state}x"), "inputResponses": answers}));
+    assert_eq!(forged["error"]["code"], -32602, "{forged}");
+    let answer = call(json!({"requestState": state, "inputResponses": answers}));
+    assert_eq!(text_of(&answer), "Hello, Ann!");
+}
+
 #[test]
 fn an_era_can_be_left_out() {
     let discover = |port| post_modern(port, "server/discover", None, json!({}));

@@ -256,9 +256,11 @@ async fn a_modern_client_comes_back_by_another_post() {
     assert_eq!(asked["inputRequests"]["user_name"]["method"], "elicitation/create");
     let answers = json!({"user_name": {"action": "accept", "content": {"name": "Ann"}}});
     let back = |state: &Value| json!({"requestState": state, "inputResponses": answers});
-    let spoiled = json!(format!("{}-TAMPERED", asked["requestState"].as_str().unwrap()));
-    let mut refused = web.modern("tools/call", call(back(&spoiled)), &[]).await;
-    assert_eq!(refused.last().await["error"]["code"], -32602);
+    let spoiled = format!("{}-TAMPERED", asked["requestState"].as_str().unwrap());
+    for state in [spoiled.as_str(), "sb1.of another process"] {
+        let mut refused = web.modern("tools/call", call(back(&json!(state))), &[]).await;
+        assert_eq!(refused.last().await["error"]["code"], -32602, "{state}");
+    }
     let mut reply = web.modern("tools/call", call(back(&asked["requestState"])), &[]).await;
     assert_eq!(reply.last().await["result"]["content"][0]["text"], "Hello, Ann!");
     web.stopped().await;
