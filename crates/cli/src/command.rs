@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod bridge;
+mod demo;
 
 use crate::args::Command;
 use crate::exit::Failure;
@@ -9,5 +10,6 @@ use crate::exit::Failure;
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Bridge(args) => bridge::run(&args).await,
+        Command::Demo(args) => demo::run(&args).await,
     }
 }

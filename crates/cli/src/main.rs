@@ -2,9 +2,11 @@
 
 mod args;
 mod command;
+mod demo;
 mod exit;
 mod header;
 mod log;
+mod serve;
 mod signal;
 mod target;
 
