@@ -28,7 +28,8 @@ pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
              those that begin with test_ show one feature each.",
         )
         .only(revisions);
-    let tools = everyday::tools()
+    let touched = resource::Touched::default();
+    let tools = everyday::tools(&touched)
         .into_iter()
         .chain(content::tools())
         .chain(schema::tools())
@@ -38,7 +39,7 @@ pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
         .chain(diagnose::tools());
     let builder = tools.fold(builder, Builder::tool);
     let builder = prompt::all().into_iter().fold(builder, Builder::prompt);
-    resource::all()
+    resource::all(&touched)
         .into_iter()
         .fold(builder, Builder::resource)
         .template(resource::template())

@@ -1,13 +1,16 @@
 //! Tools for a person who wants to see that a client works.
 
+use std::future::ready;
+
 use serde_json::{Value, json};
 use switchboard_net::server::{Context, Error, Tool, ToolResult};
 
-use super::{resource, text};
+use super::resource::{Touched, WATCHED};
+use super::text;
 use crate::log;
 
-pub(super) fn tools() -> Vec<Tool> {
-    vec![echo(), add(), time(), touch()]
+pub(super) fn tools(touched: &Touched) -> Vec<Tool> {
+    vec![echo(), add(), time(), touch(touched.clone())]
 }
 
 fn echo() -> Tool {
@@ -55,12 +58,12 @@ fn time() -> Tool {
         .run(async |_: Value, _| log::timestamp().map_err(|_| Error::internal("there is no clock")))
 }
 
-fn touch() -> Tool {
+fn touch(touched: Touched) -> Tool {
     Tool::new("touch")
         .description("Changes the resource test://watched-resource; who watches it is told")
-        .run(async |_: Value, cx: Context| {
-            let times = resource::touch();
-            cx.server().resource_updated(resource::WATCHED);
-            format!("Touched {times} times")
+        .run(move |_: Value, cx: Context| {
+            let times = touched.touch();
+            cx.server().resource_updated(WATCHED);
+            ready(format!("Touched {times} times"))
         })
 }

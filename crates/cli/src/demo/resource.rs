@@ -1,5 +1,7 @@
 //! Resources: a text, bytes, one that changes, and a pattern of many.
 
+use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
@@ -10,14 +12,23 @@ use super::PNG;
 /// The one that changes.
 pub(super) const WATCHED: &str = "test://watched-resource";
 
-static TOUCHED: AtomicU64 = AtomicU64::new(0);
+/// How often it has changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touched(Arc<AtomicU64>);
 
-/// Changes it; how often it was.
-pub(super) fn touch() -> u64 {
-    TOUCHED.fetch_add(1, Ordering::Relaxed) + 1
+impl Touched {
+    /// Once more; how often that makes.
+    pub(super) fn touch(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn to_text(&self) -> String {
+        format!("Touched {} times", self.0.load(Ordering::Relaxed))
+    }
 }
 
-pub(super) fn all() -> Vec<Resource> {
+pub(super) fn all(touched: &Touched) -> Vec<Resource> {
+    let touched = touched.clone();
     let text = "This is the content of the static text resource.";
     vec![
         Resource::text("test://static-text", "static-text", "text/plain", text),
@@ -25,9 +36,9 @@ pub(super) fn all() -> Vec<Resource> {
         Resource::new(WATCHED, "watched-resource")
             .description("Changes with each call of the tool touch")
             .mime("text/plain")
-            .read(async |uri: String, _| {
-                let text = format!("Touched {} times", TOUCHED.load(Ordering::Relaxed));
-                Ok(vec![Contents::text(&uri, "text/plain", text)])
+            .read(move |uri: String, _| {
+                let text = touched.to_text();
+                ready(Ok(vec![Contents::text(&uri, "text/plain", text)]))
             }),
     ]
 }
