@@ -93,7 +93,7 @@ impl Client {
     fn take(&self, line: Result<Bytes, TooLong>) -> Works {
         let parsed = match line {
             Ok(text) => jsonrpc::parse(text),
-            Err(TooLong { limit }) => Err(Refusal::TooLarge { limit }.into()),
+            Err(TooLong { limit, .. }) => Err(Refusal::TooLarge { limit }.into()),
         };
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),

@@ -201,6 +201,14 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// The lane of the only open call, if there is just one.
+    pub fn only_call(&self) -> Option<Lane> {
+        match self {
+            Self::Legacy(half) => half.only_call(),
+            Self::Modern(half) => half.only_call(),
+        }
+    }
+
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         match self {

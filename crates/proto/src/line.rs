@@ -25,11 +25,13 @@ pub struct Decoder {
 }
 
 /// A line was longer than allowed; it is skipped and the next one follows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("line is longer than {limit} bytes")]
 pub struct TooLong {
     /// The most a line may hold, its end not counted.
     pub limit: usize,
+    /// How it began, so that whoever waits for it can be told.
+    pub head: Bytes,
 }
 
 impl Decoder {
@@ -81,24 +83,35 @@ impl Decoder {
     /// No LF yet. Nothing of a line that is already too long is kept.
     fn wait_for_more(&mut self) -> Option<Result<Bytes, TooLong>> {
         self.searched = self.buffer.len();
-        let too_long = !self.skipping && without_cr(&self.buffer).len() > self.max;
-        self.skipping |= too_long;
+        let is_new = !self.skipping && without_cr(&self.buffer).len() > self.max;
+        let too_long = is_new.then(|| self.too_long(&self.buffer));
+        self.skipping |= is_new;
         if self.skipping {
             self.buffer.clear();
             self.searched = 0;
         }
-        too_long.then_some(Err(TooLong { limit: self.max }))
+        too_long.map(Err)
     }
 
     fn accept(&self, mut line: BytesMut) -> Option<Result<Bytes, TooLong>> {
         line.truncate(without_cr(&line).len());
         if line.len() > self.max {
-            return Some(Err(TooLong { limit: self.max }));
+            return Some(Err(self.too_long(&line)));
         }
         let blank = line.iter().all(u8::is_ascii_whitespace);
         (!blank).then(|| Ok(line.freeze()))
     }
 }
+
+impl Decoder {
+    fn too_long(&self, line: &[u8]) -> TooLong {
+        let head = &line[..self.max.min(HEAD)];
+        TooLong { limit: self.max, head: Bytes::copy_from_slice(head) }
+    }
+}
+
+/// How much of a line that is too long is kept.
+const HEAD: usize = 256;
 
 fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)

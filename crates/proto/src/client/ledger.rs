@@ -221,6 +221,15 @@ impl<O> Ledger<O> {
         theirs.map(|(id, _)| CallId(id)).collect()
     }
 
+    /// The only open call, if there is just one.
+    pub(super) fn only(&self) -> Option<CallId> {
+        let mut open = self.calls.iter();
+        match (open.next(), open.next()) {
+            (Some((id, _)), None) => Some(CallId(id)),
+            _ => None,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }

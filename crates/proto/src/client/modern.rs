@@ -340,6 +340,11 @@ impl<T: Ticket> Modern<T> {
         self.ledger.ids(is_it).first().copied()
     }
 
+    /// The lane of the only open call, if there is just one.
+    pub fn only_call(&self) -> Option<Lane> {
+        self.ledger.only().map(CallId::lane)
+    }
+
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.ledger.get(CallId(lane.0)).is_some()

@@ -40,7 +40,7 @@ fn endless_line_is_not_kept() {
     for _ in 0..10_000 {
         decoder.push(&[b'x'; 1000]);
         while let Some(line) = decoder.next_line() {
-            assert_eq!(line, Err(TooLong { limit: 1000 }));
+            assert!(matches!(line, Err(TooLong { limit: 1000, .. })));
             reports += 1;
         }
         assert!(decoder.buffer().capacity() < 64 * 1024);

@@ -35,11 +35,13 @@ const SOUND: Duration = Duration::from_secs(10);
 struct Course {
     reconnect: Reconnect,
     last: Option<HeaderValue>,
+    /// An event was too long to be read.
+    skipped: bool,
 }
 
 impl Course {
     fn new() -> Self {
-        Self { reconnect: Reconnect::new(ATTEMPTS), last: None }
+        Self { reconnect: Reconnect::new(ATTEMPTS), last: None, skipped: false }
     }
 }
 
@@ -67,6 +69,11 @@ impl Upstream {
                     self.read(link, post.lane, &post.message, &mut course, response).await
             {
                 return Works::none();
+            }
+            if course.skipped {
+                // Resuming would bring the same again.
+                let limit = self.limits.message;
+                return self.unanswered(post, format!("answer is longer than {limit} bytes"));
             }
             let resumable = self.era == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
@@ -107,6 +114,7 @@ impl Upstream {
                     Ok(event) => event,
                     Err(error) => {
                         tracing::warn!(server = self.name, "skipped an event: {error}");
+                        course.skipped = true;
                         continue;
                     }
                 };

@@ -26,6 +26,25 @@ async fn a_child_runs_where_and_with_what_it_was_told() {
     journal.all_gone().await;
 }
 
+/// wire: STD-1, STD-10
+#[tokio::test]
+async fn an_answer_that_is_too_long_fails_its_call_and_no_other() {
+    let journal = journal();
+    let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
+    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+    let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    caller.greet().await;
+    let waiting = json!({"name": "wait", "arguments": {"tag": "other"}});
+    caller.ask("tools/call", waiting).await;
+    let text = caller.tool_error("big", json!({"size": 1 << 17})).await;
+    assert_eq!(text, "answer is longer than 65536 bytes");
+    assert_eq!(caller.tool("echo", json!({"k": 1})).await, json!({"k": 1}));
+    assert!(caller.early().is_empty(), "the other call still waits: {:?}", caller.early());
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}
+
 /// wire: STD-1, STD-2, STD-3
 #[tokio::test]
 async fn lines_that_are_no_messages_are_skipped() {
