@@ -31,12 +31,37 @@ pub const LIST_TOOLS: &str = "tools/list";
 /// Calls a tool.
 pub const CALL_TOOL: &str = "tools/call";
 
+/// Lists the prompts.
+pub const LIST_PROMPTS: &str = "prompts/list";
+/// Gets a prompt.
+pub const GET_PROMPT: &str = "prompts/get";
+/// Lists the resources.
+pub const LIST_RESOURCES: &str = "resources/list";
+/// Lists the templates of resources.
+pub const LIST_TEMPLATES: &str = "resources/templates/list";
+/// Reads a resource.
+pub const READ_RESOURCE: &str = "resources/read";
+/// Completes an argument.
+pub const COMPLETE: &str = "completion/complete";
+/// Asks the user.
+pub const ELICIT: &str = "elicitation/create";
+/// Asks the client's model.
+pub const SAMPLE: &str = "sampling/createMessage";
+/// Asks for the client's roots.
+pub const LIST_ROOTS: &str = "roots/list";
+
 /// Members of `_meta` that a transport reads.
 pub mod meta {
     /// The revision a modern request is made in.
     pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do, on every modern request.
     pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// Who the client is.
+    pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+    /// Who the server is, on results (modern).
+    pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+    /// From which level on a request wants log records (modern).
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Which listen a notification belongs to (modern).
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
     /// What progress is reported under.
