@@ -115,6 +115,13 @@ def handle(message):
         welcome = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,
                    "serverInfo": {"name": "scripted", "version": "1"}}
         say({"jsonrpc": "2.0", "id": id, "result": welcome})
+    elif method == "server/discover" and "modern" in sys.argv:
+        say({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "capabilities": {},
+             "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private"}})
+    elif method == "server/discover" and "mute" in sys.argv:
+        pass
+    elif method == "server/discover" and "fragile" in sys.argv:
+        os._exit(3)
     elif method == "tools/call":
         token = (params.get("_meta") or {}).get("progressToken")
         call(id, params["name"], params.get("arguments") or {}, token)

@@ -68,7 +68,7 @@ impl Upstream {
             {
                 return Works::none();
             }
-            let resumable = self.era == Era::Legacy && course.last.is_some();
+            let resumable = self.era() == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
                 return self.no_answer_unless_note(post);
             }
