@@ -10,6 +10,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use switchboard_net::bridge::Children;
 use switchboard_net::upstream::Strategy;
 
+use crate::exit::ExitStatus;
+pub(crate) use client::{ClientArgs, EraChoice, Form};
+
+mod client;
+
 /// Connects any MCP client to any MCP server.
 ///
 /// Whatever the two speak: stdio, Streamable HTTP or the older HTTP+SSE.
@@ -27,6 +32,55 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
+    /// List the tools of a server: TARGET
+    Tools(Box<ClientArgs>),
+    /// Call a tool: TARGET NAME [K=V | K:=JSON]...
+    Call(Box<ClientArgs>),
+    /// List the prompts of a server: TARGET
+    Prompts(Box<ClientArgs>),
+    /// Get a prompt: TARGET NAME [K=V]...
+    Prompt(Box<ClientArgs>),
+    /// List the resources and templates of a server: TARGET
+    Resources(Box<ClientArgs>),
+    /// Read a resource: TARGET URI
+    Read(Box<ClientArgs>),
+    /// Complete an argument: TARGET prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]...
+    Complete(Box<ClientArgs>),
+    /// Tell what a server is and can do: TARGET
+    Discover(Box<ClientArgs>),
+    /// Print changes as they happen: TARGET [tools | prompts | resources | URI]...
+    Listen(Box<ClientArgs>),
+    /// Tell whether a server answers: TARGET
+    Ping(Box<ClientArgs>),
+}
+
+impl Command {
+    /// Whether it calls a server, rather than serving one.
+    pub(crate) fn is_client(&self) -> bool {
+        !matches!(self, Self::Bridge(_))
+    }
+}
+
+/// How the program ends after arguments that clap did not take. The commands
+/// that call a server have the statuses of the Inspector, `bridge` those of clap.
+pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStatus {
+    const CLIENT: [&str; 10] = [
+        "tools",
+        "call",
+        "prompts",
+        "prompt",
+        "resources",
+        "read",
+        "complete",
+        "discover",
+        "listen",
+        "ping",
+    ];
+    match command {
+        _ if !answer.use_stderr() => ExitStatus::Success,
+        Some(command) if CLIENT.contains(&command) => ExitStatus::Failure,
+        _ => ExitStatus::Usage,
+    }
 }
 
 /// Where log lines go is not a choice: stderr, for stdout carries messages.
@@ -212,6 +266,10 @@ Examples:
 
   Use a remote server from a client that only knows stdio:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+
+  Look at a server, and call it:
+    switchboard tools https://example.com/mcp
+    switchboard call https://example.com/mcp add a:=1 b:=2
 
 More about a command: switchboard bridge --help";
 
