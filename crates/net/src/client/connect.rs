@@ -41,10 +41,13 @@ pub(super) async fn meet(
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
-    let old = matches!(server.target(), Target::Url { strategy: Strategy::SseOnly, .. });
-    match options.era.or(known.filter(|&era| era == Era::Legacy)) {
+    // The older transport has no modern servers.
+    let strategies = [Strategy::SseOnly, Strategy::SseFirst];
+    let old =
+        matches!(server.target(), Target::Url { strategy, .. } if strategies.contains(strategy));
+    let old = old.then_some(Era::Legacy);
+    match options.era.or(known.filter(|&era| era == Era::Legacy)).or(old) {
         Some(Era::Legacy) => greet(Line::new(server, Era::Legacy, options), options).await,
-        None if old => greet(Line::new(server, Era::Legacy, options), options).await,
         _ => match server.target() {
             Target::Command(_) => meet_child(server, options).await,
             Target::Url { .. } => meet_endpoint(server, options).await,
@@ -79,9 +82,15 @@ async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met
             Err(not_modern(answer))
         }
         Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
-            // It answered, so it lives; what it was asked is no matter to it.
+            // It answered, so it lives. But some take the question for the
+            // beginning of a modern conversation, and refuse any other.
             line.upstream.turn_legacy();
-            greet(line, options).await
+            match greet(line, options).await {
+                Err(ConnectError::Failed(_)) => {
+                    greet(Line::new(server, Era::Legacy, options), options).await
+                }
+                met => met,
+            }
         }
         Verdict::Legacy | Verdict::Undecided => {
             close_later(line);
@@ -108,6 +117,9 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
     else {
         return Err(CallError::Timeout { millis: options.timeout.as_millis() }.into());
     };
+    if probed.is_old && options.era.is_none() {
+        return greet(Line::new(&server.sse_only(), Era::Legacy, options), options).await;
+    }
     match probe::verdict(Carrier::Http, &probed.reply) {
         Verdict::Modern(revision) => Ok(modern(line, revision, probed.answer.as_ref())),
         Verdict::Unusable => Err(nothing_in_common(line, probed.answer.as_ref())),

@@ -109,6 +109,11 @@ def handle(message):
         done = asked[id]
         done[1] = message.get("result", message.get("error"))
         done[0].set()
+    elif method == "initialize" and state.get("pinned"):
+        say({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "too late"}})
+    elif method == "server/discover" and "pins" in sys.argv:
+        state["pinned"] = True
+        say({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
         state["hellos"] += 1
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}

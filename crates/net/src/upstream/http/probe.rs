@@ -3,6 +3,7 @@
 //! Apart from the calls, because the answer is in the status as much as in the
 //! body, and a call's owner gets to see only the latter (NEG-5, NEG-6).
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -22,6 +23,8 @@ pub(crate) struct Probed {
     pub(crate) reply: Reply,
     /// The answer, if it is one.
     pub(crate) answer: Option<Message>,
+    /// What came is the stream of an HTTP+SSE server.
+    pub(crate) is_old: bool,
     /// In words, for whoever cannot go on.
     pub(crate) text: String,
 }
@@ -29,11 +32,16 @@ pub(crate) struct Probed {
 impl Probed {
     fn answered(status: StatusCode, answer: Message, text: String) -> Self {
         let reply = probe::reply(Some(status.as_u16()), &answer);
-        Self { reply, answer: Some(answer), text }
+        Self { reply, answer: Some(answer), is_old: false, text }
+    }
+
+    fn unanswered(status: StatusCode, is_old: bool, text: String) -> Self {
+        let reply = Reply::Http { status: status.as_u16() };
+        Self { reply, answer: None, is_old, text }
     }
 
     fn broken(text: String) -> Self {
-        Self { reply: Reply::Broken, answer: None, text }
+        Self { reply: Reply::Broken, answer: None, is_old: false, text }
     }
 }
 
@@ -57,40 +65,54 @@ impl Upstream {
             let text = refused.to_string();
             return match refused.error() {
                 Some(error) => Probed::answered(status, error.clone(), text),
-                None => {
-                    Probed { reply: Reply::Http { status: status.as_u16() }, answer: None, text }
-                }
+                None => Probed::unanswered(status, false, text),
             };
         }
         let media = content_type(response.headers()).unwrap_or_default().to_owned();
-        let answer = if is_event_stream(&media) {
+        let first = if is_event_stream(&media) {
             self.first_answer(response.into_body()).await
         } else {
             let body = Limited::new(response.into_body(), self.limits.message).collect().await;
-            body.ok().and_then(|body| jsonrpc::parse_one(body.to_bytes()).ok())
+            body.map_or(First::Nothing, |body| First::of(body.to_bytes()))
         };
-        match answer.filter(Message::is_response) {
-            Some(answer) => Probed::answered(status, answer, String::new()),
-            None => Probed {
-                reply: Reply::Http { status: status.as_u16() },
-                answer: None,
-                text: format!("HTTP {}, but no answer; is this an MCP endpoint?", status.as_u16()),
-            },
+        let text = format!("HTTP {}, but no answer; is this an MCP endpoint?", status.as_u16());
+        match first {
+            First::Answer(answer) => Probed::answered(status, answer, String::new()),
+            First::Endpoint => Probed::unanswered(status, true, text),
+            First::Nothing => Probed::unanswered(status, false, text),
         }
     }
 
-    /// The first answer on an event stream.
-    async fn first_answer(&self, mut body: Incoming) -> Option<Message> {
+    /// The first thing on an event stream that tells something.
+    async fn first_answer(&self, mut body: Incoming) -> First {
         let mut decoder = Decoder::new(self.limits.message);
-        loop {
-            let frame = body.frame().await?.ok()?;
+        while let Some(Ok(frame)) = body.frame().await {
             decoder.push(frame.data_ref().map_or(&[], |data| &data[..]));
             while let Some(event) = decoder.next_event() {
-                let message = event.ok().and_then(|event| jsonrpc::parse_one(event.data).ok());
-                if let Some(answer) = message.filter(Message::is_response) {
-                    return Some(answer);
+                let Ok(event) = event else { continue };
+                if event.name.as_deref() == Some("endpoint") {
+                    return First::Endpoint;
+                }
+                if let first @ First::Answer(_) = First::of(event.data) {
+                    return first;
                 }
             }
         }
+        First::Nothing
+    }
+}
+
+/// What a body begins with.
+enum First {
+    Answer(Message),
+    /// Where to post to: this is the stream of the oldest transport.
+    Endpoint,
+    Nothing,
+}
+
+impl First {
+    fn of(text: Bytes) -> Self {
+        let message = jsonrpc::parse_one(text).ok().filter(Message::is_response);
+        message.map_or(Self::Nothing, Self::Answer)
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, call_once};
 use switchboard_proto::revision::Era;
-use switchboard_testkit::http::HttpServer;
+use switchboard_testkit::caller::LEGACY;
+use switchboard_testkit::http::{HttpServer, welcome};
 use switchboard_testkit::within;
 
 use super::{MODERN, at, child, connected, legacy, modern};
@@ -51,6 +52,37 @@ async fn a_child_that_stays_silent_is_replaced() {
     assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
     within(client.close()).await;
     journal.all_gone().await;
+}
+
+/// wire: NEG-3, NEG-10
+#[tokio::test]
+async fn a_child_that_the_question_has_pinned_to_an_era_is_replaced() {
+    let journal = journal();
+    let client = within(Client::connect(child(&journal, &["pins"]), quick())).await.unwrap();
+    assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
+    within(client.close()).await;
+    journal.all_gone().await;
+}
+
+/// wire: OLD-7
+#[tokio::test]
+async fn a_server_that_answers_with_the_stream_of_the_oldest_transport_is_met_by_it() {
+    let mut server = HttpServer::start().await;
+    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let (client, _stream) = tokio::join!(connecting, async {
+        let mut stray = server.post("server/discover").await.stream().await;
+        stray.write("event: endpoint\ndata: /stray\n\n").await;
+        let mut stream = server.get().await.stream().await;
+        stream.write("event: endpoint\ndata: /messages\n\n").await;
+        let hello = server.post("initialize").await;
+        assert_eq!(hello.path, "/messages");
+        let result = welcome(LEGACY);
+        let answer = json!({"jsonrpc": "2.0", "id": hello.message()["id"], "result": result});
+        hello.answer(202, &[], "").await;
+        stream.event(&answer).await;
+        stream
+    });
+    assert_eq!(client.unwrap().era(), Era::Legacy);
 }
 
 /// wire: NEG-3, MOD-2
