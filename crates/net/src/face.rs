@@ -160,6 +160,7 @@ impl Face {
         self.gather(round);
         let mut works = Works::none();
         while let Some(verb) = next {
+            tracing::trace!(client = self.number, verb = verb.name(), "from the client");
             works.append(self.inside.take(self, verb));
             next = lock(&self.state).half.poll_up();
         }

@@ -8,5 +8,6 @@ pub mod http;
 pub mod inside;
 mod park;
 mod seal;
+pub mod server;
 pub mod stdio;
 pub mod upstream;

@@ -91,10 +91,12 @@ impl Parking {
     /// Gives up on who is late, and lets go of faces that wait for nobody.
     fn give_up_late(&self) {
         let faces: Vec<_> = lock(&self.lot).faces.values().cloned().collect();
-        for face in &faces {
+        for face in faces {
             face.give_up_parked();
+            if face.parked() == 0 {
+                lock(&self.lot).faces.remove(&face.number());
+            }
         }
-        lock(&self.lot).faces.retain(|_, face| face.parked() > 0);
     }
 }
 

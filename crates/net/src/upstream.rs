@@ -253,6 +253,7 @@ impl Upstream {
     fn carry(self: &Arc<Self>, core: &mut Core) -> Works {
         let mut works = Works::none();
         while let Some(transmit) = core.half.poll_transmit() {
+            tracing::trace!(server = self.name, what = transmit.name(), "to the server");
             match (core.road, transmit) {
                 (Road::Pipe, Transmit::Send { message, .. }) => self.enqueue(core, message),
                 (Road::Http, Transmit::Send { lane, message, headers }) => {
@@ -286,6 +287,7 @@ impl Upstream {
 
     /// Text arrived on a lane.
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
+        tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {

@@ -1,9 +1,9 @@
 //! The client half: faces one server, whatever revision it speaks.
 //!
 //! [`legacy::Legacy`] and [`modern::Modern`] are the two machines,
-//! [`probe::Probe`] tells which one a server needs. Both are handed the verbs
+//! [`probe`] tells which one a server needs. Both are handed the verbs
 //! of [`Up`](crate::exchange::Up), told what arrived on which lane, and hand
-//! out [`Transmit`]s for the wire and [`Down`](crate::exchange::Down) verbs
+//! out [`Transmit`]s for the wire and [`Down`] verbs
 //! for whoever opened the calls; drain both after every call.
 
 use std::time::Instant;
@@ -61,6 +61,17 @@ pub enum Transmit {
     Send { lane: Lane, message: Message, headers: Vec<(HeaderName, HeaderValue)> },
     /// Close the lane: that is how a call is cancelled there.
     Abort { lane: Lane },
+}
+
+impl Transmit {
+    /// What it is, for logs: a method, or what has none.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Send { message, .. } if message.is_response() => "an answer",
+            Self::Send { message, .. } => message.method(),
+            Self::Abort { .. } => "hanging up",
+        }
+    }
 }
 
 /// The half for one server, of either era.

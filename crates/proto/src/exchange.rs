@@ -86,3 +86,27 @@ pub enum To<T> {
     /// Whoever is connected: it belongs to no call, or to none that could be told.
     Session,
 }
+
+impl Up {
+    /// Which verb it is, for logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Supply { .. } => "supply",
+            Self::Note { .. } => "note",
+            Self::Drop { .. } => "drop",
+        }
+    }
+}
+
+impl<T> Down<T> {
+    /// Which verb it is, for logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Note { .. } => "note",
+            Self::Ask { .. } => "ask",
+            Self::Recall { .. } => "recall",
+            Self::Finish { .. } => "finish",
+        }
+    }
+}

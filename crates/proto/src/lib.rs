@@ -4,7 +4,7 @@
 //! happened and when (`handle_*`), says what our side wants (bare verbs), and
 //! then drains what is to be done (`poll_*`). One mutation, then drain.
 //!
-//! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`line`], [`sse`]; [`header`]s.
+//! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
 //! - Parts of the halves: [`calls`], [`replay`], [`backoff`].

@@ -33,35 +33,57 @@ pub const CALL_TOOL: &str = "tools/call";
 
 /// Lists the prompts.
 pub const LIST_PROMPTS: &str = "prompts/list";
-/// Gets a prompt.
+/// Fills in a prompt.
 pub const GET_PROMPT: &str = "prompts/get";
 /// Lists the resources.
 pub const LIST_RESOURCES: &str = "resources/list";
-/// Lists the templates of resources.
+/// Lists the patterns of resources.
 pub const LIST_TEMPLATES: &str = "resources/templates/list";
 /// Reads a resource.
 pub const READ_RESOURCE: &str = "resources/read";
-/// Completes an argument.
+/// Asks what an argument could be.
 pub const COMPLETE: &str = "completion/complete";
-/// Asks the user.
+/// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
-/// Asks the client's model.
+/// Asks the client's model something.
 pub const SAMPLE: &str = "sampling/createMessage";
-/// Asks for the client's roots.
-pub const LIST_ROOTS: &str = "roots/list";
+/// Asks where the client works.
+pub const ROOTS: &str = "roots/list";
+
+/// Methods that the modern era no longer has, whoever asks (MH-13).
+pub const REMOVED: &[&str] = &[
+    INITIALIZE,
+    PING,
+    SET_LEVEL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    "tasks/list",
+    "tasks/result",
+    ELICIT,
+    SAMPLE,
+    ROOTS,
+];
+
+/// Whether a complete result says how long it may be kept (CACHE-1).
+pub fn is_cacheable(method: &str) -> bool {
+    matches!(
+        method,
+        DISCOVER | LIST_TOOLS | LIST_PROMPTS | LIST_RESOURCES | LIST_TEMPLATES | READ_RESOURCE
+    )
+}
 
 /// Members of `_meta` that a transport reads.
 pub mod meta {
+    /// Who the client says it is (modern).
+    pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+    /// Who the server says it is (modern).
+    pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+    /// Which log records a modern request wants.
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// The revision a modern request is made in.
     pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do, on every modern request.
     pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Who the client is.
-    pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-    /// Who the server is, on results (modern).
-    pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
-    /// From which level on a request wants log records (modern).
-    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Which listen a notification belongs to (modern).
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
     /// What progress is reported under.
@@ -71,8 +93,8 @@ pub mod meta {
 /// The member of `params` that the `Mcp-Name` header repeats (HDR-3).
 pub fn name_member(method: &str) -> Option<&'static str> {
     match method {
-        CALL_TOOL | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
+        CALL_TOOL | GET_PROMPT => Some("name"),
+        READ_RESOURCE => Some("uri"),
         "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
         _ => None,
     }
@@ -80,7 +102,7 @@ pub fn name_member(method: &str) -> Option<&'static str> {
 
 /// Whether a server may ask for input on the way to the answer (MRTR-1).
 pub fn may_ask(method: &str) -> bool {
-    matches!(method, CALL_TOOL | "prompts/get" | "resources/read")
+    matches!(method, CALL_TOOL | GET_PROMPT | READ_RESOURCE)
 }
 
 /// The part of the server's capabilities whose lists a notification is about.

@@ -9,8 +9,7 @@ use crate::revision::{Era, Revision};
 
 /// The peer sent something we must not act on.
 ///
-/// Always the peer's doing. Our own mistakes are [`Misuse`], the network's are
-/// `std::io::Error`; no type carries two of the three.
+/// Always the peer's doing. The network's are `std::io::Error`; no type carries both.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -193,13 +192,20 @@ pub fn is_modern_code(code: i64) -> bool {
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
 pub const HEADER_MISMATCH: i64 = -32020;
 
-/// The caller asked for something the protocol does not allow right now.
-#[non_exhaustive]
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Misuse {
-    /// The exchange is over, or never was.
-    #[error("no such exchange")]
-    NoSuchExchange,
+/// The codes that the answers of a server use, for those who write one.
+pub mod code {
+    /// The request makes no sense here and now.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The method is there, its parameters are wrong (ERR-3).
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// Our own fault.
+    pub const INTERNAL: i64 = -32603;
+    /// There is no such resource: what legacy clients know it by.
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The client did not declare what the call needs of it (META-3).
+    pub const MISSING_CAPABILITY: i64 = -32021;
 }
 
 #[cfg(test)]
@@ -224,6 +230,8 @@ mod tests {
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");
         }
+        let unknown = Refusal::UnknownMethod { method: "a/b".to_owned() };
+        assert_eq!(unknown.to_string(), "Method not found: a/b");
         let data = Refusal::UnknownRevision { asked: asked() }.data().unwrap();
         assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": "1999-01-01"}));
     }

@@ -40,6 +40,8 @@ pub struct Rules {
     pub priming: bool,
     /// Closing the response stream cancels the call.
     pub cancel_by_close: bool,
+    /// Clients may ask that a call goes on as a task, without an extension.
+    pub core_tasks: bool,
 }
 
 impl Revision {
@@ -96,6 +98,7 @@ impl Revision {
             version_header: self >= Self::V2025_06_18,
             priming: self == Self::V2025_11_25,
             cancel_by_close: self.era() == Era::Modern,
+            core_tasks: self == Self::V2025_11_25,
         }
     }
 

@@ -3,7 +3,7 @@
 //! [`era::classify`] tells by its first message which era a client speaks;
 //! [`legacy::Legacy`] and [`modern::Modern`] are the two machines. Both are
 //! told what arrived on which lane and hand out [`Frame`]s for lanes and
-//! [`Up`](crate::exchange::Up) verbs for the inside; drain both after every call.
+//! [`Up`] verbs for the inside; drain both after every call.
 
 use bytes::Bytes;
 use http::HeaderMap;

@@ -133,3 +133,26 @@ fn announce(address: SocketAddr) {
     }
     tracing::info!("serving http://{address}/mcp and http://{address}/sse");
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn patience_and_the_size_of_messages_are_the_users_to_set() {
+        let limits = |line: &str| {
+            let command = Cli::try_parse_from(line.split(' ')).unwrap().command;
+            let Command::Bridge(args) = command else { panic!("{line}") };
+            limits(&args)
+        };
+        let given = limits("switchboard bridge --timeout 7 --max-message 50000000 -- true");
+        assert_eq!((given.quiet, given.message), (Duration::from_secs(7), 50_000_000));
+        assert_eq!(given.backlog, 100_000_000, "room for two");
+        let (plain, defaults) = (limits("switchboard bridge -- true"), Limits::default());
+        assert_eq!((plain.quiet, plain.message), (defaults.quiet, defaults.message));
+        assert_eq!(plain.backlog, defaults.backlog);
+    }
+}

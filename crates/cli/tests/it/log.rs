@@ -18,6 +18,26 @@ fn log_lines_go_to_stderr_and_stdout_stays_clean() {
 }
 
 #[test]
+fn the_way_of_a_message_is_logged_on_request() {
+    let args = [&["--log-level", "trace", "bridge", "--"], &SERVER[..]].concat();
+    let mut switchboard = Switchboard::start(&args);
+    switchboard.greet();
+    switchboard.call(1, "echo", &json!({"text": "a secret"}));
+    let steps = [
+        "[TRACE] [face] from the client",
+        "[TRACE] [python3] to the server",
+        "[TRACE] [python3] from the server",
+        "[TRACE] [python3] to the client",
+    ];
+    for step in steps {
+        switchboard.until_logged(step);
+    }
+    switchboard.close_stdin();
+    assert_eq!(switchboard.exit_code(), Some(0));
+    assert!(!switchboard.logged.iter().any(|line| line.contains("a secret")));
+}
+
+#[test]
 fn json_lines_have_the_same_parts() {
     let run = run(&["bridge", "--log-format", "json", "--", "true"], &[]);
     assert_eq!(run.stdout, "");

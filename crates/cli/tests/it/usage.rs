@@ -15,6 +15,7 @@ fn help_teaches_with_examples() {
         "switchboard bridge [OPTIONS] -- <CMD> [ARG]...",
         "switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
         "Safe if the server remembers nothing",
+        "[default: http-first]",
         "Exit status:",
     ] {
         assert!(bridge.stdout.contains(text), "no {text:?} in {}", bridge.stdout);

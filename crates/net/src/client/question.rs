@@ -46,7 +46,7 @@ impl Answers {
             method::ELICIT if params["mode"] == "url" => self.url.clone(),
             method::ELICIT => self.form.clone(),
             method::SAMPLE => self.sampling.clone(),
-            method::LIST_ROOTS => self.roots.clone(),
+            method::ROOTS => self.roots.clone(),
             _ => None,
         }
     }

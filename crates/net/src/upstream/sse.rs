@@ -107,9 +107,10 @@ async fn connect(
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
     let event = match first {
         Ok(Some(event)) if event.name.as_deref() == Some("endpoint") => event,
-        _ => {
+        Ok(_) => {
             return Err(NoStream::because("the event stream did not begin with an endpoint event"));
         }
+        Err(_) => return Err(NoStream::because("Timed out waiting for SSE endpoint")),
     };
     let place = String::from_utf8_lossy(&event.data).into_owned();
     let endpoint = resolve(url, &place)

@@ -43,6 +43,7 @@ impl Upstream {
     }
 
     fn tell(self: &Arc<Self>, verb: Down<Seat>) {
+        tracing::trace!(server = self.name, verb = verb.name(), "to the client");
         match verb {
             Down::Note { to, message } => {
                 self.each(&to, |face, exchange| face.note(exchange, &message));

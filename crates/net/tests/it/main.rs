@@ -25,6 +25,8 @@ mod peer;
 #[cfg(test)]
 mod script;
 #[cfg(test)]
+mod server;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod upstream;

@@ -114,8 +114,10 @@ async fn a_cancelled_call_is_dropped_in_its_own_era_and_not_answered() {
 async fn bad_lines_get_an_error_and_the_next_works() {
     let mut pipe = Pipe::ready("2025-11-25").await;
     let long = format!("{}\n", "x".repeat(100_000));
-    let cases: [(&[u8], i64); 5] = [
+    let cases: [(&[u8], i64); 6] = [
         (b"garbage\n", -32700),
+        // Frames of other protocols are no messages here.
+        (b"Content-Length: 17\r\n", -32700),
         (b"\xff\xfe\n", -32700),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\0\n", -32700),
         (b"{\"id\":1,\"method\":\"x\"}\r\n", -32600),

@@ -14,6 +14,7 @@ use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
 use crate::patch;
+use crate::refusal::Refusal;
 
 /// All calls in flight. `O` says whose a call is.
 #[derive(Debug)]
@@ -37,7 +38,16 @@ pub(super) struct Call<O> {
     pub(super) sent: Message,
     /// It was sent again already.
     pub(super) repeated: bool,
+    begun: Instant,
     token: Option<Id>,
+}
+
+impl<O> Call<O> {
+    /// What its owner is told when it has taken too long.
+    pub(super) fn timed_out(&self, now: Instant) -> Refusal {
+        let waited = now.saturating_duration_since(self.begun).as_millis();
+        Refusal::FarSide { text: format!("Request timeout after {waited}ms") }
+    }
 }
 
 /// What the client calls its progress, and the call that it is about.
@@ -69,6 +79,7 @@ impl<O> Ledger<O> {
             request: request.clone(),
             sent,
             repeated: false,
+            begun: now,
             token: token.as_ref().map(|(wire, _)| wire.clone()),
         };
         let id = self.calls.begin(call, now);

@@ -329,8 +329,7 @@ impl<T: Ticket> Legacy<T> {
             if call.request.method() != method::INITIALIZE {
                 self.withdraw(id, None);
             }
-            let text = "Request timeout: the server gave no sign of life".to_owned();
-            let answer = Message::refusal(None, &Refusal::FarSide { text });
+            let answer = Message::refusal(None, &call.timed_out(now));
             self.handle_failure(call, &answer);
         }
     }

@@ -310,9 +310,9 @@ impl<T: Ticket> Modern<T> {
         while let Some((id, call)) = self.ledger.expired(now) {
             self.first_name(id);
             self.cancel_on_wire(id, None);
-            let text = "Request timeout: the server gave no sign of life".to_owned();
+            let why = call.timed_out(now);
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            self.fail(to, &Refusal::FarSide { text });
+            self.fail(to, &why);
         }
     }
 

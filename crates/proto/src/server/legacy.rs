@@ -47,6 +47,8 @@ pub struct Legacy {
     watched: HashSet<Box<str>>,
     only_watched: bool,
     streams: Streams,
+    /// `initialized` came while `initialize` was still with the inside.
+    confirmed: bool,
     up: VecDeque<Up>,
 }
 
@@ -94,6 +96,7 @@ impl Legacy {
             watched: HashSet::new(),
             only_watched: false,
             streams: Streams::new(carrier, limits),
+            confirmed: false,
             up: VecDeque::new(),
         }
     }
@@ -230,12 +233,7 @@ impl Legacy {
     fn handle_notification(&mut self, message: Message) {
         match message.method() {
             method::CANCELLED => self.handle_cancel(message),
-            method::INITIALIZED => {
-                if self.phase == Phase::AwaitingInitialized {
-                    self.phase = Phase::Ready;
-                    self.up.push_back(Up::Note { message });
-                }
-            }
+            method::INITIALIZED => self.handle_initialized(message),
             _ if self.phase == Phase::Fresh => {}
             _ => self.up.push_back(Up::Note { message }),
         }
@@ -301,7 +299,18 @@ impl Legacy {
         self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
     }
 
+    /// The client confirms; some do before they have the answer, which says the same.
+    fn handle_initialized(&mut self, message: Message) {
+        match self.phase {
+            Phase::AwaitingInitialized => self.phase = Phase::Ready,
+            Phase::Greeting if !self.confirmed => self.confirmed = true,
+            _ => return,
+        }
+        self.up.push_back(Up::Note { message });
+    }
+
     fn handle_greeted(&mut self, answer: &Message) {
+        let confirmed = std::mem::replace(&mut self.confirmed, false);
         if answer.kind() == Kind::Error {
             self.phase = Phase::Fresh;
             return;
@@ -309,7 +318,7 @@ impl Legacy {
         let version = answer.payload().and_then(|r| patch::string(r, &["protocolVersion"]));
         self.revision = version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name));
         self.streams.set_priming(self.revision.rules().priming);
-        self.phase = Phase::AwaitingInitialized;
+        self.phase = if confirmed { Phase::Ready } else { Phase::AwaitingInitialized };
     }
 
     fn forget(&mut self, exchange: Exchange) -> Option<Call> {

@@ -66,6 +66,45 @@ async fn an_endpoint_of_another_origin_is_refused() {
     assert_eq!(other.waiting(|_| true), 0);
 }
 
+/// wire: OLD-2
+#[tokio::test]
+async fn a_stream_that_names_no_endpoint_is_given_up() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = before(&server, Strategy::SseOnly);
+    let id = caller.begin_greeting().await;
+    let mut stream = server.get().await.stream().await;
+    stream.write("data: {}\n\n").await;
+    let text = error_of(&caller.answer(id).await);
+    assert_eq!(text, "the event stream did not begin with an endpoint event");
+    stream.gone().await;
+
+    let (_bridge, mut caller) = before(&server, Strategy::SseOnly);
+    let id = caller.begin_greeting().await;
+    let stream = server.get().await.stream().await;
+    tokio::time::pause();
+    let text = error_of(&caller.answer(id).await);
+    assert_eq!(text, "Timed out waiting for SSE endpoint");
+    stream.gone().await;
+}
+
+/// wire: HDR-15
+#[tokio::test]
+async fn headers_of_the_user_go_to_the_stream_and_to_the_endpoint() {
+    let mut server = HttpServer::start().await;
+    let headers = [("authorization", "Bearer t"), ("accept", "text/html")];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let headers = http::HeaderMap::from_iter(headers);
+    let (_bridge, mut caller) = super::before_with(&server, Strategy::SseOnly, headers);
+    caller.begin_greeting().await;
+    let get = server.get().await;
+    assert_eq!(get.header("authorization"), Some("Bearer t"));
+    assert_eq!(get.header("accept"), Some("text/event-stream"));
+    get.stream().await.write("event: endpoint\ndata: /m\n\n").await;
+    let hello = server.post("initialize").await;
+    assert_eq!(hello.header("authorization"), Some("Bearer t"));
+    assert_eq!(hello.header("accept"), None);
+}
+
 /// wire: OLD-4
 #[tokio::test]
 async fn a_query_may_hold_what_looks_like_a_url() {

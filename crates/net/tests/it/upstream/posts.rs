@@ -23,6 +23,8 @@ async fn a_call_is_a_post_that_json_or_a_stream_may_answer() {
     let answer = json!({"jsonrpc": "2.0", "id": hit.message()["id"], "result": {"tools": [1]}});
     let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1}});
     let mut stream = hit.stream().await;
+    // What is no message is skipped, and the next event read.
+    stream.write("data: {\"jsonrpc\":\n\nevent: other\ndata: {}\n\n").await;
     stream.event(&log).await;
     stream.event(&answer).await;
     assert_eq!(caller.answer(id).await["result"], json!({"tools": [1]}));

@@ -90,7 +90,7 @@ fn a_call_that_takes_too_long_is_cancelled() {
         r#"send 1 [mcp-method=x]: 1 x {"_meta":{"progressToken":7}}
            a1: note notifications/progress {"progressToken":7}
            abort 1
-           a1: finish - ! -32603 Request timeout: the server gave no sign of life"#,
+           a1: finish - ! -32603 Request timeout after 110000ms"#,
     );
 }
 
@@ -112,7 +112,7 @@ fn a_listen_is_waited_for_until_it_is_acknowledged_and_then_for_ever() {
                send 2: 2 subscriptions/listen {{}}
                a1: note notifications/subscriptions/acknowledged {{"_meta":{{{SUB}:1}}}}
                send 0: notifications/cancelled {{"requestId":2}}
-               a2: finish - ! -32603 Request timeout: the server gave no sign of life
+               a2: finish - ! -32603 Request timeout after 60000ms
                a1: note notifications/tools/list_changed {{"_meta":{{{SUB}:1}}}}"#
         ),
     );

@@ -64,8 +64,7 @@ impl Modern {
         if full || !method::may_ask(call.request.method()) || !permits(&call.request, request) {
             return false;
         }
-        call.round.next_key += 1;
-        let key = format!("q{}", call.round.next_key);
+        let key = call.round.key_for(request);
         call.round.questions.insert(key, Question { ask, request: request.clone() });
         if is_open {
             self.due.push_back(exchange);
@@ -160,6 +159,23 @@ impl Modern {
 }
 
 impl Round {
+    /// What the client knows a question by: the name that the server gave it as
+    /// its id, if that is free; else one of ours.
+    fn key_for(&mut self, request: &Message) -> String {
+        if let Some(Id::Text(name)) = request.id()
+            && !self.questions.contains_key(&**name)
+        {
+            return name.to_string();
+        }
+        loop {
+            self.next_key += 1;
+            let key = format!("q{}", self.next_key);
+            if !self.questions.contains_key(&key) {
+                return key;
+            }
+        }
+    }
+
     fn to_result(&self, state: &str) -> Value {
         let questions = self.questions.iter().map(|(key, question)| {
             let mut entry = Map::new();

@@ -59,10 +59,10 @@ fn a_call_that_takes_too_long_is_cancelled_and_progress_buys_time() {
            a1: note notifications/progress {"progressToken":"t","progress":1}
            send 0: notifications/cancelled {"requestId":3}
            abort 3
-           a2: finish - ! -32603 Request timeout: the server gave no sign of life
+           a2: finish - ! -32603 Request timeout after 60000ms
            send 0: notifications/cancelled {"requestId":2}
            abort 2
-           a1: finish - ! -32603 Request timeout: the server gave no sign of life"#,
+           a1: finish - ! -32603 Request timeout after 110000ms"#,
     );
 }
 

@@ -33,6 +33,7 @@ fn before_initialize_only_pings_are_served() {
         r#"line: 1 tools/list
            line: "p" ping
            line: notifications/roots/list_changed
+           line: initialize {}
            line: 2 initialize {}
            line: 3 tools/list"#,
         r#"lane 0: 1 ! -32600 initialize first
@@ -61,6 +62,26 @@ fn early_requests_pass_because_posts_have_no_order() {
            lane 4: accepted
            lane 2: answer 200 2 = {"tools":[]}"#,
     );
+}
+
+/// A script that writes its lines without reading is served all the same.
+///
+/// wire: LIF-2
+#[test]
+fn a_confirmation_that_comes_early_counts_once() {
+    let mut half = fresh(Carrier::Pipe);
+    let mut seen = Vec::new();
+    for (head, text) in [
+        ("line", "1 initialize {}"),
+        ("line", "notifications/initialized"),
+        ("line", "notifications/initialized"),
+        ("finish 1", "9 = {\"protocolVersion\":\"2025-11-25\"}"),
+    ] {
+        play(&mut half, &head.split(' ').collect::<Vec<_>>(), text).unwrap();
+        seen.extend(std::iter::from_fn(|| half.poll_up()).map(|up| up.name()));
+    }
+    assert_eq!(seen, ["open", "note"]);
+    assert_eq!(half.phase(), Phase::Ready);
 }
 
 /// wire: HTTP-25

@@ -40,6 +40,21 @@ fn a_question_is_answered_by_a_retry_under_another_id() {
     assert_eq!((client.half.calls(), client.half.parked()), (0, 0));
 }
 
+/// wire: MRTR-3
+#[test]
+fn a_question_has_the_name_its_server_gave_it() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    for (ask, id) in [(1, Id::Text("q1".into())), (2, Id::from(7)), (3, Id::Text("q1".into()))] {
+        let request = Message::request(&id, "roots/list", None);
+        assert!(client.half.ask(Some(Exchange(1)), Ask(ask), &request));
+    }
+    client.close_rounds();
+    let asked = client.heard();
+    let keys: Vec<_> = asked["result"]["inputRequests"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["q1", "q2", "q3"]);
+}
+
 /// wire: MRTR-7, MRTR-8, GW-46
 #[test]
 fn a_state_is_good_for_the_last_round_of_its_own_call() {

@@ -1,0 +1,74 @@
+//! A server over HTTP, for clients of every revision: one tool that asks the
+//! person at the other end, one that changes what the server offers.
+//!
+//! It listens at `http://127.0.0.1:8080/mcp`, and at `/sse` for clients of the first revision.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::server::{self, Context, Elicited, Outcome, Server, Tool};
+use tokio::net::TcpListener;
+
+#[derive(Deserialize, JsonSchema)]
+struct Learn {
+    /// The name of the tool to make.
+    name: String,
+    /// What it is to say.
+    says: String,
+}
+
+/// The server, for whatever it is to be served on.
+pub(crate) fn server() -> Result<Arc<Server>, Box<dyn Error>> {
+    let greet = Tool::new("greet").description("Greets you").run(async |_: Value, cx: Context| {
+        let form = json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        });
+        let answer = cx.elicit("What is your name?", form).await?;
+        Ok::<_, server::Error>(match answer {
+            Elicited::Accept(answer) => Outcome::success(format!("Hello, {}!", answer["name"])),
+            Elicited::Decline | Elicited::Cancel => {
+                Outcome::failure("E_NO_NAME", "you have no name")
+            }
+        })
+    });
+    let learn = Tool::new("learn")
+        .description("Adds a tool; clients hear of it")
+        .input::<Learn>()
+        .run(async |args: Learn, cx: Context| {
+            let says = args.says;
+            let tool = Tool::new(args.name).run(move |_: Value, _| {
+                let says = says.clone();
+                async move { says }
+            });
+            match cx.server().add_tool(tool) {
+                Ok(()) => Outcome::success("learned"),
+                Err(flaw) => Outcome::failure("E_NOT_LEARNED", flaw.to_string()),
+            }
+        });
+    Ok(Server::builder("learner", env!("CARGO_PKG_VERSION")).tool(greet).tool(learn).build()?)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = server()?;
+    let site = Site::new(Arc::clone(&server) as _, SiteOptions::default());
+    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    let shutdown = {
+        let site = site.clone();
+        async move {
+            _ = tokio::signal::ctrl_c().await;
+            // What is in flight is finished; streams that would go on for ever end here.
+            server.close();
+            site.close();
+        }
+    };
+    listen::serve(listener, site, ListenOptions::default(), shutdown).await;
+    Ok(())
+}

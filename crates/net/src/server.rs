@@ -1,0 +1,298 @@
+//! A server of your own: what it offers, and how it talks to its clients.
+//!
+//! A [`Server`] is made of tools, prompts and resources, or of a raw
+//! [`Handler`], or of both. Written once, it serves every revision of the
+//! protocol, over stdio and HTTP, any number of clients at a time:
+//!
+//! ```
+//! use serde::Deserialize;
+//! use schemars::JsonSchema;
+//! use switchboard_net::server::{Context, Elicited, Error, Level, Resource, Server, Tool, ToolResult};
+//! use serde_json::json;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Divide {
+//!     dividend: f64,
+//!     /// Anything but zero.
+//!     divisor: f64,
+//! }
+//!
+//! // The arguments have been checked against the schema of `Divide`.
+//! let divide = Tool::new("divide").description("Divides").input::<Divide>().run(
+//!     async |args: Divide, cx: Context| {
+//!         cx.log(Level::Debug, None, "dividing");
+//!         cx.progress(1.0, Some(1.0), None);
+//!         if args.divisor == 0.0 {
+//!             return ToolResult::error("the divisor is zero");
+//!         }
+//!         ToolResult::text((args.dividend / args.divisor).to_string())
+//!     },
+//! );
+//!
+//! // A question is a request for an old client, and a second round for a new one.
+//! let greet = Tool::new("greet").description("Greets you by name").run(async |_, cx: Context| {
+//!     let form = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+//!     Ok::<_, Error>(match cx.elicit("What is your name?", form).await? {
+//!         Elicited::Accept(answer) => format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")),
+//!         Elicited::Decline | Elicited::Cancel => "Hello, whoever you are!".to_owned(),
+//!     })
+//! });
+//!
+//! let server = Server::builder("calculator", "1.0.0")
+//!     .instructions("Divides numbers.")
+//!     .tool(divide)
+//!     .tool(greet)
+//!     .resource(Resource::text("calc://pi", "pi", "text/plain", "3.14159"))
+//!     .build()?;
+//!
+//! // Serve it: `stdio::serve(server, ..)`, or `http::site::Site::new(server, ..)`.
+//! // Change it while it runs: clients hear of it.
+//! server.remove_tool("greet");
+//! server.resource_updated("calc://pi");
+//! # Ok::<_, switchboard_net::server::Flaw>(())
+//! ```
+//!
+//! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
+//! way to its client, [`ToolResult`] and [`Outcome`] are what tools answer,
+//! [`Error`] is what anything may fail with. Calls run in the task of their
+//! client's connection and are dropped when the client cancels.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use bytes::Bytes;
+use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::revision::Era;
+
+use crate::drive::{Either, race};
+use crate::face::Face;
+use crate::inside::{Inside, Works};
+use catalog::Catalog;
+use context::Way;
+use handler::{Caught, Erased};
+use session::Caller;
+
+mod build;
+mod catalog;
+mod complete;
+mod content;
+mod context;
+mod dispatch;
+mod error;
+mod greet;
+mod handler;
+mod level;
+mod listen;
+mod manifest;
+mod outcome;
+mod project;
+mod prompt;
+mod resource;
+mod session;
+mod task;
+mod tool;
+mod trace;
+
+pub use build::Builder;
+pub use catalog::Flaw;
+pub use complete::{Completing, Subject};
+pub use content::{Content, Contents};
+pub use context::{Context, Elicited};
+pub use error::Error;
+pub use handler::{Call, Handler};
+pub use level::Level;
+pub use outcome::{Nature, Outcome};
+pub use project::Cache;
+pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
+pub use resource::{Resource, ResourceDraft, Template, Variables};
+pub use task::Support;
+pub use tool::{Answer, Draft, Tool, ToolResult};
+
+/// A server: serves any number of clients of every revision at once.
+pub struct Server {
+    identity: greet::Identity,
+    catalog: RwLock<Arc<Catalog>>,
+    raw: Option<Arc<dyn Erased>>,
+    page: usize,
+    cache: Cache,
+    seats: session::Seats,
+    asks: context::ask::Asks,
+    listens: listen::Listens,
+    tasks: task::Tasks,
+    trace: Option<trace::Ring>,
+    this: Weak<Self>,
+}
+
+impl Server {
+    /// Begins a server that calls itself this.
+    pub fn builder(name: &str, version: &str) -> Builder {
+        Builder::new(name, version)
+    }
+
+    /// Adds a tool; clients are told that the list has changed.
+    pub fn add_tool(&self, tool: Tool) -> Result<(), Flaw> {
+        self.change(|catalog| catalog.tools.add(tool))?;
+        self.tools_changed();
+        Ok(())
+    }
+
+    /// Takes a tool away; false if it was not there. Calls that are open go on.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        let removed = self.change(|catalog| catalog.tools.remove(name));
+        if removed {
+            self.tools_changed();
+        }
+        removed
+    }
+
+    /// Adds a prompt; clients are told that the list has changed.
+    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), Flaw> {
+        self.change(|catalog| catalog.prompts.add(prompt))?;
+        self.prompts_changed();
+        Ok(())
+    }
+
+    /// Takes a prompt away; false if it was not there.
+    pub fn remove_prompt(&self, name: &str) -> bool {
+        let removed = self.change(|catalog| catalog.prompts.remove(name));
+        if removed {
+            self.prompts_changed();
+        }
+        removed
+    }
+
+    /// Adds a resource; clients are told that the list has changed.
+    pub fn add_resource(&self, resource: Resource) -> Result<(), Flaw> {
+        self.change(|catalog| catalog.resources.add(resource))?;
+        self.resources_changed();
+        Ok(())
+    }
+
+    /// Takes a resource away; false if it was not there.
+    pub fn remove_resource(&self, uri: &str) -> bool {
+        let removed = self.change(|catalog| catalog.resources.remove(uri));
+        if removed {
+            self.resources_changed();
+        }
+        removed
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Catalog) -> R) -> R {
+        let mut shared = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut catalog = Catalog::clone(&shared);
+        let result = change(&mut catalog);
+        *shared = Arc::new(catalog);
+        result
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: Message, said: Said) -> Works {
+        let call = Call { request };
+        let caller = match self.caller(face, &call) {
+            Ok(caller) => caller,
+            Err(error) => {
+                face.finish(exchange, &error.to_message(call.request.id()));
+                return Works::none();
+            }
+        };
+        match self.at_once(face, exchange, &caller, &call) {
+            dispatch::Step::Done(result) => {
+                self.finish(face, exchange, caller.era(), &call, result);
+                Works::none()
+            }
+            dispatch::Step::Open => Works::none(),
+            dispatch::Step::Work => self.work(face, exchange, caller, call, said),
+        }
+    }
+
+    /// Runs what takes its time, in the task of whoever called.
+    fn work(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        caller: Caller,
+        call: Call,
+        said: Said,
+    ) -> Works {
+        let Some(server) = self.this.upgrade() else { return Works::none() };
+        let era = caller.era();
+        let way = Way::Call { face: Arc::clone(face), exchange };
+        let cx = Context::new(Arc::clone(&server), caller, way, &call.request);
+        self.seats.sit(face.number(), exchange, Arc::clone(&cx.state));
+        let face = Arc::clone(face);
+        Works::one(async move {
+            let state = Arc::clone(&cx.state);
+            let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
+            let answer = race(answer, state.stop.said()).await;
+            server.seats.rise(face.number(), exchange);
+            if let Either::Left(result) = answer {
+                server.finish(&face, exchange, era, &call, result);
+            }
+        })
+    }
+
+    /// Answers a call, in the words of its era.
+    fn finish(
+        &self,
+        face: &Face,
+        exchange: Exchange,
+        era: Era,
+        call: &Call,
+        result: Result<Bytes, Error>,
+    ) {
+        let dressed = result.and_then(|result| match era {
+            Era::Modern => project::modern(&result, call.method(), &self.identity.text, self.cache),
+            Era::Legacy => project::legacy(result),
+        });
+        let id = call.request.id();
+        let answer = match dressed {
+            Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
+            Err(error) => error.to_message(id),
+        };
+        face.finish(exchange, &answer);
+    }
+}
+
+impl Inside for Server {
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
+        match verb {
+            Up::Open { exchange, request, said } => {
+                return self.open(face, exchange, request, said);
+            }
+            Up::Supply { ask, answer } => self.asks.supply(ask, answer),
+            Up::Drop { exchange, .. } => {
+                self.unlisten(face.number(), exchange);
+                if let Some(call) = self.seats.rise(face.number(), exchange) {
+                    call.stop.say();
+                }
+            }
+            Up::Note { .. } => {}
+        }
+        Works::none()
+    }
+
+    fn forget(&self, face: &Arc<Face>) {
+        self.forget_listens(face.number());
+        for call in self.seats.forget(face.number()) {
+            call.stop.say();
+        }
+        self.tasks.forget(face.number());
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("identity", &self.identity.info).finish_non_exhaustive()
+    }
+}
+
+/// An id that cannot be guessed.
+fn random_id() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Error::internal("there is no randomness"))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}

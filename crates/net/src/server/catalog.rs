@@ -1,0 +1,161 @@
+//! What a server has to offer: shelves of tools, prompts, resources and templates.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::complete::Completion;
+use super::error::Error;
+use super::prompt::Prompt;
+use super::resource::{Resource, Template};
+use super::tool::Tool;
+
+/// Things on one shelf. A list longer than this helps no model.
+const MOST: usize = 10_000;
+
+/// Something that stands in a list.
+pub(super) trait Listed {
+    /// What it is called for by.
+    fn key(&self) -> &str;
+
+    /// What keeps it from being offered, if anything.
+    fn flaw(&self) -> Option<Flaw> {
+        None
+    }
+
+    /// Writes its entry; `core_tasks` for the one revision that lists which tools may be tasks.
+    fn list(&self, core_tasks: bool, out: &mut Vec<u8>);
+}
+
+/// Why something cannot be offered.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Flaw {
+    /// There is one of that name.
+    #[error("{key:?} is there already")]
+    Duplicate { key: String },
+    /// Too many of a kind.
+    #[error("there are more than {limit} of a kind")]
+    Full { limit: usize },
+    /// The tool's input schema cannot be used.
+    #[error("input schema of tool {tool:?}: {why}")]
+    Schema { tool: String, why: String },
+    /// The URI template cannot be matched.
+    #[error("template {template:?}: {why}")]
+    Template { template: String, why: &'static str },
+}
+
+/// All shelves. A change makes a new catalog; calls go on with the one they began with.
+#[derive(Clone, Default)]
+pub(super) struct Catalog {
+    pub(super) tools: Shelf<Tool>,
+    pub(super) prompts: Shelf<Prompt>,
+    pub(super) resources: Shelf<Resource>,
+    pub(super) templates: Shelf<Template>,
+    pub(super) completion: Option<Arc<Completion>>,
+}
+
+/// Things in the order they were put there (MOD-4).
+pub(super) struct Shelf<T> {
+    items: Vec<Arc<T>>,
+    by_key: HashMap<String, usize>,
+    /// Whether clients are told that there is such a shelf, even if it is empty.
+    pub(super) offered: bool,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), by_key: HashMap::new(), offered: false }
+    }
+}
+
+impl<T> Clone for Shelf<T> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), by_key: self.by_key.clone(), offered: self.offered }
+    }
+}
+
+impl<T: Listed> Shelf<T> {
+    pub(super) fn add(&mut self, item: T) -> Result<(), Flaw> {
+        if let Some(flaw) = item.flaw() {
+            return Err(flaw);
+        }
+        if self.items.len() >= MOST {
+            return Err(Flaw::Full { limit: MOST });
+        }
+        let key = item.key().to_owned();
+        if self.by_key.contains_key(&key) {
+            return Err(Flaw::Duplicate { key });
+        }
+        self.by_key.insert(key, self.items.len());
+        self.items.push(Arc::new(item));
+        self.offered = true;
+        Ok(())
+    }
+
+    /// Takes a thing away; false if it was not there.
+    pub(super) fn remove(&mut self, key: &str) -> bool {
+        let Some(index) = self.by_key.remove(key) else { return false };
+        self.items.remove(index);
+        let moved = self.items.iter().enumerate().skip(index);
+        self.by_key.extend(moved.map(|(index, item)| (item.key().to_owned(), index)));
+        true
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<T>> {
+        self.by_key.get(key).map(|&index| &self.items[index])
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.items.iter()
+    }
+
+    /// One page of the list, as a result with `member` (PAG-1).
+    pub(super) fn page(
+        &self,
+        member: &str,
+        cursor: Option<&str>,
+        size: usize,
+        core_tasks: bool,
+    ) -> Result<Vec<u8>, Error> {
+        let start = match cursor {
+            None => 0,
+            Some(cursor) => self.after(cursor).ok_or_else(|| {
+                Error::invalid_params("the cursor is not, or no longer, valid; list from the start")
+            })?,
+        };
+        let end = self.items.len().min(start.saturating_add(size.max(1)));
+        let mut out = format!("{{\"{member}\":[").into_bytes();
+        for (index, item) in self.items[start..end].iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            item.list(core_tasks, &mut out);
+        }
+        out.push(b']');
+        if end < self.items.len() {
+            let cursor = to_cursor(self.items[end - 1].key());
+            out.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+
+    /// A cursor names the last thing that was listed, so that additions and
+    /// removals elsewhere do not shift the pages.
+    fn after(&self, cursor: &str) -> Option<usize> {
+        let key = from_cursor(cursor)?;
+        self.by_key.get(&key).map(|index| index + 1)
+    }
+}
+
+fn to_cursor(key: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key)
+}
+
+fn from_cursor(cursor: &str) -> Option<String> {
+    use base64::Engine as _;
+    let key = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    String::from_utf8(key).ok()
+}

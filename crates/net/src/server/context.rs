@@ -1,0 +1,192 @@
+//! What a call may do besides answering: report, log, ask, notice that it is unwanted.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::revision::{Era, Revision};
+
+use super::Server;
+use super::level::Level;
+use super::session::Caller;
+use super::task::{self, Task};
+use crate::drive::Stop;
+use crate::face::{Face, lock};
+
+pub(super) mod ask;
+
+pub use ask::Elicited;
+
+/// One call, towards the client that made it. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    pub(super) state: Arc<State>,
+}
+
+/// What is known of a call while it lasts.
+pub(super) struct State {
+    pub(super) server: Arc<Server>,
+    pub(super) caller: Caller,
+    pub(super) way: Way,
+    /// What progress goes by, as the client wrote it.
+    token: Option<Box<[u8]>>,
+    /// How long a task for this call is to be remembered; none if its client takes none.
+    pub(super) task_ttl: Option<Duration>,
+    /// The last progress that was reported.
+    reported: Mutex<f64>,
+    pub(super) stop: Stop,
+}
+
+/// Where a call's words go.
+#[derive(Clone)]
+pub(super) enum Way {
+    Call {
+        face: Arc<Face>,
+        exchange: Exchange,
+    },
+    /// The request is answered long since; this is what it left behind.
+    Task(Arc<Task>),
+}
+
+impl Context {
+    pub(super) fn new(server: Arc<Server>, caller: Caller, way: Way, request: &Message) -> Self {
+        let task_ttl = match request.method() {
+            method::CALL_TOOL => task::ttl(&caller, request),
+            _ => None,
+        };
+        let token = request.payload().unwrap_or_default();
+        let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
+        let reported = Mutex::new(f64::NEG_INFINITY);
+        let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
+        Self { state: Arc::new(state) }
+    }
+
+    /// The same call, going on as a task.
+    pub(super) fn as_task(&self, task: Arc<Task>) -> Self {
+        let state = State {
+            server: Arc::clone(&self.state.server),
+            caller: self.state.caller.clone(),
+            way: Way::Task(task),
+            token: self.state.token.clone(),
+            task_ttl: None,
+            reported: Mutex::new(*lock(&self.state.reported)),
+            stop: Stop::new(),
+        };
+        Self { state: Arc::new(state) }
+    }
+
+    /// Reports how far the call has got.
+    ///
+    /// Said only if the client wants to hear it, and only if `progress` is more
+    /// than the last time (PRG-1). A client that does not keep up misses some.
+    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = &self.state.token else { return };
+        let mut reported = lock(&self.state.reported);
+        if !progress.is_finite() || progress <= *reported {
+            return;
+        }
+        *reported = progress;
+        drop(reported);
+        let mut params = Map::new();
+        params.insert("progress".to_owned(), number(progress));
+        if let Some(total) = total.filter(|total| total.is_finite()) {
+            params.insert("total".to_owned(), number(total));
+        }
+        if let Some(message) = message {
+            params.insert("message".to_owned(), message.into());
+        }
+        let params = Value::Object(params).to_string();
+        let params = patch::put(params.as_bytes(), &[], meta::PROGRESS_TOKEN, token);
+        if let Some(params) = params {
+            self.note(&Message::notification(method::PROGRESS, Some(&params)));
+        }
+    }
+
+    /// Sends a log record to the client, if it wants records of that level (LOG-1).
+    pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
+        if self.state.caller.level().is_none_or(|least| level < least) {
+            return;
+        }
+        let Ok(data) = serde_json::to_value(data) else { return };
+        let mut params = json!({"level": level.as_str(), "data": data});
+        if let Some(logger) = logger {
+            params["logger"] = logger.into();
+        }
+        let params = params.to_string();
+        self.note(&Message::notification(method::LOG, Some(params.as_bytes())));
+    }
+
+    /// Any other notification about this call.
+    pub(super) fn note(&self, message: &Message) {
+        let (face, exchange) = match &self.state.way {
+            Way::Call { face, exchange } => (Arc::clone(face), Some(*exchange)),
+            Way::Task(_) => match &self.state.caller {
+                Caller::Session(session) => match session.face.upgrade() {
+                    Some(face) => (face, None),
+                    None => return,
+                },
+                // A modern task is polled; nothing is said about it unasked (TASK-7).
+                Caller::Request(_) => return,
+            },
+        };
+        // What is said on the way can be missed; kept for ever it cannot.
+        if !face.is_slow() {
+            face.note(exchange, message);
+        }
+    }
+
+    /// Waits until the client does not want the answer any more. The call is
+    /// dropped right after: this is the chance to clean up without awaiting.
+    pub async fn cancelled(&self) {
+        self.state.stop.said().await;
+    }
+
+    /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
+    pub fn client_info(&self) -> Option<Value> {
+        self.state.caller.client()
+    }
+
+    /// What the client can do, as it declared it.
+    pub fn client_capabilities(&self) -> Value {
+        self.state.caller.capabilities()
+    }
+
+    /// The era that the client speaks.
+    pub fn era(&self) -> Era {
+        self.state.caller.era()
+    }
+
+    /// The revision that the client speaks.
+    pub fn revision(&self) -> Revision {
+        self.state.caller.revision()
+    }
+
+    /// The server that the call was made to: to change its lists, for example.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.state.server
+    }
+}
+
+/// A number as people write it: `50`, not `50.0`.
+fn number(value: f64) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and within 53 bits")]
+    if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}

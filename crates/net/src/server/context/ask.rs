@@ -1,0 +1,213 @@
+//! Questions to the client, in whatever form its era has for them.
+//!
+//! A legacy client gets a request, a modern one an `input_required` result and
+//! calls again. The call that asks cannot tell the difference: it awaits.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_proto::exchange::Ask;
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
+use switchboard_proto::revision::Era;
+use tokio::sync::oneshot;
+
+use super::{Context, Way};
+use crate::face::lock;
+use crate::server::error::Error;
+use crate::server::task::Task;
+
+/// How long a person may think. The TypeScript SDK gives as much (GW-14).
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Questions that all clients together may have open.
+const MOST: usize = 16_384;
+
+/// What a person made of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elicited {
+    /// They answered; the content is not checked against the schema.
+    Accept(Value),
+    /// They said no.
+    Decline,
+    /// They dismissed it.
+    Cancel,
+}
+
+impl Context {
+    /// Asks a person to fill in a form; `schema` is an object of flat primitive properties (MRTR-14).
+    pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
+        let params = json!({"message": message, "requestedSchema": schema});
+        self.ask(method::ELICIT, params).await.map(Elicited::read)
+    }
+
+    /// Asks a person to visit a page. Accepting means consent, not that they are done (MRTR-13).
+    pub async fn elicit_url(&self, message: &str, url: &str) -> Result<Elicited, Error> {
+        let mut params = json!({"mode": "url", "message": message, "url": url});
+        if self.era() == Era::Legacy {
+            params["elicitationId"] = crate::server::random_id()?.into();
+        }
+        self.ask(method::ELICIT, params).await.map(Elicited::read)
+    }
+
+    /// Asks the client's model; `params` are those of `sampling/createMessage`.
+    pub async fn sample(&self, params: Value) -> Result<Value, Error> {
+        self.ask(method::SAMPLE, params).await
+    }
+
+    /// Asks where the client works: a list of `{uri, name?}`.
+    pub async fn roots(&self) -> Result<Vec<Value>, Error> {
+        match self.ask(method::ROOTS, json!({})).await?.get_mut("roots").map(Value::take) {
+            Some(Value::Array(roots)) => Ok(roots),
+            _ => Err(Error::internal("the client's answer has no roots")),
+        }
+    }
+
+    /// Asks the client anything, and returns its result.
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, Error> {
+        self.ask_as("", method, params).await
+    }
+
+    /// The same, under a name that a modern client gets to see as the key of
+    /// the question. It must be unique within the call.
+    pub async fn ask_as(&self, key: &str, method: &str, params: Value) -> Result<Value, Error> {
+        if let Some(required) = missing(&self.client_capabilities(), method, &params) {
+            return Err(Error::missing_capability(&required, self.era()));
+        }
+        let (asked, answer) = Asked::open(self)?;
+        if !asked.send(key, method, params) {
+            return Err(Error::internal(format!("this client cannot be asked for {method} now")));
+        }
+        let answer = match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => return Err(Error::internal("the client is gone")),
+            Err(_) => return Err(Error::internal(format!("nobody answered {method} in time"))),
+        };
+        match Error::from_answer(&answer) {
+            Some(error) => Err(error),
+            None => serde_json::from_slice(answer.payload().unwrap_or_default())
+                .map_err(|_| Error::internal(format!("the answer to {method} is no JSON"))),
+        }
+    }
+}
+
+impl Elicited {
+    fn read(mut answer: Value) -> Self {
+        match answer["action"].as_str() {
+            Some("accept") => Self::Accept(answer["content"].take()),
+            Some("decline") => Self::Decline,
+            _ => Self::Cancel,
+        }
+    }
+}
+
+/// What the client should have declared to be asked this, if it has not (MRTR-4, META-5).
+fn missing(declared: &Value, method: &str, params: &Value) -> Option<Value> {
+    let has = |path: &str| declared.pointer(path).is_some_and(Value::is_object);
+    match method {
+        method::ELICIT if params["mode"] == "url" => {
+            (!has("/elicitation/url")).then(|| json!({"elicitation": {"url": {}}}))
+        }
+        method::ELICIT => {
+            let implied = has("/elicitation") && !has("/elicitation/url");
+            let form = has("/elicitation/form") || implied;
+            (!form).then(|| json!({"elicitation": {"form": {}}}))
+        }
+        method::SAMPLE => {
+            let tools = !params["tools"].is_null() || !params["toolChoice"].is_null();
+            let able = has("/sampling") && (!tools || has("/sampling/tools"));
+            let required = if tools { json!({"tools": {}}) } else { json!({}) };
+            (!able).then(|| json!({"sampling": required}))
+        }
+        method::ROOTS => (!has("/roots")).then(|| json!({"roots": {}})),
+        _ => None,
+    }
+}
+
+/// The questions that wait for an answer.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Asks {
+    next: AtomicU64,
+    open: Mutex<HashMap<Ask, oneshot::Sender<Message>>>,
+}
+
+impl Asks {
+    /// An answer came.
+    pub(in crate::server) fn supply(&self, ask: Ask, answer: Message) {
+        let waiting = lock(&self.open).remove(&ask);
+        if let Some(waiting) = waiting {
+            // Nobody waits if the call ended in this moment.
+            _ = waiting.send(answer);
+        }
+    }
+}
+
+/// A question that is taken back when nobody waits for its answer any more.
+struct Asked<'a> {
+    cx: &'a Context,
+    ask: Ask,
+}
+
+impl<'a> Asked<'a> {
+    fn open(cx: &'a Context) -> Result<(Self, oneshot::Receiver<Message>), Error> {
+        let asks = &cx.state.server.asks;
+        let ask = Ask(asks.next.fetch_add(1, Ordering::Relaxed) + 1);
+        let (send, receive) = oneshot::channel();
+        let mut open = lock(&asks.open);
+        if open.len() >= MOST {
+            return Err(Error::internal("too many questions are open"));
+        }
+        open.insert(ask, send);
+        Ok((Self { cx, ask }, receive))
+    }
+
+    fn send(&self, key: &str, method: &str, params: Value) -> bool {
+        // A half makes a key of an id that is text; legacy clients see none of it.
+        let id = if key.is_empty() { Id::from(self.ask.0) } else { Id::Text(key.into()) };
+        let request = |params: &Value| {
+            let params = params.to_string();
+            Message::request(&id, method, Some(params.as_bytes()))
+        };
+        match &self.cx.state.way {
+            Way::Call { face, exchange } => face.ask(Some(*exchange), self.ask, &request(&params)),
+            Way::Task(task) => match task.face() {
+                Some(face) => {
+                    task.asked(self.ask);
+                    face.ask(None, self.ask, &request(&task.related(params)))
+                }
+                None => task.ask(self.ask, key, json!({"method": method, "params": params})),
+            },
+        }
+    }
+
+    fn task(&self) -> Option<&Arc<Task>> {
+        match &self.cx.state.way {
+            Way::Task(task) => Some(task),
+            Way::Call { .. } => None,
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task() {
+            task.settle(self.ask);
+        }
+        let waited = lock(&self.cx.state.server.asks.open).remove(&self.ask).is_some();
+        if !waited {
+            return;
+        }
+        let note = Message::notification(method::CANCELLED, Some(b"{}"));
+        match &self.cx.state.way {
+            Way::Call { face, .. } => face.recall(self.ask, &note),
+            Way::Task(task) => {
+                if let Some(face) = task.face() {
+                    face.recall(self.ask, &note);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Which method is answered by whom.
+//!
+//! ```text
+//!   about the connection   initialize, ping, discover, setLevel, subscribe, listen   here, at once
+//!   lists                  if there is such a shelf                                  here, at once
+//!   calls, reads, tasks    if there is such a shelf                                  here, awaited
+//!   everything else        the raw handler, if there is one; else there is no such method
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+
+use super::complete::{self, Completing};
+use super::context::Context;
+use super::error::Error;
+use super::handler::Call;
+use super::level::Level;
+use super::session::{Caller, Session};
+use super::tool::{Tool, ToolResult};
+use super::{Server, task};
+use crate::face::{Face, lock};
+
+/// What comes of a call at once.
+pub(super) enum Step {
+    Done(Result<Bytes, Error>),
+    /// It stays open, and nobody has to do anything for that.
+    Open,
+    /// It takes its time.
+    Work,
+}
+
+impl Server {
+    /// Who made a call; an error if it cannot be served at all.
+    pub(super) fn caller(&self, face: &Arc<Face>, call: &Call) -> Result<Caller, Error> {
+        let unknown = || Error::unknown_method(call.method());
+        if face.era() == Era::Modern {
+            if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
+                return Err(unknown());
+            }
+            check_level(call)?;
+            return Ok(Caller::Request(call.request.clone()));
+        }
+        if call.method() == method::INITIALIZE {
+            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null);
+            return Ok(Caller::Session(nobody));
+        }
+        if matches!(call.method(), method::DISCOVER | method::LISTEN) {
+            return Err(unknown());
+        }
+        let session = self.seats.session(face.number());
+        session.map(Caller::Session).ok_or_else(|| Refusal::NotInitialized.into())
+    }
+
+    /// Answers what needs no waiting.
+    pub(super) fn at_once(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        caller: &Caller,
+        call: &Call,
+    ) -> Step {
+        let empty = || Ok(Bytes::from_static(b"{}"));
+        let done = match (call.method(), caller) {
+            (method::INITIALIZE, _) => self.initialize(face, call),
+            (method::PING, _) => empty(),
+            (method::DISCOVER, _) => Ok(self.discover()),
+            (method::LISTEN, _) => {
+                return self.listen(face, exchange, call).map_or(Step::Open, Step::Done);
+            }
+            (method::SET_LEVEL, Caller::Session(session)) => set_level(session, call),
+            (method::SUBSCRIBE, Caller::Session(session)) => {
+                call.text("uri").and_then(|uri| session.watch(&uri)).and_then(|()| empty())
+            }
+            (method::UNSUBSCRIBE, Caller::Session(session)) => {
+                call.text("uri").map(|uri| session.unwatch(&uri)).and_then(|()| empty())
+            }
+            _ => match self.list(caller, call) {
+                Some(list) => list,
+                None => return Step::Work,
+            },
+        };
+        Step::Done(done)
+    }
+
+    /// A page of a list, if there is such a shelf.
+    fn list(&self, caller: &Caller, call: &Call) -> Option<Result<Bytes, Error>> {
+        let catalog = self.catalog();
+        let cursor = match call.param(&["cursor"]) {
+            None => None,
+            Some(text) => match patch::as_string(text) {
+                Some(cursor) => Some(cursor),
+                None => return Some(Err(Error::invalid_params("params.cursor must be a string"))),
+            },
+        };
+        let (cursor, size) = (cursor.as_deref(), self.page);
+        let core_tasks = caller.revision().rules().core_tasks;
+        let has_resources = catalog.resources.offered || catalog.templates.offered;
+        let page = match call.method() {
+            method::LIST_TOOLS if catalog.tools.offered => {
+                catalog.tools.page("tools", cursor, size, core_tasks)
+            }
+            method::LIST_PROMPTS if catalog.prompts.offered => {
+                catalog.prompts.page("prompts", cursor, size, false)
+            }
+            method::LIST_RESOURCES if has_resources => {
+                catalog.resources.page("resources", cursor, size, false)
+            }
+            method::LIST_TEMPLATES if has_resources => {
+                catalog.templates.page("resourceTemplates", cursor, size, false)
+            }
+            _ => return None,
+        };
+        Some(page.map(Bytes::from))
+    }
+
+    /// Answers what takes its time.
+    pub(super) async fn answer(
+        &self,
+        call: &Call,
+        said: &Said,
+        cx: Context,
+    ) -> Result<Bytes, Error> {
+        let catalog = self.catalog();
+        match call.method() {
+            method::CALL_TOOL if catalog.tools.offered => {
+                let name = call.text("name")?;
+                let tool = catalog.tools.get(&name);
+                let tool =
+                    tool.ok_or_else(|| Error::invalid_params(format!("Unknown tool: {name}")))?;
+                self.call_tool(Arc::clone(tool), call, said, cx).await.map(|r| r.to_bytes())
+            }
+            method::GET_PROMPT if catalog.prompts.offered => {
+                let name = call.text("name")?;
+                let prompt = catalog.prompts.get(&name);
+                let prompt = prompt
+                    .ok_or_else(|| Error::invalid_params(format!("Unknown prompt: {name}")))?;
+                prompt.get(call, cx).await
+            }
+            method::READ_RESOURCE if catalog.resources.offered || catalog.templates.offered => {
+                let uri = call.text("uri")?;
+                if let Some(resource) = catalog.resources.get(&uri) {
+                    return resource.get(cx).await;
+                }
+                let mut templates = catalog.templates.iter();
+                match templates.find_map(|template| Some((template, template.matches(&uri)?))) {
+                    Some((template, variables)) => template.get(uri, variables, cx).await,
+                    None => Err(Error::no_such_resource(&uri, cx.era())),
+                }
+            }
+            method::COMPLETE => match &catalog.completion {
+                Some(completion) => {
+                    completion(Completing::read(call)?, cx).await.map(complete::to_bytes)
+                }
+                None => self.raw(call, cx).await,
+            },
+            method if method.starts_with("tasks/") && self.has_tasks(&cx) => {
+                self.answer_task(call, &cx).await
+            }
+            _ => self.raw(call, cx).await,
+        }
+    }
+
+    async fn raw(&self, call: &Call, cx: Context) -> Result<Bytes, Error> {
+        match &self.raw {
+            Some(handler) => Arc::clone(handler).call(call.clone(), cx).await,
+            None => Err(Error::unknown_method(call.method())),
+        }
+    }
+
+    /// Calls a tool with arguments that fit; those that do not are the model's
+    /// to mend, so they make a result (ERR-3).
+    async fn call_tool(
+        &self,
+        tool: Arc<Tool>,
+        call: &Call,
+        said: &Said,
+        cx: Context,
+    ) -> Result<ToolResult, Error> {
+        let arguments = match call.param(&["arguments"]) {
+            None | Some(b"null") => Value::Object(serde_json::Map::new()),
+            Some(text) => serde_json::from_slice(text)
+                .map_err(|error| Error::invalid_params(error.to_string()))?,
+        };
+        tool.check_headers(&arguments, said)?;
+        let as_task = task::wanted(&tool, call, &cx)?;
+        let started = crate::face::now();
+        let result = match tool.complaint(&arguments) {
+            Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
+            None if as_task => {
+                let (tool, work) = (Arc::clone(&tool), arguments);
+                cx.defer(async move |cx| tool.run(work, cx).await).await
+            }
+            None => tool.run(arguments, cx).await,
+        };
+        match &self.trace {
+            Some(ring) => ring.record(tool.name(), started.elapsed(), result),
+            None => result,
+        }
+    }
+}
+
+fn set_level(session: &Session, call: &Call) -> Result<Bytes, Error> {
+    let name = call.text("level")?;
+    let level = Level::parse(&name).ok_or_else(|| unknown_level(&name))?;
+    *lock(&session.level) = Some(level);
+    Ok(Bytes::from_static(b"{}"))
+}
+
+/// A log level that does not exist is a mistake worth telling (META-4).
+fn check_level(call: &Call) -> Result<(), Error> {
+    let Some(text) = call.param(&["_meta", meta::LOG_LEVEL]) else { return Ok(()) };
+    let name = patch::as_string(text).unwrap_or_default();
+    Level::parse(&name).map(|_| ()).ok_or_else(|| unknown_level(&name))
+}
+
+fn unknown_level(name: &str) -> Error {
+    let names = Level::ALL.map(Level::as_str).join(", ");
+    Error::invalid_params(format!("there is no log level {name:?}; there are {names}"))
+}

@@ -1,0 +1,88 @@
+//! The raw level: a method and its parameters in, a result out.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::patch;
+
+use super::context::Context;
+use super::error::Error;
+
+/// Answers the methods that the library does not answer by itself.
+///
+/// Written once, it serves every revision: what an era wants of a result
+/// (`resultType`, cache hints, identity) is added or taken away around it.
+pub trait Handler: Send + Sync + 'static {
+    /// The result, as JSON text of an object; or why there is none.
+    ///
+    /// The future is driven by the task of the client's connection. It is
+    /// dropped when the client cancels, right after [`Context::cancelled`] has
+    /// told it so.
+    fn call(&self, call: Call, cx: Context) -> impl Future<Output = Result<Bytes, Error>> + Send;
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(super) request: Message,
+}
+
+impl Call {
+    /// The method.
+    pub fn method(&self) -> &str {
+        self.request.method()
+    }
+
+    /// The parameters as they were written; an empty object if there were none.
+    pub fn params(&self) -> &[u8] {
+        self.request.payload().unwrap_or(b"{}")
+    }
+
+    /// One member of the parameters as it was written; a path names members from the outside in.
+    pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
+        patch::get(self.params(), path)
+    }
+
+    /// One member of the parameters that must be a string.
+    pub fn text(&self, name: &str) -> Result<String, Error> {
+        let text = patch::string(self.params(), &[name]);
+        text.map(std::borrow::Cow::into_owned)
+            .ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
+    }
+}
+
+pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A handler whose type is forgotten.
+pub(super) trait Erased: Send + Sync {
+    fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>>;
+}
+
+impl<H: Handler> Erased for H {
+    fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>> {
+        Box::pin(async move { Handler::call(&*self, call, cx).await })
+    }
+}
+
+/// A future whose panic is an error: one broken call must not cost a connection.
+pub(super) struct Caught<F>(pub(super) Pin<Box<F>>);
+
+impl<F, T> Future for Caught<F>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| {
+            tracing::error!("a call panicked");
+            Poll::Ready(Err(Error::internal("the server failed while it served this call")))
+        })
+    }
+}

@@ -1,0 +1,32 @@
+//! `get_tool_manifest`: everything there is to know about all tools, at once.
+
+use serde_json::{Value, json};
+
+use super::catalog::Listed;
+use super::outcome::{Nature, Outcome};
+use super::tool::Tool;
+
+pub(super) fn tool() -> Tool {
+    Tool::new("get_tool_manifest")
+        .description("Lists all tools of this server with their schemas and examples")
+        .nature(Nature {
+            layer: "core",
+            category: "diagnostics",
+            safety: "read",
+            idempotent: true,
+            supports_dry_run: false,
+        })
+        .run(async |_: Value, cx| {
+            let catalog = cx.server().catalog();
+            let tools: Vec<Value> = catalog.tools.iter().map(|tool| entry(tool)).collect();
+            Outcome::success(format!("{} tools", tools.len())).with("tools", tools)
+        })
+}
+
+fn entry(tool: &Tool) -> Value {
+    let mut text = Vec::new();
+    tool.list(true, &mut text);
+    let mut entry: Value = serde_json::from_slice(&text).unwrap_or_default();
+    entry["examples"] = json!(tool.examples);
+    entry
+}

@@ -1,0 +1,169 @@
+//! Prompts: messages that a person picks by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::catalog::Listed;
+use super::content::Content;
+use super::context::Context;
+use super::error::Error;
+use super::handler::{Call, Job};
+
+/// Arguments of a prompt, by name. They are always strings.
+pub type PromptArguments = BTreeMap<String, String>;
+
+type Fill = dyn Fn(PromptArguments, Context) -> Job<Result<PromptResult, Error>> + Send + Sync;
+
+/// A prompt that is complete.
+pub struct Prompt {
+    name: String,
+    listing: String,
+    required: Vec<String>,
+    fill: Box<Fill>,
+}
+
+/// A prompt that lacks its function.
+#[derive(Debug)]
+pub struct PromptDraft {
+    members: Map<String, Value>,
+    arguments: Vec<Value>,
+}
+
+impl Prompt {
+    /// Begins a prompt.
+    #[expect(clippy::new_ret_no_self, reason = "a prompt is not one before it can be filled in")]
+    pub fn new(name: impl Into<String>) -> PromptDraft {
+        PromptDraft { members: Map::new(), arguments: Vec::new() }.member("name", name.into())
+    }
+
+    /// Fills it in for a call.
+    pub(super) async fn get(&self, call: &Call, cx: Context) -> Result<Bytes, Error> {
+        let arguments = match call.param(&["arguments"]) {
+            None => PromptArguments::new(),
+            Some(text) => serde_json::from_slice(text).map_err(|error| {
+                Error::invalid_params(format!("arguments of a prompt are strings: {error}"))
+            })?,
+        };
+        let missing = self.required.iter().find(|name| !arguments.contains_key(*name));
+        if let Some(name) = missing {
+            return Err(Error::invalid_params(format!("argument {name:?} is missing")));
+        }
+        (self.fill)(arguments, cx).await.map(|result| result.to_bytes())
+    }
+}
+
+impl PromptDraft {
+    /// What it is for.
+    #[must_use]
+    pub fn description(self, text: impl Into<String>) -> Self {
+        self.member("description", text.into())
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(self, text: impl Into<String>) -> Self {
+        self.member("title", text.into())
+    }
+
+    /// An argument it takes.
+    #[must_use]
+    pub fn argument(mut self, name: &str, description: &str, required: bool) -> Self {
+        let entry = json!({"name": name, "description": description, "required": required});
+        self.arguments.push(entry);
+        self
+    }
+
+    /// Any other member of its entry in a list.
+    #[must_use]
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// How it is filled in. Required arguments are there.
+    pub fn run<F, W>(mut self, function: F) -> Prompt
+    where
+        F: Fn(PromptArguments, Context) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<PromptResult, Error>> + Send + 'static,
+    {
+        let required = self.arguments.iter().filter(|argument| argument["required"] == true);
+        let required = required.filter_map(|argument| argument["name"].as_str());
+        let required = required.map(str::to_owned).collect();
+        let name = self.members["name"].as_str().unwrap_or_default().to_owned();
+        if !self.arguments.is_empty() {
+            self.members.insert("arguments".to_owned(), self.arguments.into());
+        }
+        Prompt {
+            name,
+            listing: Value::Object(self.members).to_string(),
+            required,
+            fill: Box::new(move |arguments, cx| Box::pin(function(arguments, cx))),
+        }
+    }
+}
+
+/// A filled-in prompt.
+#[derive(Clone, Debug, Default)]
+pub struct PromptResult {
+    description: Option<String>,
+    messages: Vec<Value>,
+}
+
+impl PromptResult {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with a description.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// The same with something the user says.
+    #[must_use]
+    pub fn user(self, content: impl Into<Content>) -> Self {
+        self.message("user", &content.into())
+    }
+
+    /// The same with something the model says.
+    #[must_use]
+    pub fn assistant(self, content: impl Into<Content>) -> Self {
+        self.message("assistant", &content.into())
+    }
+
+    fn message(mut self, role: &str, content: &Content) -> Self {
+        self.messages.push(json!({"role": role, "content": content}));
+        self
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        let mut result = json!({"messages": self.messages});
+        if let Some(description) = &self.description {
+            result["description"] = description.as_str().into();
+        }
+        result.to_string().into()
+    }
+}
+
+impl Listed for Prompt {
+    fn key(&self) -> &str {
+        &self.name
+    }
+
+    fn list(&self, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.listing.as_bytes());
+    }
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,179 @@
+//! Who calls: a legacy session, or a modern request that speaks for itself.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+
+use serde_json::Value;
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method::meta;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::server::legacy::Phase;
+
+use super::context::State;
+use super::error::Error;
+use super::level::Level;
+use crate::face::{Face, lock};
+
+/// Resources that one legacy client may watch.
+const MOST_WATCHED: usize = 4096;
+
+/// What a legacy client said when it introduced itself, and has set since.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) face: Weak<Face>,
+    pub(super) revision: Revision,
+    pub(super) capabilities: Value,
+    pub(super) client: Value,
+    /// None until the client chose one.
+    pub(super) level: Mutex<Option<Level>>,
+    watched: Mutex<BTreeSet<Box<str>>>,
+}
+
+impl Session {
+    pub(super) fn new(face: &Arc<Face>, revision: Revision, params: &Value) -> Arc<Self> {
+        Arc::new(Self {
+            face: Arc::downgrade(face),
+            revision,
+            capabilities: params["capabilities"].clone(),
+            client: params["clientInfo"].clone(),
+            level: Mutex::new(None),
+            watched: Mutex::default(),
+        })
+    }
+
+    /// Whether the handshake is over: before that, nothing but logs is said (LIF-2).
+    pub(super) fn is_ready(&self) -> bool {
+        self.face.upgrade().is_some_and(|face| face.phase() == Some(Phase::Ready))
+    }
+
+    pub(super) fn watch(&self, uri: &str) -> Result<(), Error> {
+        let mut watched = lock(&self.watched);
+        if watched.len() >= MOST_WATCHED && !watched.contains(uri) {
+            return Err(Refusal::TooManyWatched.into());
+        }
+        watched.insert(uri.into());
+        Ok(())
+    }
+
+    pub(super) fn unwatch(&self, uri: &str) {
+        lock(&self.watched).remove(uri);
+    }
+
+    pub(super) fn watches(&self, uri: &str) -> bool {
+        lock(&self.watched).iter().any(|watched| covers(watched, uri))
+    }
+}
+
+/// Whether `uri` is `watched` or lies beneath it (SUB-13); `file:///ab` is not beneath `file:///a`.
+pub(super) fn covers(watched: &str, uri: &str) -> bool {
+    uri.strip_prefix(watched).is_some_and(|rest| {
+        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
+    })
+}
+
+/// Where to look up what is known of the caller.
+#[derive(Clone, Debug)]
+pub(super) enum Caller {
+    Session(Arc<Session>),
+    /// The request that was made, with its envelope (MOD-2).
+    Request(Message),
+}
+
+impl Caller {
+    pub(super) fn era(&self) -> Era {
+        match self {
+            Self::Session(_) => Era::Legacy,
+            Self::Request(_) => Era::Modern,
+        }
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        match self {
+            Self::Session(session) => session.revision,
+            // The half lets no other pass.
+            Self::Request(_) => Revision::NEWEST_MODERN,
+        }
+    }
+
+    pub(super) fn capabilities(&self) -> Value {
+        match self {
+            Self::Session(session) => session.capabilities.clone(),
+            Self::Request(_) => self.envelope(meta::CAPABILITIES).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn client(&self) -> Option<Value> {
+        match self {
+            Self::Session(session) => Some(session.client.clone()).filter(|info| !info.is_null()),
+            Self::Request(_) => self.envelope(meta::CLIENT),
+        }
+    }
+
+    /// The least grave level of log records to send, if any (LOG-1, UTL-4).
+    pub(super) fn level(&self) -> Option<Level> {
+        match self {
+            // Before the client chooses, we do.
+            Self::Session(session) => Some(lock(&session.level).unwrap_or(Level::Info)),
+            Self::Request(_) => Level::parse(self.envelope(meta::LOG_LEVEL)?.as_str()?),
+        }
+    }
+
+    fn envelope(&self, key: &str) -> Option<Value> {
+        let Self::Request(request) = self else { return None };
+        let text = patch::get(request.payload()?, &["_meta", key])?;
+        serde_json::from_slice(text).ok()
+    }
+}
+
+/// Clients and calls that are there, in parts so that clients do not wait for one another.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    parts: [Mutex<Part>; 16],
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    sessions: HashMap<u64, Arc<Session>>,
+    calls: HashMap<(u64, Exchange), Arc<State>>,
+}
+
+impl Seats {
+    fn part(&self, face: u64) -> &Mutex<Part> {
+        let index = usize::try_from(face % 16).unwrap_or_default();
+        &self.parts[index]
+    }
+
+    pub(super) fn greet(&self, face: u64, session: Arc<Session>) {
+        lock(self.part(face)).sessions.insert(face, session);
+    }
+
+    pub(super) fn session(&self, face: u64) -> Option<Arc<Session>> {
+        lock(self.part(face)).sessions.get(&face).cloned()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+        let all = self
+            .parts
+            .iter()
+            .flat_map(|part| lock(part).sessions.values().cloned().collect::<Vec<_>>());
+        all.collect()
+    }
+
+    pub(super) fn sit(&self, face: u64, exchange: Exchange, call: Arc<State>) {
+        lock(self.part(face)).calls.insert((face, exchange), call);
+    }
+
+    pub(super) fn rise(&self, face: u64, exchange: Exchange) -> Option<Arc<State>> {
+        lock(self.part(face)).calls.remove(&(face, exchange))
+    }
+
+    /// A client is gone: its session, and the calls it had open.
+    pub(super) fn forget(&self, face: u64) -> Vec<Arc<State>> {
+        let mut part = lock(self.part(face));
+        part.sessions.remove(&face);
+        part.calls.extract_if(|&(of, _), _| of == face).map(|(_, call)| call).collect()
+    }
+}

@@ -1,0 +1,289 @@
+//! Tools: what is listed of them, how their arguments are checked, what they do.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+
+use http::HeaderMap;
+use jsonschema::Validator;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use switchboard_proto::exchange::Said;
+use switchboard_proto::header::param::{self, Annotation};
+use switchboard_proto::refusal::Refusal;
+
+use super::catalog::{Flaw, Listed};
+use super::context::Context;
+use super::error::Error;
+use super::handler::Job;
+use super::outcome::Nature;
+use super::task::Support;
+use schema::Schema;
+
+pub(super) mod result;
+pub(super) mod schema;
+
+pub use result::{Answer, ToolResult};
+
+/// A tool that is complete: it has a name, a schema, and something to do.
+pub struct Tool {
+    name: String,
+    /// Its entry in a list, up to the closing brace.
+    listing: String,
+    pub(super) support: Support,
+    /// The tool itself says when it goes on as a task.
+    pub(super) defers: bool,
+    pub(super) examples: Vec<Value>,
+    ready: Result<Ready, String>,
+    run: Box<Run>,
+}
+
+type Run = dyn Fn(Value, Context) -> Job<Result<ToolResult, Error>> + Send + Sync;
+
+/// What is made of the schema once, to be used at every call.
+struct Ready {
+    validator: Validator,
+    annotations: Vec<Annotation>,
+}
+
+/// A tool that lacks its function; `A` is what its arguments become.
+pub struct Draft<A> {
+    name: String,
+    members: Map<String, Value>,
+    input: Schema,
+    output: Option<Schema>,
+    support: Support,
+    defers: bool,
+    examples: Vec<Value>,
+    arguments: PhantomData<fn() -> A>,
+}
+
+impl Tool {
+    /// Begins a tool without arguments.
+    #[expect(clippy::new_ret_no_self, reason = "a tool is not one before it can do something")]
+    pub fn new(name: impl Into<String>) -> Draft<Value> {
+        Draft {
+            name: name.into(),
+            members: Map::new(),
+            input: Schema { text: json!({"type": "object", "properties": {}}).to_string() },
+            output: None,
+            support: Support::default(),
+            defers: false,
+            examples: Vec::new(),
+            arguments: PhantomData,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the headers of a modern request repeat its arguments (HDR-11).
+    pub(super) fn check_headers(&self, arguments: &Value, said: &Said) -> Result<(), Error> {
+        let (Ok(ready), Some(said)) = (&self.ready, said) else { return Ok(()) };
+        if ready.annotations.is_empty() {
+            return Ok(());
+        }
+        let said: HeaderMap = said.iter().cloned().collect();
+        param::check(&ready.annotations, Some(arguments), &said)
+            .map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() }.into())
+    }
+
+    /// What is wrong with the arguments, if anything.
+    pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
+        schema::complaints(&self.ready.as_ref().ok()?.validator, arguments)
+    }
+
+    pub(super) fn run(&self, arguments: Value, cx: Context) -> Job<Result<ToolResult, Error>> {
+        (self.run)(arguments, cx)
+    }
+}
+
+impl<A> Draft<A> {
+    /// What the tool does, for models.
+    #[must_use]
+    pub fn description(self, text: impl Into<String>) -> Self {
+        self.member("description", text.into())
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(self, text: impl Into<String>) -> Self {
+        self.member("title", text.into())
+    }
+
+    /// Hints about behaviour (`readOnlyHint`, `destructiveHint`, ...).
+    #[must_use]
+    pub fn annotations(self, hints: Value) -> Self {
+        self.member("annotations", hints)
+    }
+
+    /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
+    #[must_use]
+    pub fn icons(self, icons: Value) -> Self {
+        self.member("icons", icons)
+    }
+
+    /// Any other member of the tool's entry in a list.
+    #[must_use]
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// A member of `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let meta = self.members.entry("_meta").or_insert_with(|| json!({}));
+        meta[key] = value.into();
+        self
+    }
+
+    /// What kind of tool it is, in `_meta`.
+    #[must_use]
+    pub fn nature(self, nature: Nature) -> Self {
+        nature.members().into_iter().fold(self, |draft, (key, value)| draft.meta(key, value))
+    }
+
+    /// An example of arguments, for the manifest.
+    #[must_use]
+    pub fn example(mut self, description: &str, arguments: &Value) -> Self {
+        self.examples.push(json!({"description": description, "arguments": arguments}));
+        self
+    }
+
+    /// Whether a call may, or must, go on as a task.
+    #[must_use]
+    pub fn tasks(mut self, support: Support) -> Self {
+        self.support = support;
+        self
+    }
+
+    /// The same, but the tool begins as a call and says itself when it goes on
+    /// as a task, with [`Context::defer`].
+    #[must_use]
+    pub fn defers(self, support: Support) -> Self {
+        Self { defers: true, ..self.tasks(support) }
+    }
+
+    /// The arguments are a `T`: their schema is made from the type.
+    #[must_use]
+    pub fn input<T: JsonSchema + DeserializeOwned>(self) -> Draft<T> {
+        self.with_input(Schema::of::<T>())
+    }
+
+    /// The arguments are described by a schema of your own, of any keywords.
+    #[must_use]
+    pub fn input_schema(self, schema: &Value) -> Draft<Value> {
+        self.with_input(Schema { text: schema.to_string() })
+    }
+
+    /// The same as text, which is listed byte for byte.
+    #[must_use]
+    pub fn input_schema_text(self, schema: &str) -> Draft<Value> {
+        self.with_input(Schema { text: schema.to_owned() })
+    }
+
+    fn with_input<T>(self, input: Schema) -> Draft<T> {
+        let Self { name, members, output, support, defers, examples, .. } = self;
+        let arguments = PhantomData;
+        Draft { name, members, input, output, support, defers, examples, arguments }
+    }
+
+    /// The structured content of results is a `T`.
+    #[must_use]
+    pub fn output<T: JsonSchema>(mut self) -> Self {
+        self.output = Some(Schema::of::<T>());
+        self
+    }
+
+    /// The structured content of results is described by a schema of your own.
+    #[must_use]
+    pub fn output_schema(mut self, schema: &Value) -> Self {
+        self.output = Some(Schema { text: schema.to_string() });
+        self
+    }
+
+    /// What the tool does. Arguments that do not fit the schema never get here.
+    ///
+    /// An `async` closure will do as long as it borrows nothing it has captured;
+    /// else clone what you need into an `async move` block.
+    pub fn run<F, W, R>(self, function: F) -> Tool
+    where
+        A: DeserializeOwned,
+        F: Fn(A, Context) -> W + Send + Sync + 'static,
+        W: Future<Output = R> + Send + 'static,
+        R: Answer,
+    {
+        let ready = self.input.validator().and_then(|validator| {
+            let annotations = param::annotations(&self.input.value()?);
+            Ok(Ready { validator, annotations: annotations.map_err(|error| error.to_string())? })
+        });
+        let run = move |arguments, cx| -> Job<Result<ToolResult, Error>> {
+            match serde_json::from_value::<A>(arguments) {
+                Ok(arguments) => {
+                    let work = function(arguments, cx);
+                    Box::pin(async move { work.await.into_answer() })
+                }
+                Err(error) => {
+                    let failed = ToolResult::error(format!("invalid arguments: {error}"));
+                    Box::pin(std::future::ready(Ok(failed)))
+                }
+            }
+        };
+        let listing = self.listing();
+        let Self { name, support, defers, examples, .. } = self;
+        Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
+    }
+
+    /// The entry in a list: schemas stand there as they were written.
+    fn listing(&self) -> String {
+        let mut text = format!("{{\"name\":{}", Value::from(self.name.as_str()));
+        for (name, value) in &self.members {
+            text.extend([",", &Value::from(name.as_str()).to_string(), ":", &value.to_string()]);
+        }
+        text.push_str(",\"inputSchema\":");
+        text.push_str(&self.input.text);
+        if let Some(output) = &self.output {
+            text.push_str(",\"outputSchema\":");
+            text.push_str(&output.text);
+        }
+        text
+    }
+}
+
+impl Listed for Tool {
+    fn key(&self) -> &str {
+        &self.name
+    }
+
+    fn flaw(&self) -> Option<Flaw> {
+        let why = self.ready.as_ref().err()?.clone();
+        Some(Flaw::Schema { tool: self.name.clone(), why })
+    }
+
+    fn list(&self, core_tasks: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.listing.as_bytes());
+        if core_tasks && self.support != Support::Forbidden {
+            let support = self.support.as_str();
+            out.extend_from_slice(
+                format!(",\"execution\":{{\"taskSupport\":\"{support}\"}}").as_bytes(),
+            );
+        }
+        out.push(b'}');
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<A> fmt::Debug for Draft<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! The last calls of tools, for whoever asks what happened.
+//!
+//! A trace has no arguments and no results: they may hold secrets, and nobody
+//! promised to keep them.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Error;
+use super::outcome::{Nature, Outcome};
+use super::task::clock;
+use super::tool::{Tool, ToolResult};
+use crate::face::lock;
+
+/// Calls that are remembered.
+const MOST: usize = 256;
+
+/// Where a result says which trace is its own.
+const KEY: &str = "switchboard/traceId";
+
+/// The last calls, newest last.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    calls: Mutex<VecDeque<Value>>,
+}
+
+impl Ring {
+    /// Remembers a call, and tells its result the id.
+    pub(super) fn record(
+        &self,
+        tool: &str,
+        elapsed: Duration,
+        result: Result<ToolResult, Error>,
+    ) -> Result<ToolResult, Error> {
+        let Ok(id) = super::random_id() else { return result };
+        let (success, code) = match &result {
+            Ok(result) => (!result.is_error(), code_of(result)),
+            Err(error) => (false, Some(error.code.into())),
+        };
+        let trace = json!({
+            "traceId": id,
+            "tool": tool,
+            "startedAt": clock::text(std::time::SystemTime::now() - elapsed),
+            "durationMs": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            "success": success,
+            "errorCode": code,
+        });
+        let mut calls = lock(&self.calls);
+        if calls.len() >= MOST {
+            calls.pop_front();
+        }
+        calls.push_back(trace);
+        drop(calls);
+        result.map(|result| result.with_meta(KEY, id))
+    }
+
+    fn find(&self, id: &str) -> Option<Value> {
+        lock(&self.calls).iter().rev().find(|trace| trace["traceId"] == id).cloned()
+    }
+}
+
+/// The code that an [`Outcome`] gave.
+fn code_of(result: &ToolResult) -> Option<Value> {
+    let code = result.structured.as_ref()?.pointer("/error/code")?;
+    result.is_error().then(|| code.clone())
+}
+
+/// `get_trace_by_id`.
+pub(super) fn tool() -> Tool {
+    let schema = json!({
+        "type": "object",
+        "properties": {"traceId": {"type": "string", "description": "as in the result's _meta"}},
+        "required": ["traceId"],
+    });
+    Tool::new("get_trace_by_id")
+        .description(
+            "Tells how a recent call of a tool went: how long it elapsed and whether it succeeded",
+        )
+        .input_schema(&schema)
+        .nature(Nature {
+            layer: "core",
+            category: "diagnostics",
+            safety: "read",
+            idempotent: true,
+            supports_dry_run: false,
+        })
+        .run(async |arguments: Value, cx| {
+            let id = arguments["traceId"].as_str().unwrap_or_default().to_owned();
+            let ring = cx.server().trace.as_ref();
+            match ring.and_then(|ring| ring.find(&id)) {
+                Some(trace) => Outcome::success(trace.to_string()).with("trace", trace),
+                None => Outcome::failure("E_TRACE_NOT_FOUND", "no recent call has this trace id"),
+            }
+        })
+}

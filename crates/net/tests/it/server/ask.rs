@@ -1,0 +1,173 @@
+//! Questions to the client.
+
+use serde_json::{Value, json};
+use switchboard_net::server::{Builder, Context, Elicited, Error, Server, Tool};
+
+use super::{Client, serve, text};
+
+fn asking() -> Builder {
+    let name = Tool::new("name").run(async |_: Value, cx: Context| {
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        Ok::<_, Error>(match cx.elicit("Name?", schema).await? {
+            Elicited::Accept(content) => format!("Hello, {}!", content["name"].as_str().unwrap()),
+            Elicited::Decline => "declined".to_owned(),
+            Elicited::Cancel => "cancelled".to_owned(),
+        })
+    });
+    let page = Tool::new("page").run(async |_: Value, cx: Context| {
+        Ok::<_, Error>(format!("{:?}", cx.elicit_url("Sign in", "https://a.test/x").await?))
+    });
+    let model = Tool::new("model").run(async |_: Value, cx: Context| {
+        let answer = cx.sample(json!({"messages": [], "maxTokens": 5})).await?;
+        Ok::<_, Error>(answer["content"]["text"].as_str().unwrap_or_default().to_owned())
+    });
+    let both = Tool::new("both").run(async |_: Value, cx: Context| {
+        let sample = json!({"messages": [], "maxTokens": 5});
+        let (roots, sampled) = tokio::join!(cx.roots(), cx.sample(sample));
+        Ok::<_, Error>(format!("{} {}", roots?.len(), sampled?["model"]))
+    });
+    Server::builder("asks", "0").tool(name).tool(page).tool(model).tool(both)
+}
+
+async fn able() -> Client {
+    let mut client = serve(asking());
+    let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
+    client.greet("2025-11-25", capabilities).await;
+    client
+}
+
+/// wire: UTL-7, MRTR-13
+#[tokio::test]
+async fn a_legacy_client_is_asked_by_requests() {
+    let mut client = able().await;
+    for (answer, expected) in [
+        (json!({"action": "accept", "content": {"name": "Ann"}}), "Hello, Ann!"),
+        (json!({"action": "decline"}), "declined"),
+        (json!({"action": "cancel"}), "cancelled"),
+    ] {
+        let id = client.request("tools/call", json!({"name": "name"})).await;
+        let question = client.hear().await;
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(question["params"]["message"], "Name?");
+        client.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
+        assert_eq!(text(&client.answer(id).await), expected);
+    }
+    let id = client.request("tools/call", json!({"name": "page"})).await;
+    let question = client.hear().await;
+    assert_eq!(question["params"]["mode"], "url");
+    assert!(question["params"]["elicitationId"].is_string());
+    client
+        .say(json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}))
+        .await;
+    assert_eq!(text(&client.answer(id).await), "Decline");
+}
+
+#[tokio::test]
+async fn questions_of_one_call_are_asked_side_by_side() {
+    let mut client = able().await;
+    let id = client.request("tools/call", json!({"name": "both"})).await;
+    let questions = [client.hear().await, client.hear().await];
+    let methods = questions.each_ref().map(|question| question["method"].as_str().unwrap());
+    assert_eq!(methods, ["roots/list", "sampling/createMessage"]);
+    // In the other order.
+    let model = json!({"model": "m", "content": {"type": "text", "text": "x"}});
+    client.say(json!({"jsonrpc": "2.0", "id": questions[1]["id"], "result": model})).await;
+    let roots = json!({"roots": [{"uri": "file:///a"}]});
+    client.say(json!({"jsonrpc": "2.0", "id": questions[0]["id"], "result": roots})).await;
+    assert_eq!(text(&client.answer(id).await), "1 \"m\"");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_client_fails_the_call() {
+    let mut client = able().await;
+    let id = client.request("tools/call", json!({"name": "model"})).await;
+    let question = client.hear().await;
+    let refusal = json!({"code": -1, "message": "User rejected sampling request"});
+    client.say(json!({"jsonrpc": "2.0", "id": question["id"], "error": refusal})).await;
+    assert_eq!(client.answer(id).await["error"], refusal);
+}
+
+/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9
+#[tokio::test]
+async fn a_modern_client_is_asked_by_another_round() {
+    let mut client = serve(asking());
+    client.capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+    let call = json!({"name": "name"});
+    let asked = client.modern("tools/call", call.clone()).await["result"].clone();
+    assert_eq!(asked["resultType"], "input_required");
+    let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["params"]["message"], "Name?");
+    let mut retry = call;
+    retry["requestState"] = asked["requestState"].clone();
+    let answer = json!({"action": "accept", "content": {"name": "Ann"}});
+    retry["inputResponses"] = json!({key: answer});
+    let answer = client.modern("tools/call", retry).await;
+    assert_eq!(text(&answer), "Hello, Ann!");
+    assert_eq!(answer["result"]["resultType"], "complete");
+
+    let both = client.modern("tools/call", json!({"name": "both"})).await["result"].clone();
+    let questions = both["inputRequests"].as_object().unwrap();
+    assert_eq!(questions.len(), 2, "{both}");
+    let answers = questions.iter().map(|(key, question)| {
+        let roots = question["method"] == "roots/list";
+        (key.clone(), if roots { json!({"roots": []}) } else { json!({"model": "m"}) })
+    });
+    let answers: serde_json::Map<_, _> = answers.collect();
+    let retry = json!({
+        "name": "both", "requestState": both["requestState"], "inputResponses": answers
+    });
+    assert_eq!(text(&client.modern("tools/call", retry).await), "0 \"m\"");
+}
+
+/// wire: META-3, META-5, MRTR-4
+#[tokio::test]
+async fn nobody_is_asked_for_what_they_did_not_declare() {
+    let mut client = serve(asking());
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    let refused = client.call("tools/call", json!({"name": "model"})).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("sampling"), "{refused}");
+    let refused = client.call("tools/call", json!({"name": "page"})).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("elicitation"), "{refused}");
+
+    for (tool, required) in [
+        ("name", json!({"elicitation": {"form": {}}})),
+        ("page", json!({"elicitation": {"url": {}}})),
+        ("model", json!({"sampling": {}})),
+    ] {
+        let refused = client.modern("tools/call", json!({"name": tool})).await;
+        assert_eq!(refused["error"]["code"], -32021, "{tool}");
+        assert_eq!(refused["error"]["data"]["requiredCapabilities"], required);
+    }
+    assert!(client.heard.is_empty(), "{:?}", client.heard);
+}
+
+/// wire: UTL-1
+#[tokio::test]
+async fn a_question_of_a_cancelled_call_is_taken_back() {
+    let mut client = able().await;
+    let id = client.request("tools/call", json!({"name": "name"})).await;
+    let question = client.hear().await;
+    let cancel = json!({"requestId": id});
+    client
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel}))
+        .await;
+    let taken_back = client.hear().await;
+    assert_eq!(taken_back["method"], "notifications/cancelled");
+    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+}
+
+#[tokio::test]
+async fn a_call_knows_who_made_it() {
+    let who = Tool::new("who").run(async |_: Value, cx: Context| {
+        let name = cx.client_info().map_or(Value::Null, |info| info["name"].clone());
+        format!("{name} {:?} {} {}", cx.era(), cx.revision(), cx.client_capabilities())
+    });
+    let mut client = serve(Server::builder("s", "0").tool(who));
+    client.greet("2025-03-26", json!({"roots": {}})).await;
+    let call = json!({"name": "who"});
+    let answer = client.call("tools/call", call.clone()).await;
+    assert_eq!(text(&answer), r#""tester" Legacy 2025-03-26 {"roots":{}}"#);
+    let answer = client.modern("tools/call", call).await;
+    // wire: MOD-2, META-2
+    assert_eq!(text(&answer), "null Modern 2026-07-28 {}");
+}
