@@ -89,7 +89,8 @@ async fn a_server_that_answers_with_the_stream_of_the_oldest_transport_is_met_by
 #[tokio::test]
 async fn a_modern_child_is_not_greeted() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["modern"]), quick())).await.unwrap();
+    let client = Client::connect(child(&journal, &["modern"]), ClientOptions::default());
+    let client = within(client).await.unwrap();
     assert_eq!((client.era(), client.revision()), (Era::Modern, MODERN));
     let echoed = client.call_tool("echo", json!({"k": 1})).await.unwrap();
     assert_eq!(echoed["structuredContent"], json!({"k": 1}));

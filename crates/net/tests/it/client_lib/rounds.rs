@@ -171,9 +171,9 @@ async fn a_question_that_nobody_answers_is_refused() {
 async fn a_user_who_thinks_does_not_make_the_call_late() {
     let journal = journal();
     let options = ClientOptions {
-        timeout: Duration::from_millis(600),
+        timeout: Duration::from_millis(1500),
         ..ClientOptions::default().on_elicitation(|_| async {
-            tokio::time::sleep(Duration::from_millis(1200)).await;
+            tokio::time::sleep(Duration::from_millis(2500)).await;
             Ok(json!({"action": "cancel"}))
         })
     };
