@@ -240,6 +240,7 @@ quick() {
 
 everything() {
     peers_setup
+    step "npm packages of the conformance suites" npm_packages conformance
     step "formatting" check_fmt
     step "clippy" check_clippy
     step "build" check_build
@@ -248,6 +249,7 @@ everything() {
     step "licences, sources, advisories" check_deny
     step "fuzzing" check_fuzz
     step "outside suites" check_peers
+    step "conformance suites" check_conformance
 }
 
 usage() {

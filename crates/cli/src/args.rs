@@ -9,9 +9,10 @@ use clap::builder::Styles;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use switchboard_net::bridge::Children;
 use switchboard_net::upstream::Strategy;
+use switchboard_proto::revision::Revision;
 
 use crate::exit::ExitStatus;
-pub(crate) use client::{ClientArgs, EraChoice, Form};
+pub(crate) use client::{ClientArgs, Form, Spoken};
 
 mod client;
 
@@ -32,6 +33,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
+    Demo(DemoArgs),
     /// List the tools of a server: TARGET
     Tools(Box<ClientArgs>),
     /// Call a tool: TARGET NAME [K=V | K:=JSON]...
@@ -57,7 +59,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_))
+        !matches!(self, Self::Bridge(_) | Self::Demo(_))
     }
 }
 
@@ -150,6 +152,40 @@ pub(crate) struct BridgeArgs {
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]
     pub(crate) local: CommandArgs,
+}
+
+/// Be a server to try clients with.
+///
+/// It has a tool, a prompt or a resource for every feature of every revision of
+/// the protocol, and what the official conformance suites ask of a server. It
+/// speaks on stdin and stdout, or, with --http, at /mcp and /sse.
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Serve over HTTP, on a free port unless --port names one
+    #[arg(long)]
+    pub(crate) http: bool,
+    /// Speak only the revisions with a handshake (legacy), or without (modern)
+    #[arg(long, value_enum, value_name = "ERA", default_value = "both")]
+    pub(crate) era: EraChoice,
+    /// Speak only this revision, such as 2025-06-18 (repeatable)
+    #[arg(long, value_name = "DATE", value_parser = revision, conflicts_with = "era")]
+    pub(crate) revision: Vec<Revision>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Which eras the built-in server speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum EraChoice {
+    Legacy,
+    Modern,
+    Both,
+}
+
+fn revision(name: &str) -> Result<Revision, String> {
+    let known = || Revision::ALL.map(Revision::as_str).join(", ");
+    Revision::parse(name).ok_or_else(|| format!("there are {}", known()))
 }
 
 /// Options for serving over HTTP.
@@ -271,6 +307,9 @@ Examples:
     switchboard tools https://example.com/mcp
     switchboard call https://example.com/mcp add a:=1 b:=2
 
+  Try a client with a server that has everything:
+    switchboard demo --http --port 8000
+
 More about a command: switchboard bridge --help";
 
 const BRIDGE_USAGE: &str = "\
@@ -295,6 +334,23 @@ Examples:
 HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY are honoured. SIGINT and SIGTERM finish
 what is in flight, for 10 seconds at most; a second one ends at once.
 Exit status: 0 ended or was told to, 1 could not start, 2 wrong usage.";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  For a client that starts commands, in its configuration:
+    { \"mcpServers\": { \"demo\": { \"command\": \"switchboard\", \"args\": [\"demo\"] } } }
+
+  For a client that takes a URL, at http://127.0.0.1:8000/mcp and /sse:
+    switchboard demo --http --port 8000
+
+  As an old server, to see what a new client makes of it:
+    switchboard demo --http --port 8000 --revision 2024-11-05
+
+  Without a handshake, as only servers of 2026-07-28 are:
+    switchboard demo --era modern
+
+Try the tools echo, add, time and touch first. The ones that begin with test_ each
+show one feature, under the names that the conformance suites use.";
 
 /// The arguments, with the `--` put in that some clients swallow on the way:
 /// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.

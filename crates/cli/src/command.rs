@@ -2,6 +2,7 @@
 
 mod bridge;
 mod client;
+mod demo;
 
 use crate::args::Command;
 use crate::exit::Failure;
@@ -20,5 +21,6 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Discover(args) => client::with(&args, client::discover).await,
         Command::Listen(args) => client::with(&args, client::listen).await,
         Command::Ping(args) => client::with(&args, client::ping).await,
+        Command::Demo(args) => demo::run(&args).await,
     }
 }

@@ -125,7 +125,7 @@ where
 }
 
 /// Now, to the millisecond.
-fn timestamp() -> Result<String, fmt::Error> {
+pub(crate) fn timestamp() -> Result<String, fmt::Error> {
     let mut time = String::new();
     SystemTime.format_time(&mut Writer::new(&mut time))?;
     time.truncate("2026-01-15T10:30:00.123".len());

@@ -2,10 +2,12 @@
 
 mod args;
 mod command;
+mod demo;
 mod exit;
 mod header;
 mod log;
 mod output;
+mod serve;
 mod signal;
 mod target;
 

@@ -212,6 +212,11 @@ impl Face {
         self.quietly(|half| half.begin_stream(lane));
     }
 
+    /// Ends the connection that a call came by, if its client knows how to come back.
+    pub fn hang_up(&self, exchange: Exchange) {
+        self.quietly(|half| half.hang_up(exchange));
+    }
+
     /// The conversation is over: lanes close, the inside forgets the client.
     pub fn end(self: &Arc<Self>) {
         let mut state = lock(&self.state);

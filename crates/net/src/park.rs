@@ -55,11 +55,10 @@ impl Parking {
     /// The call that a request goes on with, if it brings a state of ours.
     pub(crate) fn claim(&self, request: &Message) -> Result<Option<Parked>, Refusal> {
         let state = request.payload().and_then(|params| patch::string(params, &["requestState"]));
-        let (Some(state), Some(sealer)) =
-            (state.filter(|state| Sealer::is_ours(state)), &self.sealer)
-        else {
+        let (Some(state), Some(sealer)) = (state, &self.sealer) else { return Ok(None) };
+        if !sealer.is_ours(&state) {
             return Ok(None);
-        };
+        }
         let token = sealer.open(&state, PRINCIPAL, now()).map_err(|_| Refusal::BadState)?;
         let face = lock(&self.lot).faces.get(&token.face).cloned().ok_or(Refusal::BadState)?;
         Ok(Some((face, (token.exchange, token.round))))

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use switchboard_proto::exchange::Exchange;
 
-/// What a state of ours begins with; another's passes us by.
+/// What a state begins with that we, or a server like us, made.
 const MARK: &str = "sb1.";
 
 /// Face, exchange, round and expiry.
@@ -35,6 +35,9 @@ pub(crate) struct Broken;
 /// Makes and opens states.
 pub(crate) struct Sealer {
     key: LessSafeKey,
+    /// What a state of this sealer begins with; another's passes it by, for
+    /// there may be a server like us behind us.
+    mark: String,
     /// Instants are sealed as distances from here.
     start: Instant,
 }
@@ -42,14 +45,21 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// A sealer with a key nobody else has.
     pub(crate) fn new(now: Instant) -> Result<Self, getrandom::Error> {
-        let mut key = [0; 32];
+        let (mut key, mut name) = ([0; 32], [0; 8]);
         getrandom::fill(&mut key)?;
+        getrandom::fill(&mut name)?;
+        let mark = format!("{MARK}{:016x}.", u64::from_be_bytes(name));
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("a key of the right length");
-        Ok(Self { key: LessSafeKey::new(key), start: now })
+        Ok(Self { key: LessSafeKey::new(key), mark, start: now })
     }
 
     /// Whether this looks like something of ours.
-    pub(crate) fn is_ours(state: &str) -> bool {
+    pub(crate) fn is_ours(&self, state: &str) -> bool {
+        state.starts_with(&self.mark)
+    }
+
+    /// Whether this looks like something that any sealer has made.
+    pub(crate) fn is_sealed(state: &str) -> bool {
         state.starts_with(MARK)
     }
 
@@ -61,7 +71,7 @@ impl Sealer {
         let sealed = Nonce::assume_unique_for_key(nonce);
         self.key.seal_in_place_append_tag(sealed, Aad::from(principal), &mut text).ok()?;
         let whole = [&nonce[..], &text].concat();
-        Some(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(whole)))
+        Some(format!("{}{}", self.mark, URL_SAFE_NO_PAD.encode(whole)))
     }
 
     /// Opens what `principal` brought.
@@ -71,7 +81,7 @@ impl Sealer {
         principal: &[u8],
         now: Instant,
     ) -> Result<Token, Broken> {
-        let text = state.strip_prefix(MARK).ok_or(Broken)?;
+        let text = state.strip_prefix(&self.mark).ok_or(Broken)?;
         let mut whole = URL_SAFE_NO_PAD.decode(text).map_err(|_| Broken)?;
         let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Broken)?;
@@ -122,12 +132,13 @@ mod tests {
         let until = start + Duration::from_mins(1);
         let token = Token { face: 7, exchange: Exchange(8), round: 9, until };
         let state = sealer.seal(token, b"ann").unwrap();
-        assert!(Sealer::is_ours(&state));
+        assert!(sealer.is_ours(&state) && Sealer::is_sealed(&state));
         assert_eq!(sealer.open(&state, b"ann", start), Ok(token));
         assert_eq!(sealer.open(&state, b"bob", start), Err(Broken));
         assert_eq!(sealer.open(&state, b"ann", until), Err(Broken));
         assert_eq!(sealer.open(&format!("{state}-TAMPERED"), b"ann", start), Err(Broken));
         let other = Sealer::new(start).unwrap();
+        assert!(!other.is_ours(&state), "it may belong to whoever is behind");
         assert_eq!(other.open(&state, b"ann", start), Err(Broken));
         assert_ne!(sealer.seal(token, b"ann").unwrap(), state, "no two are alike");
     }
@@ -145,8 +156,9 @@ mod tests {
             let forged = String::from_utf8(forged).unwrap();
             assert_eq!(sealer.open(&forged, b"", start), Err(Broken), "character {at}");
         }
-        for garbage in ["", "sb1.", "sb1.!!", "sb1.AAAA", "x"] {
-            assert_eq!(sealer.open(garbage, b"", start), Err(Broken), "{garbage}");
+        for garbage in ["", "!!", "AAAA"] {
+            let garbage = format!("{}{garbage}", sealer.mark);
+            assert_eq!(sealer.open(&garbage, b"", start), Err(Broken), "{garbage}");
         }
     }
 }

@@ -110,6 +110,14 @@ impl Half {
         }
     }
 
+    /// Ends the connection that a call came by, if its client knows how to come back.
+    pub fn hang_up(&mut self, exchange: Exchange) {
+        match self {
+            Self::Legacy(half) => half.hang_up(exchange),
+            Self::Modern(_) => {}
+        }
+    }
+
     /// Something on the way.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         match self {

@@ -33,7 +33,7 @@ pub(crate) struct ClientArgs {
     pub(crate) timeout: u64,
     /// Which era of the protocol to speak; auto asks the server
     #[arg(long, value_enum, value_name = "ERA", default_value = "auto")]
-    pub(crate) era: EraChoice,
+    pub(crate) era: Spoken,
     /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
     #[arg(long, short = 'H', value_name = "HEADER")]
     pub(crate) header: Vec<String>,
@@ -64,7 +64,7 @@ pub(crate) enum Form {
 
 /// Which era is spoken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum EraChoice {
+pub(crate) enum Spoken {
     Auto,
     Legacy,
     Modern,

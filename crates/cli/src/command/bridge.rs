@@ -1,21 +1,15 @@
 //! `switchboard bridge`: one server, served on another transport.
 
-use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_net::bridge::Bridge;
-use switchboard_net::http::guard::Guard;
-use switchboard_net::http::listen::{self, ListenOptions};
-use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::stdio;
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
-use tokio::net::TcpListener;
 
-use crate::args::{BridgeArgs, ServeArgs};
+use crate::args::BridgeArgs;
 use crate::exit::Failure;
+use crate::serve::Offer;
 use crate::signal::Stop;
 use crate::target;
 
@@ -26,10 +20,8 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     tracing::info!(server = server.name(), "bridge to the server is ready");
     let bridge = Bridge::new(server, args.children, Arc::clone(&limits));
-    let ended = match args.serve.port {
-        Some(port) => serve_http(&bridge, port, &args.serve, limits, stop).await,
-        None => serve_stdio(&bridge, limits, stop).await,
-    };
+    let offer = Offer { inside: Arc::clone(&bridge) as _, shared: bridge.is_shared(), limits };
+    let ended = offer.serve(&args.serve, args.serve.port, stop).await;
     bridge.close().await;
     ended
 }
@@ -52,86 +44,6 @@ fn limits(args: &BridgeArgs) -> Limits {
         backlog: defaults.backlog.max(message.saturating_mul(2)),
         ..defaults
     }
-}
-
-async fn serve_stdio(bridge: &Arc<Bridge>, limits: Arc<Limits>, stop: Stop) -> Result<(), Failure> {
-    let served = stdio::serve(Arc::clone(bridge) as _, bridge.is_shared(), limits, stop.asked());
-    served.await.map_err(|error| Failure::of(&error))
-}
-
-async fn serve_http(
-    bridge: &Arc<Bridge>,
-    port: u16,
-    args: &ServeArgs,
-    limits: Arc<Limits>,
-    stop: Stop,
-) -> Result<(), Failure> {
-    let (listener, address) = bind(&args.host, port).await?;
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "{address} can be reached from other machines, and there is no authentication"
-        );
-    }
-    let site = Site::new(
-        Arc::clone(bridge) as _,
-        SiteOptions {
-            guard: guard(address, args),
-            limits,
-            keep_alive: Duration::from_secs(args.keep_alive),
-            session_idle: Duration::from_secs(args.session_timeout),
-            shared: bridge.is_shared(),
-            ..SiteOptions::default()
-        },
-    );
-    announce(address);
-    let options = ListenOptions::default();
-    let closing = close_in_time(site.clone(), options.grace, stop.clone());
-    tokio::join!(listen::serve(listener, site, options, stop.asked()), closing);
-    Ok(())
-}
-
-/// Ends the sessions, and with them open streams, before the listener cuts them.
-async fn close_in_time(site: Site, grace: Duration, stop: Stop) {
-    stop.asked().await;
-    // The streams need a moment to say that they end.
-    let patience = grace.saturating_sub(Duration::from_secs(1));
-    _ = tokio::time::timeout(patience, site.all_answered()).await;
-    site.close();
-}
-
-async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Failure> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let listener = TcpListener::bind((host, port)).await.map_err(|error| {
-        let failure = Failure::new(format!("cannot listen on {host} port {port}: {error}"));
-        match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                failure.hint("stop the program that uses the port, or pick a free one: --port 0")
-            }
-            io::ErrorKind::PermissionDenied => {
-                failure.hint("ports below 1024 are reserved; use a higher one, or --port 0")
-            }
-            _ => failure.hint("--host must be an address or a name of this machine"),
-        }
-    })?;
-    let address = listener.local_addr().map_err(|error| Failure::of(&error))?;
-    Ok((listener, address))
-}
-
-fn guard(address: SocketAddr, args: &ServeArgs) -> Guard {
-    let guard = Guard::bound_to(address);
-    let guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
-    args.allow_origin.iter().fold(guard, |guard, origin| guard.allow_origin(origin))
-}
-
-/// The one line on stdout, for whoever started us with port 0.
-fn announce(address: SocketAddr) {
-    let mut stdout = io::stdout().lock();
-    let told = writeln!(stdout, "http://{address}/mcp").and_then(|()| stdout.flush());
-    if let Err(error) = told {
-        // The server is of use all the same.
-        tracing::debug!(%error, "nobody reads stdout");
-    }
-    tracing::info!("serving http://{address}/mcp and http://{address}/sse");
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
 use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, EraChoice};
+use crate::args::{ClientArgs, Spoken};
 use crate::exit::{ExitStatus, Failure};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
@@ -90,9 +90,9 @@ fn options(args: &ClientArgs) -> ClientOptions {
         name: "switchboard-cli".to_owned(),
         timeout: Duration::from_secs(args.timeout),
         era: match args.era {
-            EraChoice::Auto => None,
-            EraChoice::Legacy => Some(Era::Legacy),
-            EraChoice::Modern => Some(Era::Modern),
+            Spoken::Auto => None,
+            Spoken::Legacy => Some(Era::Legacy),
+            Spoken::Modern => Some(Era::Modern),
         },
         ..ClientOptions::default()
     };

@@ -119,10 +119,15 @@ impl Switchboard {
         self.message()
     }
 
-    /// Greets the server, as a legacy client does.
+    /// Greets the test server, as a legacy client does.
     pub(crate) fn greet(&mut self) {
+        self.greet_one("rude");
+    }
+
+    /// Greets the server of that name.
+    pub(crate) fn greet_one(&mut self, name: &str) {
         let answer = self.ask(0, "initialize", &greeting());
-        assert_eq!(answer["result"]["serverInfo"]["name"], "rude", "{answer}");
+        assert_eq!(answer["result"]["serverInfo"]["name"], name, "{answer}");
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 

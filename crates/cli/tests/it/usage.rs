@@ -21,6 +21,8 @@ fn help_teaches_with_examples() {
         assert!(bridge.stdout.contains(text), "no {text:?} in {}", bridge.stdout);
     }
     assert_eq!(bridge.stderr, "");
+    let demo = run(&["demo", "--help"], &[]);
+    assert!(demo.stdout.contains("switchboard demo --http --port 8000"), "{}", demo.stdout);
 }
 
 #[test]
@@ -42,6 +44,9 @@ fn wrong_usage_ends_with_two_and_says_where_help_is() {
         &["bridge", "--stdio", "true", "--port", "70000"],
         &["bridge", "http://127.0.0.1:1/mcp", "--transport", "carrier-pigeon"],
         &["bridge", "--children", "adopted", "--", "true"],
+        &["demo", "--era", "bronze"],
+        &["demo", "--revision", "2024-10-07"],
+        &["demo", "--era", "legacy", "--revision", "2025-06-18"],
         &["bridgee"],
         &[],
     ] {

@@ -41,13 +41,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Greets, as a legacy client does.
+    /// Greets the test server, as a legacy client does.
     pub(crate) fn open(port: u16) -> Self {
+        Self::open_at(port, "rude")
+    }
+
+    /// Greets the server of that name.
+    pub(crate) fn open_at(port: u16, name: &str) -> Self {
         let hello =
             json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting()});
         let answer = post(port, &[], hello.to_string().as_bytes());
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert_eq!(answer.message()["result"]["serverInfo"]["name"], "rude", "{answer:?}");
+        assert_eq!(answer.message()["result"]["serverInfo"]["name"], name, "{answer:?}");
         let id = answer.header("mcp-session-id").expect("a session id").to_owned();
         let session = Self { port, id };
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});

@@ -141,6 +141,15 @@ impl Context {
         }
     }
 
+    /// Ends the HTTP connection that the answer would go by, for a call that
+    /// takes long: the client comes back for it after a moment. Only clients of
+    /// 2025-11-25 can do that; for others this does nothing (HTTP-11).
+    pub fn hang_up(&self) {
+        if let Way::Call { face, exchange } = &self.state.way {
+            face.hang_up(*exchange);
+        }
+    }
+
     /// Waits until the client does not want the answer any more. The call is
     /// dropped right after: this is the chance to clean up without awaiting.
     pub async fn cancelled(&self) {

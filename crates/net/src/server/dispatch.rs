@@ -26,6 +26,7 @@ use super::session::{Caller, Session};
 use super::tool::{Tool, ToolResult};
 use super::{Server, task};
 use crate::face::{Face, lock};
+use crate::seal::Sealer;
 
 /// What comes of a call at once.
 pub(super) enum Step {
@@ -45,6 +46,7 @@ impl Server {
                 return Err(unknown());
             }
             check_level(call)?;
+            check_state(call)?;
             return Ok(Caller::Request(call.request.clone()));
         }
         if call.method() == method::INITIALIZE {
@@ -218,6 +220,15 @@ fn check_level(call: &Call) -> Result<(), Error> {
     let Some(text) = call.param(&["_meta", meta::LOG_LEVEL]) else { return Ok(()) };
     let name = patch::as_string(text).unwrap_or_default();
     Level::parse(&name).map(|_| ()).ok_or_else(|| unknown_level(&name))
+}
+
+/// A state that leads to a call of ours has done so before it gets here; one that
+/// was sealed and does not is forged, or of a server that is no more (MRTR-8).
+/// Any other is a raw handler's own.
+fn check_state(call: &Call) -> Result<(), Error> {
+    let state = patch::string(call.params(), &["requestState"]);
+    let sealed = state.is_some_and(|state| Sealer::is_sealed(&state));
+    if sealed { Err(Refusal::BadState.into()) } else { Ok(()) }
 }
 
 fn unknown_level(name: &str) -> Error {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
@@ -197,6 +197,10 @@ impl Upstream {
                 let works = self.deliver(link, post, body.to_bytes());
                 self.clients_have_room().await;
                 works
+            }
+            Err(error) if error.is::<LengthLimitError>() => {
+                let limit = self.limits.message;
+                self.unanswered(post, format!("answer is longer than {limit} bytes"))
             }
             Err(error) => self.unanswered(post, format!("Transport closed ({error})")),
         }

@@ -272,6 +272,13 @@ impl Legacy {
         self.streams.begin(lane);
     }
 
+    /// Ends the connection that a call came by; its client comes back for the rest.
+    pub fn hang_up(&mut self, exchange: Exchange) {
+        if let Some(call) = self.calls.get(&exchange) {
+            self.streams.hang_up(call.lane);
+        }
+    }
+
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {

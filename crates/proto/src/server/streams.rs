@@ -147,6 +147,17 @@ impl Streams {
         }
     }
 
+    /// Ends the connection of a POST before its answer, which its client comes
+    /// back for. Not done to those that were not told how (HTTP-10, HTTP-11).
+    pub(super) fn hang_up(&mut self, lane: Lane) {
+        if !self.priming {
+            return;
+        }
+        self.begin(lane);
+        let left = self.open.get_mut(&lane.0).and_then(|stream| stream.lane.take());
+        self.out.extend(left.map(|lane| (lane, Frame::End)));
+    }
+
     /// Says something on the stream of a POST; on the main one if that is gone.
     pub(super) fn send(&mut self, on: Option<Lane>, text: Bytes) {
         match on {

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use switchboard_proto::exchange::Ask;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
+use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
 use super::{Context, Way};
 use crate::face::lock;
 use crate::server::error::Error;
+use crate::server::session::Caller;
 use crate::server::task::Task;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
@@ -72,10 +74,14 @@ impl Context {
     }
 
     /// The same, under a name that a modern client gets to see as the key of
-    /// the question. It must be unique within the call.
+    /// the question. It must be unique within the call. A client that knows it
+    /// may bring the answer with its request, and is not asked then.
     pub async fn ask_as(&self, key: &str, method: &str, params: Value) -> Result<Value, Error> {
         if let Some(required) = missing(&self.client_capabilities(), method, &params) {
             return Err(Error::missing_capability(&required, self.era()));
+        }
+        if let Some(answer) = self.brought(key) {
+            return Ok(answer);
         }
         let (asked, answer) = Asked::open(self)?;
         if !asked.send(key, method, params) {
@@ -91,6 +97,23 @@ impl Context {
             None => serde_json::from_slice(answer.payload().unwrap_or_default())
                 .map_err(|_| Error::internal(format!("the answer to {method} is no JSON"))),
         }
+    }
+}
+
+impl Context {
+    /// The answer that a modern request brought unasked. Beside a state it belongs
+    /// to that, and a state of ours has led to its call already (MRTR-7).
+    fn brought(&self, key: &str) -> Option<Value> {
+        let (Way::Call { .. }, Caller::Request(request)) = (&self.state.way, &self.state.caller)
+        else {
+            return None;
+        };
+        let params = request.payload()?;
+        if key.is_empty() || patch::get(params, &["requestState"]).is_some() {
+            return None;
+        }
+        let answer = patch::get(params, &["inputResponses", key])?;
+        serde_json::from_slice(answer).ok().filter(Value::is_object)
     }
 }
 

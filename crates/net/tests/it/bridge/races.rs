@@ -72,3 +72,28 @@ async fn a_call_that_takes_too_long_fails_and_is_cancelled_at_the_server() {
     told.answer(202, &[], "").await;
     hit.gone().await;
 }
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_says_so_and_the_next_call_works() {
+    let mut server = HttpServer::start().await;
+    let limits = Arc::new(Limits { message: 1000, ..Limits::default() });
+    let target =
+        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let version = switchboard_testkit::caller::LEGACY;
+    tokio::join!(caller.greet(), server.greet(Some("s1"), version));
+    for (length, long) in [(2000, true), (20, false)] {
+        let id = caller.ask("tools/call", json!({"name": "t"})).await;
+        let hit = server.post("tools/call").await;
+        let call = hit.message()["id"].clone();
+        let answer = json!({"jsonrpc": "2.0", "id": call, "result": {"x": "y".repeat(length)}});
+        hit.answer(200, &[("content-type", "application/json")], &answer.to_string()).await;
+        let answer = caller.answer(id).await;
+        if long {
+            assert_eq!(error_of(&answer), "answer is longer than 1000 bytes");
+        } else {
+            assert_eq!(answer["result"]["x"], "y".repeat(length));
+        }
+    }
+}

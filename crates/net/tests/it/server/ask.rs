@@ -119,6 +119,38 @@ async fn a_modern_client_is_asked_by_another_round() {
     assert_eq!(text(&client.modern("tools/call", retry).await), "0 \"m\"");
 }
 
+/// Whatever a server asks under a fixed name can be answered before it asks.
+/// wire: MRTR-5, MRTR-9
+#[tokio::test]
+async fn a_modern_client_may_bring_answers_with_its_first_request() {
+    let named = Tool::new("named").run(async |_: Value, cx: Context| {
+        let first = cx.ask_as("first", "elicitation/create", json!({"message": "1?"})).await?;
+        let second = cx.ask_as("second", "elicitation/create", json!({"message": "2?"})).await?;
+        Ok::<_, Error>(format!("{} {}", first["content"], second["content"]))
+    });
+    let mut client = serve(Server::builder("s", "0").tool(named));
+    client.capabilities = json!({"elicitation": {}});
+    let answer = |content: u8| json!({"action": "accept", "content": content});
+    let call = |answers: Value| json!({"name": "named", "inputResponses": answers});
+
+    let all = json!({"first": answer(1), "second": answer(2), "other": answer(3)});
+    assert_eq!(text(&client.modern("tools/call", call(all.clone())).await), "1 2");
+    for (answers, asked) in [
+        (json!({"first": answer(1)}), "second"),
+        (json!({"first": null, "second": answer(2)}), "first"),
+        (json!({"other": answer(3)}), "first"),
+    ] {
+        let round = client.modern("tools/call", call(answers)).await["result"].clone();
+        assert_eq!(round["resultType"], "input_required", "{round}");
+        assert!(round["inputRequests"][asked].is_object(), "{round}");
+    }
+    // Answers that belong to a state are worth nothing without it.
+    let mut foreign = call(all);
+    foreign["requestState"] = "of some other server".into();
+    let round = client.modern("tools/call", foreign).await["result"].clone();
+    assert_eq!(round["resultType"], "input_required", "{round}");
+}
+
 /// wire: META-3, META-5, MRTR-4
 #[tokio::test]
 async fn nobody_is_asked_for_what_they_did_not_declare() {

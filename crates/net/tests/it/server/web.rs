@@ -13,7 +13,7 @@ use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::server::{Builder, Context, Elicited, Error, Server, Tool};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::{LEGACY, MODERN, fixture};
@@ -40,17 +40,26 @@ impl Web {
     }
 
     async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+        let request = Request::post("/mcp").header("content-type", "application/json");
+        self.send(request, headers, body.to_string()).await
+    }
+
+    async fn send(
+        &self,
+        request: http::request::Builder,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Reply {
         let stream = within(TcpStream::connect(self.address)).await.unwrap();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
-        let mut request = Request::post("/mcp")
+        let mut request = request
             .header("host", self.address.to_string())
-            .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+        let request = request.body(Full::new(Bytes::from(body))).unwrap();
         let response = within(sender.send_request(request)).await.unwrap();
         let (parts, body) = response.into_parts();
         let (status, headers) = (parts.status.as_u16(), parts.headers);
@@ -136,6 +145,15 @@ impl Reply {
         last
     }
 
+    /// All of it, as it is.
+    async fn raw(&mut self) -> String {
+        while let Some(frame) = within(self.body.frame()).await {
+            let data = frame.unwrap().into_data().unwrap();
+            self.buffer.push_str(std::str::from_utf8(&data).unwrap());
+        }
+        std::mem::take(&mut self.buffer)
+    }
+
     async fn hang_up(self) {
         drop((self.sender, self.body));
         self.connection.abort();
@@ -185,6 +203,38 @@ async fn a_question_goes_by_the_stream_of_its_call() {
     web.stopped().await;
 }
 
+/// wire: HTTP-10, HTTP-11, HTTP-18
+#[tokio::test]
+async fn a_long_call_hangs_up_and_is_answered_when_its_client_is_back() {
+    let gate = Arc::new(Notify::new());
+    let open = Arc::clone(&gate);
+    let long = Tool::new("long").run(move |_: Value, cx: Context| {
+        let gate = Arc::clone(&open);
+        async move {
+            cx.hang_up();
+            gate.notified().await;
+            "done"
+        }
+    });
+    let web = Web::of(Server::builder("s", "0").tool(long)).await;
+    let session = web.greet("2025-11-25", json!({})).await;
+    let call =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "long"}});
+    let mut reply = web.legacy(&session, &call).await;
+    let first = reply.raw().await;
+    let last = first.lines().find_map(|line| line.strip_prefix("id: ")).expect("an event id");
+    assert!(first.contains("retry: "), "{first}");
+    let headers = [("mcp-session-id", session.as_str()), ("last-event-id", last)];
+    let mut back = web.send(Request::get("/mcp"), &headers, String::new()).await;
+    gate.notify_one();
+    let answer = back.next().await.unwrap();
+    assert_eq!(
+        (&answer["id"], &answer["result"]["content"][0]["text"]),
+        (&json!(1), &json!("done"))
+    );
+    web.stopped().await;
+}
+
 /// wire: MRTR-5, MRTR-7, MRTR-8
 #[tokio::test]
 async fn a_modern_client_comes_back_by_another_post() {
@@ -206,9 +256,11 @@ async fn a_modern_client_comes_back_by_another_post() {
     assert_eq!(asked["inputRequests"]["user_name"]["method"], "elicitation/create");
     let answers = json!({"user_name": {"action": "accept", "content": {"name": "Ann"}}});
     let back = |state: &Value| json!({"requestState": state, "inputResponses": answers});
-    let spoiled = json!(format!("{}-TAMPERED", asked["requestState"].as_str().unwrap()));
-    let mut refused = web.modern("tools/call", call(back(&spoiled)), &[]).await;
-    assert_eq!(refused.last().await["error"]["code"], -32602);
+    let spoiled = format!("{}-TAMPERED", asked["requestState"].as_str().unwrap());
+    for state in [spoiled.as_str(), "sb1.of another process"] {
+        let mut refused = web.modern("tools/call", call(back(&json!(state))), &[]).await;
+        assert_eq!(refused.last().await["error"]["code"], -32602, "{state}");
+    }
     let mut reply = web.modern("tools/call", call(back(&asked["requestState"])), &[]).await;
     assert_eq!(reply.last().await["result"]["content"][0]["text"], "Hello, Ann!");
     web.stopped().await;

@@ -22,6 +22,56 @@ fn a_primed_stream_breaks_and_is_resumed_with_the_answer() {
     );
 }
 
+/// wire: HTTP-10, HTTP-11, HTTP-18
+#[test]
+fn a_server_hangs_up_and_its_client_comes_back_for_the_answer() {
+    let expected = r#"up: open 2 1 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 2: end
+           lane 3: begin
+           lane 3: event 2-1 1 = {"ok":true}
+           lane 3: end"#;
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           hang up 2
+           hang up 2
+           get 3 after 2-0
+           finish 2: 0 = {"ok":true}"#,
+        expected,
+    );
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           hang up 2
+           finish 2: 0 = {"ok":true}
+           get 3 after 2-0"#,
+        expected,
+    );
+}
+
+/// Older clients would not come back, and a pipe is all there is.
+/// wire: HTTP-10
+#[test]
+fn nobody_hangs_up_on_a_client_that_was_not_told_how_to_come_back() {
+    check(
+        ready(Carrier::Http, "2025-06-18"),
+        r#"post 2: 1 tools/call {}
+           hang up 2
+           finish 2: 0 = {"ok":true}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 2: answer 200 1 = {"ok":true}"#,
+    );
+    check(
+        ready(Carrier::Pipe, V2025_11),
+        r#"line: 1 tools/call {}
+           hang up 2
+           finish 2: 0 = {"ok":true}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 0: 1 = {"ok":true}"#,
+    );
+}
+
 /// wire: HTTP-18
 #[test]
 fn a_lane_whose_break_went_unnoticed_is_ended_when_its_stream_is_resumed() {

@@ -1,0 +1,106 @@
+//! Tools that ask the client: its person, or its model.
+
+use serde_json::{Value, json};
+use switchboard_net::server::{Context, Elicited, Error, Tool};
+
+use super::text;
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![sampling(), elicitation(), defaults(), enums()]
+}
+
+fn one_string(name: &str) -> Value {
+    json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]})
+}
+
+/// What `sampling/createMessage` takes, for one question.
+pub(super) fn question(prompt: &str) -> Value {
+    json!({
+        "messages": [{"role": "user", "content": {"type": "text", "text": prompt}}],
+        "maxTokens": 100,
+    })
+}
+
+fn sampling() -> Tool {
+    Tool::new("test_sampling")
+        .description("Asks the client's model")
+        .input_schema(&one_string("prompt"))
+        .run(async |args: Value, cx: Context| {
+            let answer = cx.sample(question(&text(&args, "prompt"))).await?;
+            let said = answer["content"]["text"].as_str().unwrap_or("nothing that is a text");
+            Ok::<_, Error>(format!("LLM response: {said}"))
+        })
+}
+
+/// Puts a form to the person, and says what came of it.
+async fn elicit(cx: Context, message: &str, form: Value) -> Result<String, Error> {
+    Ok(match cx.elicit(message, form).await? {
+        Elicited::Accept(content) => format!("User response: action=accept, content={content}"),
+        Elicited::Decline => "User response: action=decline, content={}".to_owned(),
+        Elicited::Cancel => "User response: action=cancel, content={}".to_owned(),
+    })
+}
+
+fn elicitation() -> Tool {
+    Tool::new("test_elicitation")
+        .description("Asks the person at the client")
+        .input_schema(&one_string("message"))
+        .run(async |args: Value, cx: Context| {
+            let message = text(&args, "message");
+            elicit(cx, &message, one_string("response")).await
+        })
+}
+
+fn defaults() -> Tool {
+    Tool::new("test_elicitation_sep1034_defaults")
+        .description("Asks with a form that is filled in already")
+        .run(async |_: Value, cx: Context| {
+            let form = json!({
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "Your name", "default": "John Doe"},
+                    "age": {"type": "integer", "description": "Your age", "default": 30},
+                    "score": {"type": "number", "description": "Your score", "default": 95.5},
+                    "status": {
+                        "type": "string",
+                        "description": "How you are",
+                        "enum": ["active", "inactive", "pending"],
+                        "default": "active",
+                    },
+                    "verified": {"type": "boolean", "description": "Is it so?", "default": true},
+                },
+                "required": [],
+            });
+            elicit(cx, "Please look through what is filled in", form).await
+        })
+}
+
+fn enums() -> Tool {
+    let choices = ["option1", "option2", "option3"];
+    let titled = json!([
+        {"const": "value1", "title": "First"},
+        {"const": "value2", "title": "Second"},
+        {"const": "value3", "title": "Third"},
+    ]);
+    let form = json!({
+        "type": "object",
+        "properties": {
+            "untitledSingle": {"type": "string", "enum": choices},
+            "titledSingle": {"type": "string", "oneOf": titled},
+            "legacyEnum": {
+                "type": "string",
+                "enum": ["opt1", "opt2", "opt3"],
+                "enumNames": ["Option One", "Option Two", "Option Three"],
+            },
+            "untitledMulti": {"type": "array", "items": {"type": "string", "enum": choices}},
+            "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+        },
+        "required": [],
+    });
+    Tool::new("test_elicitation_sep1330_enums").description("Asks with every form of choice").run(
+        move |_: Value, cx: Context| {
+            let form = form.clone();
+            async move { elicit(cx, "Please choose", form).await }
+        },
+    )
+}

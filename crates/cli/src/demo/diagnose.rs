@@ -1,0 +1,81 @@
+//! Tools that show one rule of the protocol each.
+
+use serde_json::{Value, json};
+use switchboard_net::server::{Context, Error, Level, Tool};
+
+use super::{moment, round};
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![
+        missing_capability(),
+        streaming(),
+        logging(),
+        reconnection(),
+        tool_change(),
+        prompt_change(),
+    ]
+}
+
+fn missing_capability() -> Tool {
+    Tool::new("test_missing_capability")
+        .description("Refuses clients that do not declare sampling")
+        .run(async |_: Value, cx: Context| {
+            if cx.client_capabilities()["sampling"].is_object() {
+                return Ok("You declare sampling");
+            }
+            Err(Error::missing_capability(&json!({"sampling": {}}), cx.era()))
+        })
+}
+
+fn streaming() -> Tool {
+    Tool::new("test_streaming_elicitation").description("Reports its progress, then asks").run(
+        async |_: Value, cx: Context| {
+            cx.progress(1.0, Some(2.0), Some("About to ask"));
+            let answer =
+                round::elicit(&cx, "user_name", "What is your name?", ("name", "string")).await?;
+            cx.progress(2.0, Some(2.0), None);
+            Ok::<_, Error>(format!("You said {}", answer["content"]))
+        },
+    )
+}
+
+fn logging() -> Tool {
+    Tool::new("test_logging_tool").description("Sends log records to clients that want them").run(
+        async |_: Value, cx: Context| {
+            for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
+                cx.log(level, Some("demo"), format!("A record of level {level}"));
+                moment().await;
+            }
+            "Logged at four levels"
+        },
+    )
+}
+
+fn reconnection() -> Tool {
+    Tool::new("test_reconnection")
+        .description("Hangs up before it answers; the client comes back for the answer")
+        .run(async |_: Value, cx: Context| {
+            cx.hang_up();
+            moment().await;
+            moment().await;
+            "You came back"
+        })
+}
+
+fn tool_change() -> Tool {
+    Tool::new("test_trigger_tool_change")
+        .description("Says that the list of tools has changed")
+        .run(async |_: Value, cx: Context| {
+            cx.server().tools_changed();
+            "Said so"
+        })
+}
+
+fn prompt_change() -> Tool {
+    Tool::new("test_trigger_prompt_change")
+        .description("Says that the list of prompts has changed")
+        .run(async |_: Value, cx: Context| {
+            cx.server().prompts_changed();
+            "Said so"
+        })
+}

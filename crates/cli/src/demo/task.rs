@@ -1,0 +1,112 @@
+//! Tools that go on as tasks, where the client can handle that.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_net::server::{Context, Error, Support, Tool, ToolResult};
+
+use super::round::elicit;
+use super::text;
+
+/// The longest that `slow_compute` computes.
+const LONGEST: f64 = 600.0;
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![greet(), slow(), failing(), breaking(), confirm(), multiple(), late()]
+}
+
+fn greet() -> Tool {
+    Tool::new("greet")
+        .description("Greets you; never as a task")
+        .input_schema(&json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        }))
+        .run(async |args: Value, _| format!("Hello, {}!", text(&args, "name")))
+}
+
+fn slow() -> Tool {
+    Tool::new("slow_compute")
+        .description("Computes for some seconds, as a task if you can handle that")
+        .tasks(Support::Optional)
+        .input_schema(&json!({
+            "type": "object",
+            "properties": {
+                "seconds": {"type": "number", "minimum": 0, "maximum": LONGEST},
+                "label": {"type": "string"},
+            },
+        }))
+        .run(async |args: Value, cx: Context| {
+            let seconds = args["seconds"].as_f64().unwrap_or(1.0).clamp(0.0, LONGEST);
+            cx.progress(0.0, Some(seconds), Some("computing"));
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+            cx.progress(seconds, Some(seconds), None);
+            format!("Computed {} for {seconds} seconds", text(&args, "label"))
+        })
+}
+
+fn failing() -> Tool {
+    Tool::new("failing_job")
+        .description("Fails after a second; only as a task")
+        .tasks(Support::Required)
+        .run(async |_: Value, _| {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            ToolResult::error("The job failed, as it always does")
+        })
+}
+
+fn breaking() -> Tool {
+    Tool::new("protocol_error_job")
+        .description("Ends with an error of the protocol; as a task if you can handle that")
+        .tasks(Support::Optional)
+        .run(async |_: Value, _| {
+            Err::<ToolResult, _>(Error::internal("The job broke, as it always does"))
+        })
+}
+
+fn confirm() -> Tool {
+    Tool::new("confirm_delete")
+        .description("Asks before it deletes (nothing is deleted)")
+        .tasks(Support::Optional)
+        .input_schema(&json!({
+            "type": "object",
+            "properties": {"filename": {"type": "string"}},
+            "required": ["filename"],
+        }))
+        .run(async |args: Value, cx: Context| {
+            let file = text(&args, "filename");
+            let question = format!("Delete {file}?");
+            let answer = elicit(&cx, "confirm", &question, ("confirm", "boolean")).await?;
+            let sure = answer["action"] == "accept" && answer["content"]["confirm"] != false;
+            let done = if sure { "Deleted" } else { "Kept" };
+            Ok::<_, Error>(format!("{done} {file}"))
+        })
+}
+
+fn multiple() -> Tool {
+    Tool::new("multi_input").description("Asks two things at once").tasks(Support::Optional).run(
+        async |_: Value, cx: Context| {
+            let (name, color) = tokio::join!(
+                elicit(&cx, "name", "What is your name?", ("name", "string")),
+                elicit(&cx, "color", "What is your favourite colour?", ("color", "string")),
+            );
+            Ok::<_, Error>(format!("{} likes {}", name?["content"], color?["content"]))
+        },
+    )
+}
+
+fn late() -> Tool {
+    Tool::new("test_tool_with_task")
+        .description("Asks for your name first, and goes on as a task")
+        .defers(Support::Optional)
+        .run(async |_: Value, cx: Context| {
+            let answer = elicit(&cx, "user_name", "What is your name?", ("name", "string")).await?;
+            let name = text(&answer["content"], "name");
+            cx.defer(async move |_| {
+                super::moment().await;
+                format!("Hello, {name}!")
+            })
+            .await
+        })
+}
