@@ -11,6 +11,11 @@ use switchboard_net::bridge::Children;
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Revision;
 
+use crate::exit::ExitStatus;
+pub(crate) use client::{ClientArgs, Form, Spoken};
+
+mod client;
+
 /// Connects any MCP client to any MCP server.
 ///
 /// Whatever the two speak: stdio, Streamable HTTP or the older HTTP+SSE.
@@ -29,6 +34,55 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
+    /// List the tools of a server: TARGET
+    Tools(Box<ClientArgs>),
+    /// Call a tool: TARGET NAME [K=V | K:=JSON]...
+    Call(Box<ClientArgs>),
+    /// List the prompts of a server: TARGET
+    Prompts(Box<ClientArgs>),
+    /// Get a prompt: TARGET NAME [K=V]...
+    Prompt(Box<ClientArgs>),
+    /// List the resources and templates of a server: TARGET
+    Resources(Box<ClientArgs>),
+    /// Read a resource: TARGET URI
+    Read(Box<ClientArgs>),
+    /// Complete an argument: TARGET prompt:NAME|TEMPLATE ARGUMENT, then VALUE and K=V if there are any
+    Complete(Box<ClientArgs>),
+    /// Tell what a server is and can do: TARGET
+    Discover(Box<ClientArgs>),
+    /// Print changes as they happen: TARGET [tools | prompts | resources | URI]...
+    Listen(Box<ClientArgs>),
+    /// Tell whether a server answers: TARGET
+    Ping(Box<ClientArgs>),
+}
+
+impl Command {
+    /// Whether it calls a server, rather than serving one.
+    pub(crate) fn is_client(&self) -> bool {
+        !matches!(self, Self::Bridge(_) | Self::Demo(_))
+    }
+}
+
+/// How the program ends after arguments that clap did not take. The commands
+/// that call a server have the statuses of the Inspector, `bridge` those of clap.
+pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStatus {
+    const CLIENT: [&str; 10] = [
+        "tools",
+        "call",
+        "prompts",
+        "prompt",
+        "resources",
+        "read",
+        "complete",
+        "discover",
+        "listen",
+        "ping",
+    ];
+    match command {
+        _ if !answer.use_stderr() => ExitStatus::Success,
+        Some(command) if CLIENT.contains(&command) => ExitStatus::Failure,
+        _ => ExitStatus::Usage,
+    }
 }
 
 /// Where log lines go is not a choice: stderr, for stdout carries messages.
@@ -248,6 +302,10 @@ Examples:
 
   Use a remote server from a client that only knows stdio:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+
+  Look at a server, and call it:
+    switchboard tools https://example.com/mcp
+    switchboard call https://example.com/mcp add a:=1 b:=2
 
   Try a client with a server that has everything:
     switchboard demo --http --port 8000

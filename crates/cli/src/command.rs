@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod bridge;
+mod client;
 mod demo;
 
 use crate::args::Command;
@@ -10,6 +11,16 @@ use crate::exit::Failure;
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Bridge(args) => bridge::run(&args).await,
+        Command::Tools(args) => client::with(&args, client::tools).await,
+        Command::Call(args) => client::with(&args, client::call).await,
+        Command::Prompts(args) => client::with(&args, client::prompts).await,
+        Command::Prompt(args) => client::with(&args, client::prompt).await,
+        Command::Resources(args) => client::with(&args, client::resources).await,
+        Command::Read(args) => client::with(&args, client::read).await,
+        Command::Complete(args) => client::with(&args, client::complete).await,
+        Command::Discover(args) => client::with(&args, client::discover).await,
+        Command::Listen(args) => client::with(&args, client::listen).await,
+        Command::Ping(args) => client::with(&args, client::ping).await,
         Command::Demo(args) => demo::run(&args).await,
     }
 }

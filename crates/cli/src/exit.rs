@@ -5,6 +5,8 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
 /// How the program ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExitStatus {
@@ -14,6 +16,14 @@ pub(crate) enum ExitStatus {
     Failure,
     /// The arguments make no sense; clap uses the same number.
     Usage,
+    /// The server does not let us in.
+    Auth,
+    /// The server cannot be reached.
+    Unreachable,
+    /// The tool says that it failed.
+    Tool,
+    /// A signal came first.
+    Interrupted,
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -22,21 +32,29 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Success => Self::SUCCESS,
             ExitStatus::Failure => Self::FAILURE,
             ExitStatus::Usage => Self::from(2),
+            ExitStatus::Auth => Self::from(3),
+            ExitStatus::Unreachable => Self::from(4),
+            ExitStatus::Tool => Self::from(5),
+            ExitStatus::Interrupted => Self::from(130),
         }
     }
 }
 
-/// A start that failed: the fact with its causes, and what to do next.
+/// What failed: the fact with its causes, and what to do next.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Failure {
+    pub(crate) status: ExitStatus,
     error: String,
     hints: Vec<String>,
+    /// For scripts: one line of JSON instead of sentences.
+    line: Option<Value>,
 }
 
 impl Failure {
     /// States a fact.
     pub(crate) fn new(error: impl Into<String>) -> Self {
-        Self { error: error.into(), hints: Vec::new() }
+        let status = ExitStatus::Failure;
+        Self { status, error: error.into(), hints: Vec::new(), line: None }
     }
 
     /// States an error and everything that led to it, in one line.
@@ -58,6 +76,28 @@ impl Failure {
         self
     }
 
+    /// The same as one line of JSON, as the Inspector's command line has it;
+    /// `kind` is a word for what went wrong.
+    #[must_use]
+    pub(crate) fn for_scripts(mut self, status: ExitStatus, kind: &str) -> Self {
+        let mut error = json!({"kind": kind, "message": one_line(&self.error)});
+        if !self.hints.is_empty() {
+            error["hints"] = json!(self.hints);
+        }
+        self.line = Some(json!({ "error": error }));
+        self.status = status;
+        self
+    }
+
+    /// Adds a member to that line.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if let Some(line) = &mut self.line {
+            line["error"][name] = value.into();
+        }
+        self
+    }
+
     /// Tells the user, on stderr.
     pub(crate) fn report(&self) {
         // Nobody is left to be told that stderr is closed.
@@ -67,6 +107,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = &self.line {
+            return writeln!(out, "{line}");
+        }
         writeln!(out, "error: {}", one_line(&self.error))?;
         self.hints.iter().try_for_each(|hint| writeln!(out, "hint: {}", one_line(hint)))
     }

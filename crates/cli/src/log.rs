@@ -24,10 +24,11 @@ use crate::args::{Format, Level, LogArgs};
 pub(crate) use sink::Sink;
 
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
-/// the option, else `LOG_LEVEL`, else `info`.
-pub(crate) fn start(args: &LogArgs, lookup: impl Fn(&str) -> Option<String>) -> Sink {
+/// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
+pub(crate) fn start(args: &LogArgs, quiet: bool, lookup: impl Fn(&str) -> Option<String>) -> Sink {
     let sink = Sink::stderr();
-    let (filter, complaint) = filter(args.log_level, lookup);
+    let usual = if quiet { Level::Error } else { Level::Info };
+    let (filter, complaint) = filter(args.log_level, usual, lookup);
     let writer = sink.clone();
     tracing_subscriber::fmt()
         .event_format(Line { format: args.log_format })
@@ -42,6 +43,7 @@ pub(crate) fn start(args: &LogArgs, lookup: impl Fn(&str) -> Option<String>) -> 
 
 fn filter(
     option: Option<Level>,
+    usual: Level,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> (EnvFilter, Option<String>) {
     let mut complaint = None;
@@ -60,7 +62,7 @@ fn filter(
         }
         level
     });
-    let (ours, others) = match level.unwrap_or(Level::Info) {
+    let (ours, others) = match level.unwrap_or(usual) {
         Level::Error => ("error", "error"),
         Level::Warn => ("warn", "warn"),
         Level::Info => ("info", "warn"),
@@ -189,7 +191,7 @@ mod tests {
                 let found = vars.iter().find(|(key, _)| *key == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            let (filter, complaint) = filter(option, lookup);
+            let (filter, complaint) = filter(option, Level::Info, lookup);
             (filter.to_string().contains("switchboard=debug"), complaint.is_some())
         };
         assert_eq!(with(None, &[]), (false, false));

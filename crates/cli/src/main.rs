@@ -6,6 +6,7 @@ mod demo;
 mod exit;
 mod header;
 mod log;
+mod output;
 mod serve;
 mod signal;
 mod target;
@@ -32,18 +33,19 @@ fn main() -> ExitCode {
         Err(answer) => {
             // Help and version are answers too, and nobody may be there to read them.
             _ = answer.print();
-            let wrong = answer.use_stderr();
-            return if wrong { ExitStatus::Usage } else { ExitStatus::Success }.into();
+            let command = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+            return args::status_of(&answer, command.as_deref()).into();
         }
     };
-    let sink = log::start(&cli.log, |name| std::env::var(name).ok());
+    let quiet = cli.command.is_client();
+    let sink = log::start(&cli.log, quiet, |name| std::env::var(name).ok());
     let ended = run(cli.command);
     sink.flush_lines();
     match ended {
         Ok(()) => ExitStatus::Success.into(),
         Err(failure) => {
             failure.report();
-            ExitStatus::Failure.into()
+            failure.status.into()
         }
     }
 }

@@ -1,13 +1,61 @@
 //! The server that the user named: a command, or a URL.
 
-use http::Uri;
-use switchboard_net::stdio::child::Command;
+use std::ffi::OsString;
 
-use crate::args::CommandArgs;
+use http::Uri;
+use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
+use switchboard_net::stdio::child::Command;
+use switchboard_net::upstream::Server;
+
+use crate::args::{CommandArgs, RemoteArgs};
 use crate::exit::Failure;
+use crate::header;
+
+/// A server that is a command, after checking that it can be run.
+pub(crate) fn local(
+    line: Option<&str>,
+    words: &[String],
+    args: &CommandArgs,
+) -> Result<Server, Failure> {
+    let command = command(line, words, args)?;
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    command.check(&environment).map_err(|error| {
+        Failure::of(&error).hint(format!("try it by itself first: {} --help", command.program))
+    })?;
+    Ok(Server::command(command, environment))
+}
+
+/// A server at a URL.
+pub(crate) fn remote(text: &str, args: &RemoteArgs) -> Result<Server, Failure> {
+    let url = url(text)?;
+    let headers = header::merge(&args.header, |name| std::env::var(name).ok())
+        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
+    let fetch = fetch(args)?;
+    Ok(Server::url(url, args.transport, headers, fetch))
+}
+
+fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
+    let vars = std::env::vars_os();
+    let vars = vars
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut options =
+        FetchOptions { proxy: ProxySettings::from_vars(vars), ..FetchOptions::default() };
+    if let Some(file) = &args.ca_file {
+        let pem = std::fs::read(file).map_err(|error| {
+            Failure::new(format!("cannot read {}: {error}", file.display()))
+                .hint("--ca-file wants a file with certificates in PEM form")
+        })?;
+        options
+            .trust_pem(&pem)
+            .map_err(|error| Failure::of(&error).hint(format!("look into {}", file.display())))?;
+    }
+    Fetch::new(options).map_err(|error| {
+        Failure::of(&error).hint("HTTP_PROXY, HTTPS_PROXY and ALL_PROXY take http://host:port")
+    })
+}
 
 /// Reads the URL of a server; whatever a request cannot be sent to is refused.
-pub(crate) fn url(text: &str) -> Result<Uri, Failure> {
+fn url(text: &str) -> Result<Uri, Failure> {
     let looks_like_command = !text.contains("://") && !text.contains('.');
     let url: Option<Uri> = text.parse().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
@@ -33,11 +81,7 @@ fn shown(text: &str) -> &str {
 }
 
 /// The command that the user gave, as words or as one line.
-pub(crate) fn command(
-    line: Option<&str>,
-    words: &[String],
-    args: &CommandArgs,
-) -> Result<Command, Failure> {
+fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> Result<Command, Failure> {
     let command = match (line, words) {
         (Some(line), _) => Command::parse(line).map_err(|error| {
             Failure::of(&error)

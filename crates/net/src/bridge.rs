@@ -65,7 +65,7 @@ impl Bridge {
             face.finish(exchange, &Message::refusal(None, &upstream::over()));
             return Works::none();
         };
-        let seat = Seat { face: Arc::clone(face), exchange };
+        let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
@@ -139,7 +139,7 @@ impl Bridge {
         let Some(upstream) = single.or_else(|| self.main_upstream(face)) else {
             return Works::none();
         };
-        upstream.drop_call(&Seat { face: Arc::clone(face), exchange }, words)
+        upstream.drop_call(&Seat { owner: Arc::<Face>::clone(face), exchange }, words)
     }
 
     /// Ends every connection, and waits until each is over.

@@ -65,6 +65,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A number that nobody else has who is told things by servers.
+pub(crate) fn next_number() -> u64 {
+    FACES.fetch_add(1, Ordering::Relaxed)
+}
+
 /// The clock of the shells: tokio's, so that tests can pause it.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
@@ -96,7 +101,7 @@ impl Face {
             boxes.insert(Lane::MAIN, Mailbox::default());
         }
         Arc::new(Self {
-            number: FACES.fetch_add(1, Ordering::Relaxed),
+            number: next_number(),
             era,
             inside,
             state: Mutex::new(State {

@@ -1,6 +1,7 @@
 //! Transports for the Model Context Protocol.
 
 pub mod bridge;
+pub mod client;
 mod drive;
 pub mod face;
 pub mod http;

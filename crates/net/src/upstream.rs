@@ -11,15 +11,15 @@
 //! call is carried by whoever made it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
 use switchboard_proto::client::legacy::Legacy;
 use switchboard_proto::client::modern::Modern;
-use switchboard_proto::client::{Half, Sharing, Ticket, Transmit};
-use switchboard_proto::exchange::{Ask, Carrier, Down, Exchange, Lane, Said};
+use switchboard_proto::client::{Half, Sharing, Transmit};
+use switchboard_proto::exchange::{Ask, Carrier, Down, Lane, Said};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -34,10 +34,12 @@ use crate::inside::Works;
 mod child;
 mod http;
 mod pipe;
+mod seat;
 mod sse;
 mod target;
 mod tell;
 
+pub(crate) use seat::{Recipient, Seat};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
 
 /// Numbers the connections, so that no two use the same number for a question.
@@ -49,14 +51,14 @@ pub struct Upstream {
     server: Server,
     limits: Arc<Limits>,
     sharing: Sharing,
-    era: Era,
+    modern: AtomicBool,
     core: Mutex<Core>,
     /// Held by whoever passes verbs to the faces.
     passing: Mutex<()>,
     /// Whom to tell what belongs to no call.
-    faces: Mutex<HashMap<u64, Weak<Face>>>,
+    faces: Mutex<HashMap<u64, Weak<dyn Recipient>>>,
     /// Clients that were told more than they have read.
-    slow: Mutex<Vec<Arc<Face>>>,
+    slow: Mutex<Vec<Arc<dyn Recipient>>>,
     /// Calls may have been answered.
     told: Notify,
     /// The pipe has something to write.
@@ -107,25 +109,6 @@ enum Trial {
     Settled,
 }
 
-/// A call's place: which client, and what that client calls it.
-#[derive(Clone, Debug)]
-pub(crate) struct Seat {
-    pub(crate) face: Arc<Face>,
-    pub(crate) exchange: Exchange,
-}
-
-impl PartialEq for Seat {
-    fn eq(&self, other: &Self) -> bool {
-        self.exchange == other.exchange && self.face.number() == other.face.number()
-    }
-}
-
-impl Ticket for Seat {
-    fn owner(&self) -> u64 {
-        self.face.number()
-    }
-}
-
 /// Bytes waiting to be written to a pipe before a client that adds to them has
 /// to wait. Beyond `Limits::backlog` its calls are refused, and a server that
 /// leaves that much of our own unread is given up.
@@ -144,14 +127,7 @@ impl Upstream {
         let road = server.first_road(era);
         let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
         let half = match era {
-            Era::Legacy => {
-                let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
-                let half = Legacy::new(sharing, &limits).asking_from(first_ask);
-                Half::Legacy(Box::new(match hello {
-                    Some(hello) => half.greeted_with(hello),
-                    None => half,
-                }))
-            }
+            Era::Legacy => legacy(sharing, hello, &limits),
             Era::Modern => Half::Modern(Box::new(Modern::new(carrier, sharing, &limits))),
         };
         Arc::new(Self {
@@ -159,7 +135,7 @@ impl Upstream {
             server,
             limits,
             sharing,
-            era,
+            modern: AtomicBool::new(era == Era::Modern),
             core: Mutex::new(Core {
                 half,
                 down: VecDeque::new(),
@@ -191,16 +167,29 @@ impl Upstream {
         &self.name
     }
 
+    /// The era it is spoken to in.
+    pub(crate) fn era(&self) -> Era {
+        if self.modern.load(Ordering::Relaxed) { Era::Modern } else { Era::Legacy }
+    }
+
+    /// The server does not know the era it was asked in: from here on it is
+    /// spoken to in the other, on the same pipe. Nothing may be open.
+    pub(crate) fn turn_legacy(&self) {
+        let mut core = lock(&self.core);
+        core.half = legacy(self.sharing, None, &self.limits);
+        self.modern.store(false, Ordering::Relaxed);
+    }
+
     /// A client opens a call.
     pub(crate) fn open(self: &Arc<Self>, seat: Seat, request: &Message, said: &Said) -> Works {
         // A modern server says nothing that belongs to no call.
-        if self.era == Era::Legacy {
-            self.attach(&seat.face);
+        if self.era() == Era::Legacy {
+            self.attach(&seat.owner);
         }
         if lock(&self.core).is_full(request, &self.limits) {
             let text = "the server does not read what it is sent; try again later".to_owned();
             let answer = Message::refusal(None, &Refusal::FarSide { text });
-            seat.face.finish(seat.exchange, &answer);
+            seat.owner.finish(seat.exchange, &answer);
             return Works::none();
         }
         let works = self.step(|half, now| half.open(seat, request, said, now)).1;
@@ -243,10 +232,6 @@ impl Upstream {
     pub(crate) fn forget(self: &Arc<Self>, face: &Face) {
         lock(&self.faces).remove(&face.number());
         self.step(|half, now| half.forget_owner(face.number(), now)).1.detach();
-    }
-
-    fn attach(&self, face: &Arc<Face>) {
-        lock(&self.faces).entry(face.number()).or_insert_with(|| Arc::downgrade(face));
     }
 
     /// One step of the half, and what must be sent because of it.
@@ -326,6 +311,9 @@ impl Upstream {
     /// The link is gone: every open call fails.
     fn lost(self: &Arc<Self>, text: String) {
         tracing::warn!(server = self.name, "{text}");
+        for face in self.attached() {
+            face.lost(&text);
+        }
         self.fail_all(&Refusal::FarSide { text });
     }
 
@@ -366,10 +354,25 @@ impl Upstream {
         }
     }
 
+    /// Whether it was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_said()
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         lock(&self.core).half.calls()
     }
+}
+
+/// A half for a server with a handshake.
+fn legacy(sharing: Sharing, hello: Option<Message>, limits: &Limits) -> Half<Seat> {
+    let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
+    let half = Legacy::new(sharing, limits).asking_from(first_ask);
+    Half::Legacy(Box::new(match hello {
+        Some(hello) => half.greeted_with(hello),
+        None => half,
+    }))
 }
 
 /// Why everything fails once we have ended the connection.
@@ -390,7 +393,7 @@ impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Upstream")
             .field("name", &self.name)
-            .field("era", &self.era)
+            .field("era", &self.era())
             .finish_non_exhaustive()
     }
 }

@@ -74,7 +74,7 @@ pub enum Down<T> {
     Ask { to: To<T>, ask: Ask, request: Message },
     /// It does not need it any more.
     Recall { to: To<T>, ask: Ask, message: Message },
-    /// The answer.
+    /// The answer. One that no server gave, because it could not be had, has no id.
     Finish { to: T, answer: Message },
 }
 

@@ -1,19 +1,17 @@
 //! `switchboard bridge`: one server, served on another transport.
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_net::bridge::Bridge;
-use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 
-use crate::args::{BridgeArgs, RemoteArgs};
+use crate::args::BridgeArgs;
 use crate::exit::Failure;
 use crate::serve::Offer;
 use crate::signal::Stop;
-use crate::{header, target};
+use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
@@ -30,43 +28,10 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
 
 /// The server, after checking what can be checked before somebody calls it.
 fn server(args: &BridgeArgs) -> Result<Server, Failure> {
-    if let Some(url) = &args.url {
-        return remote(url, &args.remote);
+    match &args.url {
+        Some(url) => target::remote(url, &args.remote),
+        None => target::local(args.stdio.as_deref(), &args.words, &args.local),
     }
-    let command = target::command(args.stdio.as_deref(), &args.words, &args.local)?;
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    command.check(&environment).map_err(|error| {
-        Failure::of(&error).hint(format!("try it by itself first: {} --help", command.program))
-    })?;
-    Ok(Server::command(command, environment))
-}
-
-fn remote(url: &str, args: &RemoteArgs) -> Result<Server, Failure> {
-    let url = target::url(url)?;
-    let headers = header::merge(&args.header, |name| std::env::var(name).ok())
-        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
-    let fetch = fetch(args)?;
-    Ok(Server::url(url, args.transport, headers, fetch))
-}
-
-fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
-    let vars = std::env::vars_os();
-    let vars = vars
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let mut options =
-        FetchOptions { proxy: ProxySettings::from_vars(vars), ..FetchOptions::default() };
-    if let Some(file) = &args.ca_file {
-        let pem = std::fs::read(file).map_err(|error| {
-            Failure::new(format!("cannot read {}: {error}", file.display()))
-                .hint("--ca-file wants a file with certificates in PEM form")
-        })?;
-        options
-            .trust_pem(&pem)
-            .map_err(|error| Failure::of(&error).hint(format!("look into {}", file.display())))?;
-    }
-    Fetch::new(options).map_err(|error| {
-        Failure::of(&error).hint("HTTP_PROXY, HTTPS_PROXY and ALL_PROXY take http://host:port")
-    })
 }
 
 fn limits(args: &BridgeArgs) -> Limits {
@@ -90,9 +55,10 @@ mod tests {
 
     #[test]
     fn patience_and_the_size_of_messages_are_the_users_to_set() {
-        let limits = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
-            Command::Bridge(args) => limits(&args),
-            other @ Command::Demo(_) => panic!("{other:?}"),
+        let limits = |line: &str| {
+            let command = Cli::try_parse_from(line.split(' ')).unwrap().command;
+            let Command::Bridge(args) = command else { panic!("{line}") };
+            limits(&args)
         };
         let given = limits("switchboard bridge --timeout 7 --max-message 50000000 -- true");
         assert_eq!((given.quiet, given.message), (Duration::from_secs(7), 50_000_000));

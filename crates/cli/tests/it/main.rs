@@ -5,6 +5,8 @@ mod abuse;
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod log;

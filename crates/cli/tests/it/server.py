@@ -49,10 +49,25 @@ def answer(message):
             "serverInfo": {"name": "rude", "version": "1"},
         }
     if method == "tools/call":
+        if params["name"] == "fail":
+            return {"isError": True, "content": [{"type": "text", "text": "it did not work"}]}
+        if params["name"] == "arguments":
+            return {"content": [], "structuredContent": params["arguments"]}
         text = call(params["name"], params.get("arguments", {}))
         return {"content": [{"type": "text", "text": text}]}
     if method == "tools/list":
         return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    if method == "prompts/list":
+        return {"prompts": [{"name": "p", "arguments": [{"name": "a", "required": True}]}]}
+    if method == "prompts/get":
+        text = params["arguments"]["a"]
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+    if method == "resources/read":
+        return {"contents": [{"uri": params["uri"], "text": "of " + params["uri"]}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": "file:///a", "name": "A"}]}
+    if method == "completion/complete":
+        return {"completion": {"values": [params["ref"]["name"], params["argument"]["name"]]}}
     return {}
 
 

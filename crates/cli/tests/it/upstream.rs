@@ -56,6 +56,9 @@ fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> 
     if message.get("id").is_none() {
         return respond(stream, "202 Accepted", "text/plain", b"");
     }
+    if message["method"] == "server/discover" {
+        return respond(stream, "404 Not Found", "text/plain", b"no\n");
+    }
     let tool = message["params"]["name"].as_str().unwrap_or_default();
     let text = &message["params"]["arguments"]["text"];
     let result = match message["method"].as_str().unwrap_or_default() {

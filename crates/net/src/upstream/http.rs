@@ -35,6 +35,7 @@ use crate::http::{content_type, is_event_stream, is_json};
 use crate::inside::Works;
 
 mod link;
+mod probe;
 mod refused;
 mod stream;
 
@@ -72,7 +73,7 @@ impl Upstream {
     ) -> Works {
         let Some(link) = self.link() else { return Works::none() };
         self.start(core);
-        if self.era == Era::Legacy && message.method() == method::CANCELLED {
+        if self.era() == Era::Legacy && message.method() == method::CANCELLED {
             core.end_cancelled(&message);
         }
         let greets = message.method() == method::INITIALIZE;
@@ -88,7 +89,7 @@ impl Upstream {
         if confirms.is_some() {
             core.confirming.clone_from(&confirms);
         }
-        let with_session = self.era == Era::Legacy && !greets;
+        let with_session = self.era() == Era::Legacy && !greets;
         let session = if with_session { link.session() } else { Session::default() };
         let post = Post { lane, message, mirrored, session, ended, after };
         let this = Arc::clone(self);

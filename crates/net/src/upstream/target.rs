@@ -90,6 +90,16 @@ impl Server {
         &self.inner.target
     }
 
+    /// The same server by the transport of the first revision.
+    pub(crate) fn sse_only(&self) -> Self {
+        let Target::Url { url, headers, .. } = &self.inner.target else { return self.clone() };
+        let (url, headers) = (url.clone(), headers.clone());
+        let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
+        let fetch = self.inner.fetch.clone();
+        let (environment, grace) = (Vec::new(), self.inner.grace);
+        Self { inner: Arc::new(Inner { target, environment, grace, fetch }) }
+    }
+
     /// What to call it in logs and errors: never anything secret.
     pub fn name(&self) -> String {
         match &self.inner.target {

@@ -5,10 +5,20 @@ use std::sync::{Arc, TryLockError, Weak};
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Down, Exchange, To};
 
-use super::{Seat, Upstream};
-use crate::face::{Face, lock};
+use super::{Recipient, Seat, Upstream};
+use crate::face::lock;
 
 impl Upstream {
+    /// Somebody wants to be told what belongs to no call.
+    pub(crate) fn attach(&self, face: &Arc<dyn Recipient>) {
+        lock(&self.faces).entry(face.number()).or_insert_with(|| Arc::downgrade(face));
+    }
+
+    /// Everybody who is told what belongs to no call.
+    pub(super) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
+        lock(&self.faces).values().filter_map(Weak::upgrade).collect()
+    }
+
     /// Tells the faces what the half has to tell, in order.
     pub(super) fn pass_down(self: &Arc<Self>) {
         loop {
@@ -41,7 +51,7 @@ impl Upstream {
             Down::Ask { to, ask, request } => {
                 let mut asked = false;
                 self.each(&to, |face, exchange| {
-                    asked = asked || face.ask(exchange, ask, &request);
+                    asked = asked || Arc::clone(face).ask(exchange, ask, &request);
                 });
                 if !asked {
                     self.step(|half, _| half.refuse_ask(ask)).1.detach();
@@ -51,22 +61,21 @@ impl Upstream {
                 self.each(&to, |face, _| face.recall(ask, &message));
             }
             Down::Finish { to, answer } => {
-                to.face.finish(to.exchange, &answer);
-                self.watch_slow(&to.face);
+                to.owner.finish(to.exchange, &answer);
+                self.watch_slow(&to.owner);
             }
         }
     }
 
     /// Everybody whom `to` means.
-    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Arc<Face>, Option<Exchange>)) {
+    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Arc<dyn Recipient>, Option<Exchange>)) {
         match to {
             To::Call(seat) => {
-                tell(&seat.face, Some(seat.exchange));
-                self.watch_slow(&seat.face);
+                tell(&seat.owner, Some(seat.exchange));
+                self.watch_slow(&seat.owner);
             }
             To::Session => {
-                let faces: Vec<_> = lock(&self.faces).values().filter_map(Weak::upgrade).collect();
-                for face in &faces {
+                for face in &self.attached() {
                     tell(face, None);
                     self.watch_slow(face);
                 }
@@ -74,7 +83,7 @@ impl Upstream {
         }
     }
 
-    fn watch_slow(&self, face: &Arc<Face>) {
+    fn watch_slow(&self, face: &Arc<dyn Recipient>) {
         if face.is_slow() {
             let mut slow = lock(&self.slow);
             if !slow.iter().any(|known| Arc::ptr_eq(known, face)) {

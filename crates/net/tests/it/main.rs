@@ -7,6 +7,8 @@ mod child;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod client_lib;
+#[cfg(test)]
 mod endpoint;
 #[cfg(test)]
 mod face;

@@ -306,7 +306,7 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
         let answer = Message::refusal(Some(&Id::from(lane.0)), why);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            self.handle_failure(call, &answer);
+            self.handle_failure(call, &Message::refusal(None, why));
         }
     }
 

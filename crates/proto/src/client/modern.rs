@@ -290,7 +290,7 @@ impl<T: Ticket> Modern<T> {
         if let Some((id, call)) = self.ledger.answer(&answer) {
             self.first_name(id);
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            self.down.push_back(Down::Finish { to, answer });
+            self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
         }
     }
 

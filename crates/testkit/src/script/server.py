@@ -109,12 +109,24 @@ def handle(message):
         done = asked[id]
         done[1] = message.get("result", message.get("error"))
         done[0].set()
+    elif method == "initialize" and state.get("pinned"):
+        say({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "too late"}})
+    elif method == "server/discover" and "pins" in sys.argv:
+        state["pinned"] = True
+        say({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
         state["hellos"] += 1
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         welcome = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,
                    "serverInfo": {"name": "scripted", "version": "1"}}
         say({"jsonrpc": "2.0", "id": id, "result": welcome})
+    elif method == "server/discover" and "modern" in sys.argv:
+        say({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "capabilities": {},
+             "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private"}})
+    elif method == "server/discover" and "mute" in sys.argv:
+        pass
+    elif method == "server/discover" and "fragile" in sys.argv:
+        os._exit(3)
     elif method == "tools/call":
         token = (params.get("_meta") or {}).get("progressToken")
         call(id, params["name"], params.get("arguments") or {}, token)

@@ -52,6 +52,11 @@ impl Refused {
         Some(payload.map_or_else(|| error.clone(), |payload| error.with_payload(&payload)))
     }
 
+    /// The error that the body holds.
+    pub(super) fn error(&self) -> Option<&Message> {
+        self.error.as_ref()
+    }
+
     /// Whether only a modern server says this.
     pub(super) fn is_modern(&self) -> bool {
         let payload = self.error.as_ref().and_then(Message::payload);

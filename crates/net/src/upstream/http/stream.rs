@@ -75,7 +75,7 @@ impl Upstream {
                 let limit = self.limits.message;
                 return self.unanswered(post, format!("answer is longer than {limit} bytes"));
             }
-            let resumable = self.era == Era::Legacy && course.last.is_some();
+            let resumable = self.era() == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
                 return self.no_answer_unless_note(post);
             }

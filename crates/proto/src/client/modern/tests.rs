@@ -317,7 +317,7 @@ fn what_is_lost_fails_and_is_not_sent_again() {
            forget a"#,
         r#"send 1 [mcp-method=tools/call mcp-name=t]: 1 tools/call {"name":"t"}
            send 2 [mcp-method=subscriptions/listen]: 2 subscriptions/listen {}
-           a1: finish 1 ! -32603 gone
+           a1: finish - ! -32603 gone
            a2: finish - ! -32603 Transport closed"#,
     );
 }

@@ -226,7 +226,7 @@ fn a_lane_that_ends_without_an_answer_fails_its_call_and_no_other() {
            recv 3: 3 = {}",
         r"send 2: 2 tools/call {}
            send 3: 3 tools/call {}
-           a1: finish 2 ! -32603 gone
+           a1: finish - ! -32603 gone
            a2: finish 3 = {}",
     );
 }

@@ -1,0 +1,106 @@
+//! What the user said to a command that calls a server.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use switchboard_net::upstream::Strategy;
+
+use super::{Assignment, CommandArgs, RemoteArgs};
+
+/// The same for every command; which operands make sense is its own business.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ClientArgs {
+    /// The server's URL, unless a command follows --; then what the command is about
+    #[arg(value_name = "TARGET")]
+    pub(crate) operands: Vec<String>,
+    /// The server's command in one string, quoted as for a shell; no shell is run
+    #[arg(long, value_name = "CMD", conflicts_with = "words")]
+    pub(crate) stdio: Option<String>,
+    /// The server's command and its arguments, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) words: Vec<String>,
+    /// All arguments as one JSON object; k=v and k:=json are added to it
+    #[arg(long, value_name = "OBJECT")]
+    pub(crate) json: Option<String>,
+    /// Tables for people, or the whole results as JSON
+    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
+    pub(crate) output: Form,
+    /// Seconds that the server may be silent on a call
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// Which era of the protocol to speak; auto asks the server
+    #[arg(long, value_enum, value_name = "ERA", default_value = "auto")]
+    pub(crate) era: Spoken,
+    /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
+    #[arg(long, short = 'H', value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+    /// Which transport to try: http-first, sse-first, http-only or sse-only
+    #[arg(long, value_name = "STRATEGY", default_value = "http-first")]
+    #[arg(value_parser = Strategy::from_str)]
+    pub(crate) transport: Strategy,
+    /// Trust the certificates in this PEM file beside the system's
+    #[arg(long, value_name = "PEM")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Set a variable for the server's command (repeatable)
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<Assignment>,
+    /// Run the server's command in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Give the server's command our whole environment
+    #[arg(long)]
+    pub(crate) pass_environment: bool,
+}
+
+/// How results are shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Form {
+    Text,
+    Json,
+}
+
+/// Which era is spoken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Spoken {
+    Auto,
+    Legacy,
+    Modern,
+}
+
+impl ClientArgs {
+    /// Whether the server is a command.
+    pub(crate) fn is_local(&self) -> bool {
+        self.stdio.is_some() || !self.words.is_empty()
+    }
+
+    pub(crate) fn remote(&self) -> RemoteArgs {
+        RemoteArgs {
+            header: self.header.clone(),
+            transport: self.transport,
+            ca_file: self.ca_file.clone(),
+        }
+    }
+
+    pub(crate) fn local(&self) -> CommandArgs {
+        CommandArgs {
+            env: self.env.clone(),
+            cwd: self.cwd.clone(),
+            pass_environment: self.pass_environment,
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  switchboard tools https://example.com/mcp
+  switchboard call https://example.com/mcp add a:=1 b:=2
+  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
+  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
+  switchboard complete https://example.com/mcp prompt:review language py
+  switchboard listen https://example.com/mcp tools file:///a/b --output json
+
+Arguments: k=v is text, k:=json is JSON. Exit status: 0 done, 1 wrong usage or another
+failure, 3 not let in, 4 not reached, 5 the tool failed; with one line of JSON on stderr.";

@@ -1,0 +1,174 @@
+//! The commands that call a server: connect, ask, show, hang up.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use serde_json::Value;
+use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
+use switchboard_proto::revision::Era;
+
+use crate::args::{ClientArgs, Spoken};
+use crate::exit::{ExitStatus, Failure};
+use crate::output::{Output, Ticker};
+use crate::signal::Stop;
+use crate::target;
+
+mod arguments;
+mod call;
+mod listen;
+mod lists;
+mod terminal;
+
+pub(super) use call::{call, complete, prompt, read};
+pub(super) use listen::listen;
+pub(super) use lists::{discover, ping, prompts, resources, tools};
+
+/// A server that is connected, and what the user wants of it.
+pub(super) struct Asked {
+    client: Client,
+    /// What the command is about, after the server.
+    operands: Vec<String>,
+    json: Option<String>,
+    output: Output,
+    ticker: Ticker,
+}
+
+/// Connects, runs a command, and hangs up, whatever came of it. A signal does
+/// the same early: what is open is cancelled.
+pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> Result<(), Failure>
+where
+    A: FnOnce(Asked) -> R,
+    R: Future<Output = Result<(), Failure>>,
+{
+    let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
+    let (server, operands) = server(args).map_err(usage)?;
+    let options = options(args);
+    let Some(connected) = until(&stop, Client::connect(server, options)).await else {
+        return Err(interrupted());
+    };
+    let client = connected.map_err(|error| not_connected(&error))?;
+    let asked = Asked {
+        client: client.clone(),
+        operands,
+        json: args.json.clone(),
+        output: Output { form: args.output },
+        ticker: Ticker::new(),
+    };
+    let ended = until(&stop, command(asked)).await;
+    client.close().await;
+    ended.unwrap_or_else(|| Err(interrupted()))
+}
+
+/// Runs `work` until it is done or a signal comes.
+async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+    let mut asked = pin!(stop.clone().asked());
+    let mut work = pin!(work);
+    poll_fn(|cx| match asked.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+fn server(args: &ClientArgs) -> Result<(switchboard_net::upstream::Server, Vec<String>), Failure> {
+    if args.is_local() {
+        let server = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
+        return Ok((server, args.operands.clone()));
+    }
+    let Some((url, rest)) = args.operands.split_first() else {
+        return Err(
+            Failure::new("no server is named").hint("give its URL, or its command after --")
+        );
+    };
+    Ok((target::remote(url, &args.remote())?, rest.to_vec()))
+}
+
+fn options(args: &ClientArgs) -> ClientOptions {
+    let options = ClientOptions {
+        name: "switchboard-cli".to_owned(),
+        timeout: Duration::from_secs(args.timeout),
+        era: match args.era {
+            Spoken::Auto => None,
+            Spoken::Legacy => Some(Era::Legacy),
+            Spoken::Modern => Some(Era::Modern),
+        },
+        ..ClientOptions::default()
+    };
+    terminal::answering(options)
+}
+
+impl Asked {
+    /// The operand at `at`, which is `what`.
+    fn operand(&self, at: usize, what: &str) -> Result<&str, Failure> {
+        let operand = self.operands.get(at).map(String::as_str);
+        operand.ok_or_else(|| usage(Failure::new(format!("{what} is missing"))))
+    }
+
+    /// Fails if there is more than the command has use for.
+    fn no_more_than(&self, count: usize) -> Result<(), Failure> {
+        match self.operands.get(count) {
+            Some(more) => Err(usage(Failure::new(format!("{more:?} is one too many")))),
+            None => Ok(()),
+        }
+    }
+
+    /// The arguments from the operand at `from` on, and from `--json`.
+    fn arguments(&self, from: usize) -> Result<Value, Failure> {
+        let words = self.operands.get(from..).unwrap_or_default();
+        arguments::read(self.json.as_deref(), words).map_err(usage)
+    }
+
+    /// Options for a call whose progress is shown.
+    fn shown(&self) -> CallOptions {
+        let ticker = self.ticker;
+        CallOptions::default().on_progress(move |step| ticker.tick(&step))
+    }
+}
+
+fn usage(failure: Failure) -> Failure {
+    failure.for_scripts(ExitStatus::Failure, "usage")
+}
+
+fn other(text: &str) -> Failure {
+    Failure::new(text).for_scripts(ExitStatus::Failure, "other")
+}
+
+fn interrupted() -> Failure {
+    Failure::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
+}
+
+fn not_connected(error: &ConnectError) -> Failure {
+    match error {
+        ConnectError::Failed(CallError::Timeout { .. }) => {
+            Failure::of(error).for_scripts(ExitStatus::Unreachable, "unreachable")
+        }
+        ConnectError::Failed(error) => failed(error),
+        error => Failure::of(error).for_scripts(ExitStatus::Failure, "protocol"),
+    }
+}
+
+/// What a call that failed looks like from outside.
+fn failed(error: &CallError) -> Failure {
+    let failure = Failure::of(error);
+    match error {
+        CallError::Http { status: status @ (401 | 403), .. } => failure
+            .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
+            .for_scripts(ExitStatus::Auth, "auth")
+            .with("status", *status),
+        CallError::Http { status, .. } => {
+            failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", *status)
+        }
+        CallError::Transport { .. } => failure.for_scripts(ExitStatus::Unreachable, "unreachable"),
+        CallError::Server { code, data, .. } => {
+            let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", *code);
+            match data {
+                Some(data) => failure.with("data", data.clone()),
+                None => failure,
+            }
+        }
+        CallError::Timeout { .. } => failure.for_scripts(ExitStatus::Failure, "timeout"),
+        _ => failure.for_scripts(ExitStatus::Failure, "other"),
+    }
+}

@@ -1,0 +1,157 @@
+//! Results on stdout: tables and text for people, JSON for machines.
+//!
+//! What a server says is shown without control characters, so that it cannot
+//! drive the terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde_json::Value;
+use switchboard_net::client::Progress;
+
+use crate::args::Form;
+
+/// Widest cell of a table; the rest is cut.
+const CELL: usize = 80;
+
+/// Where results go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) form: Form,
+}
+
+impl Output {
+    /// A result: the whole of it, or what `text` makes of it.
+    pub(crate) fn show(self, result: &Value, text: impl FnOnce(&Value) -> String) {
+        let shown = match self.form {
+            Form::Json => serde_json::to_string_pretty(result).unwrap_or_default(),
+            Form::Text => text(result),
+        };
+        write_line(&shown);
+    }
+
+    /// One of many: a line each.
+    pub(crate) fn show_line(self, value: &Value, text: impl FnOnce(&Value) -> String) {
+        match self.form {
+            Form::Json => write_line(&value.to_string()),
+            Form::Text => write_line(&text(value)),
+        }
+    }
+}
+
+fn write_line(text: &str) {
+    let text = text.trim_end_matches('\n');
+    let mut stdout = io::stdout().lock();
+    // Whoever closed stdout has seen enough.
+    _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// Text without what could drive a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// The first line of a text, cut to the size of a cell.
+pub(crate) fn cell(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    let line = plain(text.trim().lines().next().unwrap_or_default());
+    if line.chars().count() <= CELL {
+        return line;
+    }
+    line.chars().take(CELL - 1).chain(['…']).collect()
+}
+
+/// Columns as wide as they need to be; nothing for no rows but `none`.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>], none: &str) -> String {
+    if rows.is_empty() {
+        return none.to_owned();
+    }
+    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let all = || std::iter::once(&head).chain(rows);
+    let widths: Vec<usize> = (0..head.len())
+        .map(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default())
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a list of content blocks says.
+pub(crate) fn contents(blocks: &Value) -> String {
+    let blocks = blocks.as_array().into_iter().flatten();
+    blocks.map(content).collect::<Vec<_>>().join("\n")
+}
+
+fn content(block: &Value) -> String {
+    let kind = block["type"].as_str().unwrap_or_default();
+    match kind {
+        "text" => plain(block["text"].as_str().unwrap_or_default()),
+        "resource_link" => format!("[{}]", plain(block["uri"].as_str().unwrap_or_default())),
+        "resource" => resource(&block["resource"]),
+        _ => {
+            let size = block["data"].as_str().unwrap_or_default().len();
+            format!("[{kind} {}, {size} characters of Base64]", cell(&block["mimeType"]))
+        }
+    }
+}
+
+/// What a resource holds.
+pub(crate) fn resource(resource: &Value) -> String {
+    match (resource["text"].as_str(), resource["blob"].as_str()) {
+        (Some(text), _) => plain(text),
+        (None, Some(blob)) => {
+            let mime = cell(&resource["mimeType"]);
+            format!("[{mime}, {} characters of Base64; see --output json]", blob.len())
+        }
+        (None, None) => format!("[{}]", cell(&resource["uri"])),
+    }
+}
+
+/// Progress on the last line of a terminal; nowhere else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticker {
+    shown: bool,
+}
+
+impl Ticker {
+    pub(crate) fn new() -> Self {
+        Self { shown: io::stderr().is_terminal() }
+    }
+
+    pub(crate) fn tick(self, step: &Progress) {
+        if self.shown {
+            let total = step.total.map(|total| format!("/{total}")).unwrap_or_default();
+            let words = plain(step.message.as_deref().unwrap_or_default()).replace('\n', " ");
+            // Nobody is left to be told that stderr is closed.
+            _ = write!(io::stderr().lock(), "\r\x1b[K{}{total} {words}", step.progress);
+        }
+    }
+
+    pub(crate) fn clear(self) {
+        if self.shown {
+            _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["a".to_owned(), "x".to_owned()], vec!["long".to_owned(), String::new()]];
+        assert_eq!(table(&["N", "D"], &rows, "none"), "N     D\na     x\nlong");
+        assert_eq!(table(&["N"], &[], "none"), "none");
+    }
+
+    #[test]
+    fn what_a_server_says_cannot_drive_the_terminal() {
+        let blocks = json!([{"type": "text", "text": "a\u{1b}[2Jb\nc"}]);
+        assert_eq!(contents(&blocks), "a[2Jb\nc");
+        assert_eq!(cell(&json!("\u{7}bell\nmore")), "bell");
+    }
+}

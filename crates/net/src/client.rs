@@ -1,0 +1,182 @@
+//! A client: connects to any server and calls it, whatever era it speaks.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use switchboard_net::client::{Client, ClientOptions};
+//! use switchboard_net::stdio::child::Command;
+//! use switchboard_net::upstream::Server;
+//!
+//! let command = Command::parse("npx -y @modelcontextprotocol/server-everything")?;
+//! let server = Server::command(command, std::env::vars_os().collect());
+//! let client = Client::connect(server, ClientOptions::default()).await?;
+//! for tool in client.tools().await? {
+//!     println!("{}", tool["name"]);
+//! }
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Dropping the future of a call cancels it, and tells the server so. Whoever
+//! wants to answer a server's questions says so in [`ClientOptions`], once for
+//! both eras. A call is sent once: after a broken connection it fails, and the
+//! next one connects again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method::meta;
+use switchboard_proto::revision::Era;
+
+use crate::face::now;
+use crate::upstream::Server;
+
+mod call;
+mod connect;
+mod desk;
+mod error;
+mod line;
+mod list;
+mod listen;
+mod options;
+mod question;
+mod slot;
+
+pub use error::{CallError, ConnectError};
+pub use listen::{Filter, Listening};
+pub use options::{
+    CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
+};
+pub use question::Declined;
+
+use line::Line;
+
+/// How long a verdict about a server's era is worth remembering (NEG-9).
+const REMEMBER: Duration = Duration::from_hours(1);
+
+/// A connection to one server. Clones share it; the last one dropped ends it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    line: Line,
+    era: Era,
+    revision: String,
+    welcome: Value,
+    /// What goes into `_meta` of every request.
+    envelope: Vec<(&'static str, String)>,
+    options: Arc<ClientOptions>,
+}
+
+impl Client {
+    /// Connects: asks which era the server speaks, unless that is known, and
+    /// greets a legacy one.
+    pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConnectError> {
+        let options = Arc::new(options);
+        let met = connect::meet(&server, &options).await?;
+        let mut envelope = Vec::new();
+        if met.era == Era::Modern {
+            let capabilities =
+                options.callbacks.answers.capabilities(met.era, &options.capabilities);
+            envelope.push((meta::VERSION, Value::from(met.revision.as_str()).to_string()));
+            envelope.push((meta::CLIENT, options.whoami().to_string()));
+            envelope.push((meta::CAPABILITIES, capabilities.to_string()));
+            let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
+            envelope.extend(level.map(|level| (meta::LOG_LEVEL, level)));
+        }
+        let connect::Met { line, era, revision, welcome } = met;
+        Ok(Self { inner: Arc::new(Inner { line, era, revision, welcome, envelope, options }) })
+    }
+
+    /// Calls a method; the result as it came.
+    pub async fn request(&self, method: &str, params: impl Serialize) -> Result<Value, CallError> {
+        self.request_with(method, params, CallOptions::default()).await
+    }
+
+    /// The same with something different about this call.
+    pub async fn request_with(
+        &self,
+        method: &str,
+        params: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Value, CallError> {
+        let params = call::text_of(&params)?;
+        let result = self.inner.call(method, params, &options).await?;
+        serde_json::from_slice(&result)
+            .map_err(|error| CallError::Unusable { what: error.to_string() })
+    }
+
+    /// Says something that wants no answer. It is on its way when this returns.
+    pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
+        let params = call::text_of(&params)?;
+        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let message = Message::notification(method, Some(&params));
+        self.inner.line.upstream.note(message).await;
+        Ok(())
+    }
+
+    /// Ends the connection: what is open fails with `Transport closed`, the
+    /// child is stopped, the session deleted.
+    pub async fn close(&self) {
+        self.inner.line.desk.close();
+        self.inner.line.upstream.close().await;
+    }
+
+    /// Whether the server was there when last heard of.
+    pub fn is_connected(&self) -> bool {
+        self.inner.line.desk.is_connected()
+    }
+
+    /// The era that is spoken.
+    pub fn era(&self) -> Era {
+        self.inner.era
+    }
+
+    /// The protocol version that is spoken.
+    pub fn revision(&self) -> &str {
+        &self.inner.revision
+    }
+
+    /// What the server said of itself: the result of `initialize` or
+    /// `server/discover`; null if a modern server said nothing.
+    pub fn welcome(&self) -> &Value {
+        &self.inner.welcome
+    }
+
+    /// Who the server says it is; null if it does not say.
+    pub fn server(&self) -> &Value {
+        match self.inner.era {
+            Era::Legacy => &self.inner.welcome["serverInfo"],
+            Era::Modern => &self.inner.welcome["_meta"][meta::SERVER],
+        }
+    }
+
+    /// What the server can do; null if it does not say.
+    pub fn capabilities(&self) -> &Value {
+        &self.inner.welcome["capabilities"]
+    }
+
+    /// For the next connection to the same server, to spare it the question.
+    pub fn remembered(&self) -> Remembered {
+        Remembered { era: self.inner.era, until: now() + REMEMBER }
+    }
+}
+
+/// One call to a server, with a connection of its own.
+pub async fn call_once(
+    server: Server,
+    method: &str,
+    params: impl Serialize,
+    options: ClientOptions,
+) -> Result<Value, ConnectError> {
+    let client = Client::connect(server, options).await?;
+    let result = client.request(method, params).await;
+    client.close().await;
+    Ok(result?)
+}

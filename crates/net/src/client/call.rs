@@ -1,0 +1,194 @@
+//! One call: its envelope, its rounds of questions, its result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::revision::Era;
+use tokio::task::JoinSet;
+
+use super::Inner;
+use super::error::CallError;
+use super::options::CallOptions;
+use super::slot::{Patience, Slot};
+use crate::face::now;
+
+/// How often a server may ask before it can answer (MRTR-11).
+const ROUNDS: usize = 10;
+
+/// How long to wait before a call is made again that nobody was asked about:
+/// so long times the round, and at most this (MRTR-6).
+const PACE: Duration = Duration::from_millis(50);
+const SLOWEST: Duration = Duration::from_millis(250);
+
+/// Parameters as text: an object, or nothing.
+pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
+    let text = serde_json::to_vec(params).map_err(|_| CallError::BadParams)?;
+    match text.first() {
+        Some(b'{') => Ok(text.into()),
+        Some(b'n') => Ok(Bytes::from_static(b"{}")),
+        _ => Err(CallError::BadParams),
+    }
+}
+
+impl Inner {
+    /// Makes a call and answers what the server asks on the way.
+    ///
+    /// wire: MRTR-5, MRTR-6, MRTR-11, MOD-6
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        original: Bytes,
+        options: &CallOptions,
+    ) -> Result<Bytes, CallError> {
+        let until = now() + options.total.unwrap_or(self.options.total);
+        let quiet = options.timeout.unwrap_or(self.options.timeout);
+        let mut params = original.clone();
+        for round in 0..=ROUNDS {
+            let patience = Patience { quiet, until };
+            let answer = self.ask(method, &params, options, patience).await?;
+            if answer.kind() == Kind::Error {
+                return Err(CallError::from_answer(&answer));
+            }
+            let result = answer.payload().unwrap_or_default();
+            let kind = patch::string(result, &["resultType"]);
+            match kind.as_deref().filter(|_| self.era == Era::Modern) {
+                None | Some("complete") => return Ok(Bytes::copy_from_slice(result)),
+                Some("input_required") if method::may_ask(method) => {
+                    let left = until.saturating_duration_since(now());
+                    let next = self.next_round(&original, result, round);
+                    let Ok(next) = tokio::time::timeout(left, next).await else {
+                        return Err(CallError::Timeout { millis: left.as_millis() });
+                    };
+                    params = next?;
+                }
+                Some(kind) => {
+                    let what = format!("resultType {kind:?} for {method}");
+                    return Err(CallError::Unusable { what });
+                }
+            }
+        }
+        Err(CallError::TooManyRounds { rounds: ROUNDS })
+    }
+
+    async fn ask(
+        &self,
+        method: &str,
+        params: &Bytes,
+        options: &CallOptions,
+        patience: Patience,
+    ) -> Result<Message, CallError> {
+        let exchange = self.line.desk.next_exchange();
+        let reports = method::may_ask(method) || options.on_progress.is_some();
+        let params = self.enveloped(params, &options.meta, reports.then_some(exchange))?;
+        let request = Message::request(&Id::from(0), method, Some(&params));
+        let slot = Arc::new(Slot::new(options.on_progress.clone(), None));
+        self.line.ask(exchange, slot, &request, patience).await
+    }
+
+    /// Adds what every request says about itself: in `_meta`, where its own
+    /// members win only if they are not the envelope's.
+    ///
+    /// wire: META-1, PRG-1
+    pub(super) fn enveloped(
+        &self,
+        params: &Bytes,
+        more: &Map<String, Value>,
+        token: Option<Exchange>,
+    ) -> Result<Bytes, CallError> {
+        let mut params = params.clone();
+        let mut members: Vec<(&str, String)> =
+            more.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+        let path = ["_meta", meta::PROGRESS_TOKEN];
+        let has_token = more.contains_key(path[1]) || patch::get(&params, &path).is_some();
+        if let Some(token) = token.filter(|_| !has_token) {
+            members.push((meta::PROGRESS_TOKEN, token.0.to_string()));
+        }
+        members.extend(self.envelope.iter().map(|(name, value)| (*name, value.clone())));
+        if members.is_empty() {
+            return Ok(params);
+        }
+        let is_object = patch::get(&params, &["_meta"]).is_some_and(|meta| meta.starts_with(b"{"));
+        if !is_object {
+            params = patch::put(&params, &[], "_meta", b"{}").ok_or(CallError::BadParams)?;
+        }
+        for (name, value) in members.iter().rev() {
+            params = patch::put(&params, &["_meta"], name, value.as_bytes())
+                .ok_or(CallError::BadParams)?;
+        }
+        Ok(params)
+    }
+
+    /// The parameters of the next round: the first ones, the answers to all
+    /// questions, and the server's state as it was given.
+    async fn next_round(
+        &self,
+        original: &Bytes,
+        result: &[u8],
+        round: usize,
+    ) -> Result<Bytes, CallError> {
+        let requests = patch::get(result, &["inputRequests"]);
+        let state = patch::get(result, &["requestState"]);
+        let mut params = original.clone();
+        match (requests, state) {
+            (Some(requests), _) => {
+                let answers = self.gather(requests).await?.to_string();
+                params = patch::put(&params, &[], "inputResponses", answers.as_bytes())
+                    .ok_or(CallError::BadParams)?;
+            }
+            (None, Some(_)) => {
+                let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
+                tokio::time::sleep(PACE.saturating_mul(times).min(SLOWEST)).await;
+            }
+            (None, None) => {
+                let what = "input_required without questions or state".to_owned();
+                return Err(CallError::Unusable { what });
+            }
+        }
+        if let Some(state) = state {
+            params = patch::put(&params, &[], "requestState", state).ok_or(CallError::BadParams)?;
+        }
+        Ok(params)
+    }
+
+    /// All answers of one round, side by side; the first that fails ends it
+    /// for all, because there is no way to say so (MRTR-10).
+    async fn gather(&self, requests: &[u8]) -> Result<Value, CallError> {
+        let requests: Map<String, Value> = serde_json::from_slice(requests)
+            .map_err(|_| CallError::Unusable { what: "inputRequests is no object".to_owned() })?;
+        if requests.len() > self.options.limits.asks {
+            return Err(CallError::Unusable { what: "too many inputRequests".to_owned() });
+        }
+        let mut answering = JoinSet::new();
+        for (key, mut request) in requests {
+            let method = request["method"].as_str().unwrap_or_default().to_owned();
+            let params = request["params"].take();
+            let Some(answer) = self.options.callbacks.answers.find(&method, &params) else {
+                let why = "nobody here answers that".to_owned();
+                return Err(CallError::Unanswered { method, why });
+            };
+            let answer = answer(params);
+            answering.spawn(async move { (key, method, answer.await) });
+        }
+        let mut answers = Map::new();
+        while let Some(done) = answering.join_next().await {
+            let Ok((key, method, answer)) = done else {
+                let why = "answering failed".to_owned();
+                return Err(CallError::Unanswered { method: "input".to_owned(), why });
+            };
+            match answer {
+                Ok(answer) => _ = answers.insert(key, answer),
+                Err(why) => {
+                    return Err(CallError::Unanswered { method, why: why.to_string() });
+                }
+            }
+        }
+        Ok(answers.into())
+    }
+}

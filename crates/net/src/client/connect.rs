@@ -1,0 +1,208 @@
+//! Finding out which era a server speaks, and greeting it.
+//!
+//! ```text
+//!   known or forced legacy ─────────────────────────────────▶ initialize
+//!   else: server/discover ──▶ modern: that was all
+//!              ├──▶ legacy, by its answer ──▶ the same child ─▶ initialize
+//!              ├──▶ child silent or dead ───▶ a fresh child ──▶ initialize   (NEG-7)
+//!              └──▶ HTTP 401, 5xx, network ─▶ an error: no evidence          (NEG-6)
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_proto::client::probe::{self, Reply, Verdict};
+use switchboard_proto::exchange::Carrier;
+use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::patch;
+use switchboard_proto::revision::{Era, Revision, era_of};
+
+use super::error::{CallError, ConnectError};
+use super::line::Line;
+use super::options::ClientOptions;
+use crate::face::now;
+use crate::upstream::{Server, Strategy, Target};
+
+/// What is known of a server once it has been met.
+#[derive(Debug)]
+pub(super) struct Met {
+    pub(super) line: Line,
+    pub(super) era: Era,
+    pub(super) revision: String,
+    /// The result of `initialize` or `server/discover`.
+    pub(super) welcome: Value,
+}
+
+/// Meets a server.
+pub(super) async fn meet(
+    server: &Server,
+    options: &Arc<ClientOptions>,
+) -> Result<Met, ConnectError> {
+    let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
+    // The older transport has no modern servers.
+    let strategies = [Strategy::SseOnly, Strategy::SseFirst];
+    let old =
+        matches!(server.target(), Target::Url { strategy, .. } if strategies.contains(strategy));
+    let old = old.then_some(Era::Legacy);
+    match options.era.or(known.filter(|&era| era == Era::Legacy)).or(old) {
+        Some(Era::Legacy) => greet(Line::new(server, Era::Legacy, options), options).await,
+        _ => match server.target() {
+            Target::Command(_) => meet_child(server, options).await,
+            Target::Url { .. } => meet_endpoint(server, options).await,
+        },
+    }
+}
+
+fn question(options: &ClientOptions) -> Message {
+    probe::question(&Id::from(1), &options.whoami())
+}
+
+/// wire: NEG-3, NEG-7, NEG-8
+async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
+    let line = Line::new(server, Era::Modern, options);
+    let question = question(options);
+    let params = question.payload().unwrap_or_default();
+    let asked = line.ask_within(method::DISCOVER, params, options.probe_timeout).await;
+    let answer = asked.and_then(|answer| match answer.id() {
+        Some(_) => Ok(answer),
+        None => Err(CallError::from_answer(&answer)),
+    });
+    let reply = match &answer {
+        Ok(answer) => probe::reply(None, answer),
+        Err(CallError::Timeout { .. }) => Reply::Silence,
+        Err(_) => Reply::Broken,
+    };
+    match probe::verdict(Carrier::Pipe, &reply) {
+        Verdict::Modern(revision) => Ok(modern(line, revision, answer.ok().as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(line, answer.ok().as_ref())),
+        Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
+            close_later(line);
+            Err(not_modern(answer))
+        }
+        Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
+            // It answered, so it lives. But some take the question for the
+            // beginning of a modern conversation, and refuse any other.
+            line.upstream.turn_legacy();
+            match greet(line, options).await {
+                Err(ConnectError::Failed(_)) => {
+                    greet(Line::new(server, Era::Legacy, options), options).await
+                }
+                met => met,
+            }
+        }
+        Verdict::Legacy | Verdict::Undecided => {
+            close_later(line);
+            greet(Line::new(server, Era::Legacy, options), options).await
+        }
+    }
+}
+
+fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
+    match answer {
+        Ok(answer) if answer.kind() == Kind::Error => {
+            ConnectError::NotModern { why: CallError::from_answer(&answer).to_string() }
+        }
+        Ok(_) => ConnectError::NotModern { why: "its answer names no versions".to_owned() },
+        Err(error) => ConnectError::Failed(error),
+    }
+}
+
+/// wire: NEG-5, NEG-6
+async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
+    let line = Line::new(server, Era::Modern, options);
+    let question = question(options);
+    let Ok(probed) = tokio::time::timeout(options.timeout, line.upstream.probe(&question)).await
+    else {
+        return Err(CallError::Timeout { millis: options.timeout.as_millis() }.into());
+    };
+    if probed.is_old && options.era.is_none() {
+        return greet(Line::new(&server.sse_only(), Era::Legacy, options), options).await;
+    }
+    match probe::verdict(Carrier::Http, &probed.reply) {
+        Verdict::Modern(revision) => Ok(modern(line, revision, probed.answer.as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(line, probed.answer.as_ref())),
+        Verdict::Legacy if options.era != Some(Era::Modern) => {
+            greet(Line::new(server, Era::Legacy, options), options).await
+        }
+        Verdict::Legacy => Err(ConnectError::NotModern { why: probed.text }),
+        Verdict::Undecided => Err(match &probed.answer {
+            Some(_) if probed.text.is_empty() => {
+                let what = "server/discover names no versions".to_owned();
+                CallError::Unusable { what }.into()
+            }
+            _ => CallError::from_text(probed.text).into(),
+        }),
+    }
+}
+
+/// The rest of the way down is not waited for.
+fn close_later(line: Line) {
+    tokio::spawn(async move { line.upstream.close().await });
+}
+
+fn modern(line: Line, revision: Revision, answer: Option<&Message>) -> Met {
+    let result = answer.filter(|answer| answer.kind() == Kind::Result).and_then(Message::payload);
+    let welcome = result.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+    Met { line, era: Era::Modern, revision: revision.to_string(), welcome }
+}
+
+fn nothing_in_common(line: Line, answer: Option<&Message>) -> ConnectError {
+    close_later(line);
+    let payload = answer.and_then(Message::payload).unwrap_or_default();
+    let theirs = patch::get(payload, &["supportedVersions"])
+        .or_else(|| patch::get(payload, &["data", "supported"]));
+    let theirs = String::from_utf8_lossy(theirs.unwrap_or(b"nothing we know")).into_owned();
+    ConnectError::NoCommonRevision { theirs }
+}
+
+/// wire: LIF-1, LIF-2
+async fn greet(line: Line, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
+        "capabilities": options.callbacks.answers.capabilities(Era::Legacy, &options.capabilities),
+        "clientInfo": options.whoami(),
+    });
+    let params = params.to_string();
+    let answer = line.ask_within(method::INITIALIZE, params.as_bytes(), options.timeout).await;
+    let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
+    let (revision, welcome) = match greeted {
+        Ok(greeted) => greeted,
+        Err(error) => {
+            close_later(line);
+            return Err(error);
+        }
+    };
+    line.upstream.note(Message::notification(method::INITIALIZED, None)).detach();
+    if let Some(level) = &options.log_level
+        && welcome["capabilities"].get("logging").is_some()
+    {
+        let params = json!({ "level": level }).to_string();
+        let time = options.timeout.min(Duration::from_secs(5));
+        // A server that does not take the level can be used all the same.
+        _ = line.ask_within(method::SET_LEVEL, params.as_bytes(), time).await;
+    }
+    Ok(Met { line, era: Era::Legacy, revision, welcome })
+}
+
+/// What a legacy server settled on. Versions before the newest we know follow
+/// the rules of those before them; others cannot be guessed.
+fn welcome(answer: &Message) -> Result<(String, Value), ConnectError> {
+    if answer.kind() == Kind::Error {
+        return Err(CallError::from_answer(answer).into());
+    }
+    let result = answer.payload().unwrap_or_default();
+    let welcome: Value = serde_json::from_slice(result).unwrap_or_default();
+    let Some(version) = welcome["protocolVersion"].as_str() else {
+        let what = "initialize was answered without a protocolVersion".to_owned();
+        return Err(CallError::Unusable { what }.into());
+    };
+    let version = version.to_owned();
+    let usable = era_of(&version) == Era::Legacy && *version <= *Revision::NEWEST_LEGACY.as_str();
+    if usable {
+        Ok((version, welcome))
+    } else {
+        Err(ConnectError::NoCommonRevision { theirs: version })
+    }
+}

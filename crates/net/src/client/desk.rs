@@ -1,0 +1,226 @@
+//! Where a server's words arrive: answers, notes and questions.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use serde_json::{Value, json};
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::refusal::Refusal;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::options::ClientOptions;
+use super::question::Answer;
+use super::slot::{Heard, Slot, notification, send};
+use crate::face::{lock, next_number};
+use crate::upstream::{Recipient, Upstream};
+
+/// Told by the upstream; tells whoever waits.
+#[derive(Debug)]
+pub(super) struct Desk {
+    number: u64,
+    options: Arc<ClientOptions>,
+    upstream: OnceLock<Weak<Upstream>>,
+    connected: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    slots: HashMap<Exchange, Arc<Slot>>,
+    asked: HashMap<Ask, AbortHandle>,
+    /// Told what belongs to no call.
+    ears: Vec<mpsc::Sender<Heard>>,
+}
+
+impl Desk {
+    pub(super) fn new(options: Arc<ClientOptions>) -> Arc<Self> {
+        Arc::new(Self {
+            number: next_number(),
+            options,
+            upstream: OnceLock::new(),
+            connected: AtomicBool::new(true),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(super) fn serve(&self, upstream: &Arc<Upstream>) {
+        _ = self.upstream.set(Arc::downgrade(upstream));
+    }
+
+    /// A number for a call to come.
+    pub(super) fn next_exchange(&self) -> Exchange {
+        let mut state = lock(&self.state);
+        state.next += 1;
+        Exchange(state.next)
+    }
+
+    pub(super) fn await_answer(&self, exchange: Exchange, slot: &Arc<Slot>) {
+        lock(&self.state).slots.insert(exchange, Arc::clone(slot));
+    }
+
+    pub(super) fn forget(&self, exchange: Exchange) {
+        lock(&self.state).slots.remove(&exchange);
+    }
+
+    /// Whoever is to hear what belongs to no call.
+    pub(super) fn listen(&self, ear: mpsc::Sender<Heard>) {
+        let mut state = lock(&self.state);
+        state.ears.retain(|ear| !ear.is_closed());
+        state.ears.push(ear);
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// The connection is over: nothing more will be heard.
+    pub(super) fn close(&self) {
+        let was = self.connected.swap(false, Ordering::Relaxed);
+        lock(&self.state).ears.clear();
+        if was && let Some(told) = &self.options.callbacks.on_close {
+            told(());
+        }
+    }
+
+    fn slot(&self, exchange: Option<Exchange>) -> Option<Arc<Slot>> {
+        lock(&self.state).slots.get(&exchange?).cloned()
+    }
+
+    /// Has somebody answer a question.
+    fn answer(
+        self: Arc<Self>,
+        exchange: Option<Exchange>,
+        ask: Ask,
+        answer: &Answer,
+        params: Value,
+    ) {
+        let answering = answer(params);
+        let asking = self.slot(exchange).map(Asking::new);
+        let desk = Arc::clone(&self);
+        let task = tokio::spawn(async move {
+            let message = match answering.await {
+                Ok(result) => Message::result(&Id::from(0), result.to_string().as_bytes()),
+                // The code that the specification's example has (UTL-7).
+                Err(declined) => {
+                    Message::error(None, &json!({"code": -1, "message": declined.to_string()}))
+                }
+            };
+            drop(asking);
+            lock(&desk.state).asked.remove(&ask);
+            desk.supply(ask, &message);
+        });
+        if !task.is_finished() {
+            let mut state = lock(&self.state);
+            state.asked.retain(|_, task| !task.is_finished());
+            state.asked.insert(ask, task.abort_handle());
+        }
+    }
+
+    fn supply(&self, ask: Ask, answer: &Message) {
+        if let Some(upstream) = self.upstream.get().and_then(Weak::upgrade) {
+            upstream.supply(ask, answer).detach();
+        }
+    }
+}
+
+/// A call of which the server wants to know something; over when dropped.
+struct Asking(Arc<Slot>);
+
+impl Asking {
+    fn new(slot: Arc<Slot>) -> Self {
+        slot.ask(true);
+        Self(slot)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.ask(false);
+    }
+}
+
+impl Recipient for Desk {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        if self.slot(exchange).is_some_and(|slot| slot.note(message)) {
+            return;
+        }
+        let ears = lock(&self.state).ears.clone();
+        if self.options.callbacks.on_notification.is_none() && ears.is_empty() {
+            return;
+        }
+        let note = notification(message);
+        for ear in &ears {
+            send(ear, note.clone());
+        }
+        if let Some(told) = &self.options.callbacks.on_notification {
+            told(note);
+        }
+    }
+
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        let params = request.payload().and_then(|text| serde_json::from_slice(text).ok());
+        let params: Value = params.unwrap_or_default();
+        let answers = &self.options.callbacks.answers;
+        match answers.find(request.method(), &params) {
+            Some(answer) => self.answer(exchange, ask, &answer, params),
+            None if answers.knows(request.method()) => {
+                let what = "this mode of elicitation was not declared".to_owned();
+                self.supply(ask, &Message::refusal(None, &Refusal::BadEnvelope { what }));
+            }
+            None => return false,
+        }
+        true
+    }
+
+    fn recall(&self, ask: Ask, _: &Message) {
+        if let Some(task) = lock(&self.state).asked.remove(&ask) {
+            task.abort();
+        }
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        if answer.id().is_some() {
+            self.connected.store(true, Ordering::Relaxed);
+        }
+        let slot = lock(&self.state).slots.remove(&exchange);
+        if let Some(slot) = slot {
+            slot.finish(answer);
+        }
+    }
+
+    fn lost(&self, why: &str) {
+        if self.connected.swap(false, Ordering::Relaxed) {
+            if let Some(told) = &self.options.callbacks.on_error {
+                told(why.to_owned());
+            }
+            if let Some(told) = &self.options.callbacks.on_close {
+                told(());
+            }
+        }
+        for ear in &lock(&self.state).ears {
+            // A listener that is behind will see that its link works again.
+            _ = ear.try_send(Heard::Lost);
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn end(self: Arc<Self>) {
+        self.close();
+    }
+}

@@ -1,0 +1,134 @@
+//! The line to one server: an upstream, and the desk that it talks to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_proto::client::Sharing;
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
+use switchboard_proto::revision::Era;
+
+use super::desk::Desk;
+use super::error::CallError;
+use super::options::ClientOptions;
+use super::slot::{Patience, Slot};
+use crate::drive::{Either, race};
+use crate::face::now;
+use crate::upstream::{Recipient, Seat, Server, Upstream};
+
+/// Everything that a call needs of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) desk: Arc<Desk>,
+    _end: Arc<End>,
+}
+
+/// Ends the connection with its last user. Nobody waits for it, but it comes.
+#[derive(Debug)]
+struct End(Arc<Upstream>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl Line {
+    pub(super) fn new(server: &Server, era: Era, options: &Arc<ClientOptions>) -> Self {
+        let limits = Arc::clone(&options.limits);
+        let upstream = Upstream::new(server.clone(), era, Sharing::Alone, None, limits);
+        let desk = Desk::new(Arc::clone(options));
+        desk.serve(&upstream);
+        upstream.attach(&(Arc::clone(&desk) as Arc<dyn Recipient>));
+        let end = Arc::new(End(Arc::clone(&upstream)));
+        Self { upstream, desk, _end: end }
+    }
+
+    /// Opens a call; its place, and what keeps it open.
+    pub(super) fn open(&self, exchange: Exchange, slot: &Arc<Slot>) -> Open {
+        self.desk.await_answer(exchange, slot);
+        Open { line: self.clone(), exchange, over: false }
+    }
+
+    fn seat(&self, exchange: Exchange) -> Seat {
+        Seat { owner: Arc::<Desk>::clone(&self.desk), exchange }
+    }
+
+    /// Sends a request and waits for its answer, whatever that is.
+    pub(super) async fn ask(
+        &self,
+        exchange: Exchange,
+        slot: Arc<Slot>,
+        request: &Message,
+        patience: Patience,
+    ) -> Result<Message, CallError> {
+        let mut open = self.open(exchange, &slot);
+        let started = now();
+        let works = self.upstream.open(self.seat(exchange), request, &None);
+        // On HTTP the work is the call itself, so it goes on here.
+        let working = async {
+            works.await;
+            std::future::pending::<()>().await;
+        };
+        match race(slot.answer(patience), working).await {
+            Either::Left(Some(answer)) => {
+                open.over = true;
+                Ok(answer)
+            }
+            Either::Left(None) | Either::Right(()) => {
+                open.give_up("Request timeout");
+                let waited = now().saturating_duration_since(started);
+                let time = if now() < patience.until { patience.quiet } else { waited };
+                Err(CallError::Timeout { millis: time.as_millis() })
+            }
+        }
+    }
+
+    /// Starts a call that is not answered soon; the works are on their way.
+    pub(super) fn start(&self, open: &Open, request: &Message) {
+        self.upstream.open(self.seat(open.exchange), request, &None).detach();
+    }
+
+    /// A plain question within a time.
+    pub(super) async fn ask_within(
+        &self,
+        method: &str,
+        params: &[u8],
+        time: Duration,
+    ) -> Result<Message, CallError> {
+        let request = Message::request(&Id::from(0), method, Some(params));
+        let slot = Arc::new(Slot::new(None, None));
+        let patience = Patience { quiet: time, until: now() + time };
+        self.ask(self.desk.next_exchange(), slot, &request, patience).await
+    }
+}
+
+/// A call that is open. Dropped before it is over, it is cancelled, and the
+/// server told (CAN-1, CAN-2, UTL-1).
+#[derive(Debug)]
+pub(super) struct Open {
+    line: Line,
+    exchange: Exchange,
+    over: bool,
+}
+
+impl Open {
+    fn give_up(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let params = serde_json::json!({"requestId": 0, "reason": reason}).to_string();
+        let words = Message::notification(method::CANCELLED, Some(params.as_bytes()));
+        self.line.desk.forget(self.exchange);
+        let seat = self.line.seat(self.exchange);
+        self.line.upstream.drop_call(&seat, Some(&words)).detach();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.give_up("not wanted any more");
+    }
+}

@@ -1,0 +1,130 @@
+//! A method for each thing that a server can do.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use switchboard_proto::method;
+use switchboard_proto::revision::Era;
+
+use super::{CallError, CallOptions, Client};
+
+/// Pages of one list. A server that has more has no end.
+const PAGES: usize = 1000;
+
+impl Client {
+    /// All tools.
+    pub async fn tools(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_TOOLS, "tools").await
+    }
+
+    /// All prompts.
+    pub async fn prompts(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_PROMPTS, "prompts").await
+    }
+
+    /// All resources.
+    pub async fn resources(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_RESOURCES, "resources").await
+    }
+
+    /// All templates of resources.
+    pub async fn templates(&self) -> Result<Vec<Value>, CallError> {
+        self.all(method::LIST_TEMPLATES, "resourceTemplates").await
+    }
+
+    /// Every page of a list, in order.
+    ///
+    /// wire: PAG-1, UTL-5
+    async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+        let mut items = Vec::new();
+        let mut params = json!({});
+        for _ in 0..PAGES {
+            let mut page = self.request(method, &params).await?;
+            if let Value::Array(more) = page[member].take() {
+                items.extend(more);
+            }
+            let next = page["nextCursor"].take();
+            let over = match &next {
+                // An empty cursor is one only where the revision says so.
+                Value::String(cursor) => cursor.is_empty() && self.era() == Era::Legacy,
+                _ => true,
+            };
+            if over {
+                return Ok(items);
+            }
+            if params["cursor"] == next {
+                let what = format!("{method} gives the same cursor again and again");
+                return Err(CallError::Unusable { what });
+            }
+            params["cursor"] = next;
+        }
+        Err(CallError::Unusable { what: format!("{method} has no end") })
+    }
+
+    /// Calls a tool; the result may say `isError`.
+    pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
+        self.call_tool_with(name, args, CallOptions::default()).await
+    }
+
+    /// The same with something different about this call.
+    pub async fn call_tool_with(
+        &self,
+        name: &str,
+        args: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Value, CallError> {
+        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
+        let args = if args.is_null() { json!({}) } else { args };
+        self.request_with(method::CALL_TOOL, json!({"name": name, "arguments": args}), options)
+            .await
+    }
+
+    /// Gets a prompt.
+    pub async fn prompt(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
+        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
+        let mut params = json!({ "name": name });
+        if !args.is_null() {
+            params["arguments"] = args;
+        }
+        self.request(method::GET_PROMPT, params).await
+    }
+
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Result<Value, CallError> {
+        self.request(method::READ_RESOURCE, json!({ "uri": uri })).await
+    }
+
+    /// Completes the argument `name` of a prompt (`{"type": "ref/prompt", "name"}`)
+    /// or of a template (`{"type": "ref/resource", "uri"}`); `context` is what is
+    /// filled in already.
+    pub async fn complete(
+        &self,
+        of: Value,
+        name: &str,
+        value: &str,
+        context: Map<String, Value>,
+    ) -> Result<Value, CallError> {
+        let mut params = json!({"ref": of, "argument": {"name": name, "value": value}});
+        if !context.is_empty() {
+            params["context"] = json!({ "arguments": context });
+        }
+        self.request(method::COMPLETE, params).await
+    }
+
+    /// Whether the server is there. A modern one is asked what it speaks.
+    pub async fn ping(&self) -> Result<(), CallError> {
+        let method = match self.era() {
+            Era::Legacy => method::PING,
+            Era::Modern => method::DISCOVER,
+        };
+        self.request(method, json!({})).await.map(drop)
+    }
+
+    /// Tells a legacy server that the roots have changed. A modern one asks when
+    /// it wants to know.
+    pub async fn roots_changed(&self) -> Result<(), CallError> {
+        match self.era() {
+            Era::Legacy => self.notify("notifications/roots/list_changed", json!({})).await,
+            Era::Modern => Ok(()),
+        }
+    }
+}

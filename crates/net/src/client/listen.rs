@@ -1,0 +1,224 @@
+//! Hearing of changes, in either era, over as many connections as it takes.
+//!
+//! A modern server is asked for a stream of changes and asked again when the
+//! stream breaks (SUB-10); a legacy one says them anyway, but for resources
+//! that must be subscribed to. What may have changed meanwhile is said to have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_proto::backoff::Reconnect;
+use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::revision::Era;
+use tokio::sync::mpsc;
+
+use super::line::Open;
+use super::options::Notification;
+use super::slot::{Heard, Patience, Slot};
+use super::{CallError, Client};
+use crate::face::now;
+
+/// Notifications that wait for a listener that does not read.
+const WAITING: usize = 256;
+
+/// Attempts in a row to listen again.
+const ATTEMPTS: u32 = 5;
+
+/// What to hear of.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Filter {
+    /// Changes of the list of tools.
+    pub tools: bool,
+    /// Changes of the list of prompts.
+    pub prompts: bool,
+    /// Changes of the list of resources.
+    pub resources: bool,
+    /// Changes of these resources.
+    pub uris: Vec<String>,
+}
+
+impl Filter {
+    /// wire: SUB-1
+    fn params(&self) -> Value {
+        let mut wanted = json!({});
+        let lists = [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ];
+        for (name, _) in lists.into_iter().filter(|(_, wanted)| *wanted) {
+            wanted[name] = true.into();
+        }
+        if !self.uris.is_empty() {
+            wanted["resourceSubscriptions"] = json!(self.uris);
+        }
+        json!({ "notifications": wanted })
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &'static str> {
+        let lists =
+            [("tools", self.tools), ("prompts", self.prompts), ("resources", self.resources)];
+        lists
+            .into_iter()
+            .filter(|(_, wanted)| *wanted)
+            .filter_map(|(of, _)| method::list_changed(of))
+    }
+
+    fn wants(&self, note: &Notification) -> bool {
+        note.method == method::UPDATED && !self.uris.is_empty()
+            || self.lists().any(|method| method == note.method)
+    }
+}
+
+/// A listen that is under way; over when dropped.
+#[derive(Debug)]
+pub struct Listening {
+    client: Client,
+    filter: Filter,
+    heard: mpsc::Receiver<Heard>,
+    honoured: Value,
+    reconnect: Reconnect,
+    /// What may have changed while nobody listened.
+    missed: Vec<Notification>,
+    course: Course,
+}
+
+/// How it is listened.
+#[derive(Debug)]
+enum Course {
+    /// A call that is not answered until it ends.
+    Modern { slot: Arc<Slot>, _open: Open },
+    /// What the server says anyway, until told otherwise.
+    Legacy,
+}
+
+impl Client {
+    /// Listens for changes.
+    ///
+    /// wire: SUB-1, SUB-3, SUB-14
+    pub async fn listen(&self, filter: Filter) -> Result<Listening, CallError> {
+        let (sender, heard) = mpsc::channel(WAITING);
+        let (course, honoured) = match self.era() {
+            Era::Modern => self.open_listen(&filter, sender).await?,
+            Era::Legacy => {
+                self.inner.line.desk.listen(sender);
+                for uri in &filter.uris {
+                    self.request(method::SUBSCRIBE, json!({ "uri": uri })).await?;
+                }
+                (Course::Legacy, filter.params()["notifications"].take())
+            }
+        };
+        let reconnect = Reconnect::new(ATTEMPTS);
+        let client = self.clone();
+        Ok(Listening { client, filter, heard, honoured, reconnect, missed: Vec::new(), course })
+    }
+
+    async fn open_listen(
+        &self,
+        filter: &Filter,
+        notes: mpsc::Sender<Heard>,
+    ) -> Result<(Course, Value), CallError> {
+        let line = &self.inner.line;
+        let params = super::call::text_of(&filter.params())?;
+        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
+        let slot = Arc::new(Slot::new(None, Some(notes)));
+        let open = line.open(line.desk.next_exchange(), &slot);
+        line.start(&open, &request);
+        let quiet = self.inner.options.timeout;
+        match slot.begun(Patience { quiet, until: now() + quiet }).await {
+            Some(Ok(honoured)) => Ok((Course::Modern { slot, _open: open }, honoured)),
+            Some(Err(answer)) if answer.kind() == Kind::Error => {
+                Err(CallError::from_answer(&answer))
+            }
+            // Nothing of it is honoured, and some servers say so by ending it (SUB-12).
+            Some(Err(_)) => Ok((Course::Modern { slot, _open: open }, json!({}))),
+            None => Err(CallError::Timeout { millis: quiet.as_millis() }),
+        }
+    }
+}
+
+impl Listening {
+    /// What the server agreed to tell.
+    pub fn honoured(&self) -> &Value {
+        &self.honoured
+    }
+
+    /// The next change; none when the server has ended it or is gone for good.
+    pub async fn next(&mut self) -> Option<Notification> {
+        loop {
+            if let Some(missed) = self.missed.pop() {
+                return Some(missed);
+            }
+            match self.heard.recv().await {
+                Some(Heard::Note(note)) if self.filter.wants(&note) => {
+                    self.reconnect.handle_success();
+                    return Some(note);
+                }
+                Some(Heard::Note(_)) => {}
+                Some(Heard::Lost) => self.revive().await?,
+                None => self.listen_again().await?,
+            }
+        }
+    }
+
+    /// A legacy server is greeted again by any call, and what was subscribed
+    /// to renewed; the half says which lists may have changed.
+    async fn revive(&mut self) -> Option<()> {
+        loop {
+            self.pause().await?;
+            if self.client.ping().await.is_ok() {
+                return Some(());
+            }
+        }
+    }
+
+    /// wire: SUB-8, SUB-10
+    async fn listen_again(&mut self) -> Option<()> {
+        let Course::Modern { slot, .. } = &self.course else { return None };
+        // An end that the server gave is one; so is one of ours.
+        if slot.ending().is_none_or(|ending| ending.id().is_some()) {
+            return None;
+        }
+        loop {
+            self.pause().await?;
+            let (sender, heard) = mpsc::channel(WAITING);
+            let Ok((course, honoured)) = self.client.open_listen(&self.filter, sender).await else {
+                continue;
+            };
+            (self.course, self.honoured, self.heard) = (course, honoured, heard);
+            let lists = self.filter.lists();
+            self.missed = lists.map(|of| note(of, Value::Null)).collect();
+            let uris = self.filter.uris.iter();
+            self.missed.extend(uris.map(|uri| note(method::UPDATED, json!({ "uri": uri }))));
+            return Some(());
+        }
+    }
+
+    /// Waits before another attempt; none if there is to be no more.
+    async fn pause(&mut self) -> Option<()> {
+        if self.client.inner.line.upstream.is_stopped() {
+            return None;
+        }
+        let at = self.reconnect.handle_break(now(), Duration::ZERO)?;
+        tokio::time::sleep_until(at.into()).await;
+        Some(())
+    }
+
+    /// Stops listening. Dropping does the same, but a legacy server is told
+    /// about resources only here.
+    pub async fn close(self) {
+        if let Course::Legacy = self.course {
+            for uri in &self.filter.uris {
+                // A server that is gone has forgotten it anyway.
+                _ = self.client.request(method::UNSUBSCRIBE, json!({ "uri": uri })).await;
+            }
+        }
+    }
+}
+
+fn note(method: &str, params: Value) -> Notification {
+    Notification { method: method.to_owned(), params }
+}

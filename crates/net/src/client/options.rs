@@ -1,0 +1,218 @@
+//! What a user of the client may want to be different.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+
+use super::question::{Answers, Declined, boxed};
+
+/// Called with what happened; must not block.
+pub type Callback<T> = Arc<dyn Fn(T) + Send + Sync>;
+
+/// Something that a server says of its own accord.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notification {
+    /// Its method.
+    pub method: String,
+    /// Its parameters; null if it has none.
+    pub params: Value,
+}
+
+/// How far a call has got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Grows with each report.
+    pub progress: f64,
+    /// What it grows to, if that is known.
+    pub total: Option<f64>,
+    /// In words.
+    pub message: Option<String>,
+}
+
+/// Which era a server turned out to speak, for the next connection to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Remembered {
+    /// The era.
+    pub era: Era,
+    /// From here on it is to be asked again: servers are updated (NEG-9).
+    pub until: Instant,
+}
+
+/// How to connect, and whom to tell.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// Who we say we are.
+    pub name: String,
+    /// Our version.
+    pub version: String,
+    /// The era to speak; by default the server is asked.
+    pub era: Option<Era>,
+    /// What an earlier connection learned ([`super::Client::remembered`]).
+    pub remembered: Option<Remembered>,
+    /// How long a child may think about the question which era it speaks: a
+    /// legacy one may never answer (NEG-8).
+    pub probe_timeout: Duration,
+    /// How long a call may go without an answer or progress.
+    pub timeout: Duration,
+    /// How long a call may take in all.
+    pub total: Duration,
+    /// From which level on the server is to send log records.
+    pub log_level: Option<String>,
+    /// Capabilities beyond those that follow from who answers questions.
+    pub capabilities: Map<String, Value>,
+    /// The bounds of the core.
+    pub limits: Arc<Limits>,
+    /// Whom to tell and to ask; set with the `on_` methods.
+    pub callbacks: Callbacks,
+}
+
+/// Who is told what the server says, and answers what it asks.
+#[derive(Clone, Default)]
+pub struct Callbacks {
+    pub(super) answers: Answers,
+    pub(super) on_notification: Option<Callback<Notification>>,
+    pub(super) on_close: Option<Callback<()>>,
+    pub(super) on_error: Option<Callback<String>>,
+}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callbacks").field("answers", &self.answers).finish_non_exhaustive()
+    }
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            name: "switchboard".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            era: None,
+            remembered: None,
+            probe_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(30),
+            total: Duration::from_mins(10),
+            log_level: None,
+            capabilities: Map::new(),
+            limits: Arc::default(),
+            callbacks: Callbacks::default(),
+        }
+    }
+}
+
+impl ClientOptions {
+    /// Fills in forms that the server shows; gives `{action, content?}`.
+    #[must_use]
+    pub fn on_elicitation<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Value, Declined>> + Send + 'static,
+    {
+        self.callbacks.answers.form = Some(boxed(answer));
+        self
+    }
+
+    /// Sends the user to URLs that the server names; gives `{action}`.
+    #[must_use]
+    pub fn on_url_elicitation<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Value, Declined>> + Send + 'static,
+    {
+        self.callbacks.answers.url = Some(boxed(answer));
+        self
+    }
+
+    /// Asks a model for the server; `tools` if it may be given tools.
+    #[must_use]
+    pub fn on_sampling<F, A>(mut self, tools: bool, answer: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Value, Declined>> + Send + 'static,
+    {
+        self.callbacks.answers.sampling = Some(boxed(answer));
+        self.callbacks.answers.sampling_tools = tools;
+        self
+    }
+
+    /// Says where the server may look; gives `{roots}`.
+    #[must_use]
+    pub fn on_roots<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(Value) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Value, Declined>> + Send + 'static,
+    {
+        self.callbacks.answers.roots = Some(boxed(answer));
+        self
+    }
+
+    /// Told what the server says of its own accord, progress excepted.
+    #[must_use]
+    pub fn on_notification(mut self, told: impl Fn(Notification) + Send + Sync + 'static) -> Self {
+        self.callbacks.on_notification = Some(Arc::new(told));
+        self
+    }
+
+    /// Told when the connection is gone, by us or by the server.
+    #[must_use]
+    pub fn on_close(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
+        self.callbacks.on_close = Some(Arc::new(move |()| told()));
+        self
+    }
+
+    /// Told why a connection broke.
+    #[must_use]
+    pub fn on_error(mut self, told: impl Fn(String) + Send + Sync + 'static) -> Self {
+        self.callbacks.on_error = Some(Arc::new(told));
+        self
+    }
+
+    pub(super) fn whoami(&self) -> Value {
+        json!({"name": self.name, "version": self.version})
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("name", &self.name)
+            .field("era", &self.era)
+            .field("callbacks", &self.callbacks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is different about one call.
+#[derive(Clone, Default)]
+pub struct CallOptions {
+    /// How long it may go without an answer or progress.
+    pub timeout: Option<Duration>,
+    /// How long it may take in all.
+    pub total: Option<Duration>,
+    /// More members of `_meta`.
+    pub meta: Map<String, Value>,
+    /// Told how far it has got.
+    pub on_progress: Option<Callback<Progress>>,
+}
+
+impl CallOptions {
+    /// Told how far the call has got.
+    #[must_use]
+    pub fn on_progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(Arc::new(told));
+        self
+    }
+}
+
+impl fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("timeout", &self.timeout)
+            .field("total", &self.total)
+            .field("meta", &self.meta)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! One call of ours that waits for its answer.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method;
+use tokio::sync::{Notify, mpsc};
+
+use super::options::{Callback, Notification, Progress};
+use crate::face::{lock, now};
+
+/// How long to wait: without a sign of life, and at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) quiet: Duration,
+    pub(super) until: Instant,
+}
+
+/// What a listener is told.
+#[derive(Clone, Debug)]
+pub(super) enum Heard {
+    Note(Notification),
+    /// The link broke: what was said meanwhile is lost.
+    Lost,
+}
+
+/// A call's place on our side.
+pub(super) struct Slot {
+    state: Mutex<State>,
+    woken: Notify,
+    on_progress: Option<Callback<Progress>>,
+}
+
+struct State {
+    answer: Option<Message>,
+    acknowledged: Option<Value>,
+    /// The last sign of life.
+    touched: Instant,
+    /// Questions of the server about it that somebody is answering.
+    asking: usize,
+    notes: Option<mpsc::Sender<Heard>>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        on_progress: Option<Callback<Progress>>,
+        notes: Option<mpsc::Sender<Heard>>,
+    ) -> Self {
+        let state = State { answer: None, acknowledged: None, touched: now(), asking: 0, notes };
+        Self { state: Mutex::new(state), woken: Notify::new(), on_progress }
+    }
+
+    /// Something came for this call; false if it is for nobody in particular.
+    pub(super) fn note(&self, message: &Message) -> bool {
+        let mut state = lock(&self.state);
+        state.touched = now();
+        let params = || -> Value {
+            message.payload().and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default()
+        };
+        if message.method() == method::ACKNOWLEDGED {
+            state.acknowledged = Some(params()["notifications"].take());
+            drop(state);
+            self.woken.notify_one();
+            return true;
+        }
+        if let Some(notes) = &state.notes {
+            send(notes, notification(message));
+            return true;
+        }
+        drop(state);
+        if message.method() != method::PROGRESS {
+            return false;
+        }
+        self.woken.notify_one();
+        if let (Some(told), Some(progress)) = (&self.on_progress, progress(&params())) {
+            told(progress);
+        }
+        true
+    }
+
+    /// A question about this call is being answered, or has been.
+    pub(super) fn ask(&self, begins: bool) {
+        let mut state = lock(&self.state);
+        state.touched = now();
+        state.asking = if begins { state.asking + 1 } else { state.asking.saturating_sub(1) };
+        drop(state);
+        self.woken.notify_one();
+    }
+
+    pub(super) fn finish(&self, answer: &Message) {
+        let mut state = lock(&self.state);
+        state.answer = Some(answer.clone());
+        state.notes = None;
+        drop(state);
+        self.woken.notify_one();
+    }
+
+    /// Waits for the answer; none if it did not come in time. A user who is
+    /// being asked something takes as long as the call may take in all.
+    pub(super) async fn answer(&self, patience: Patience) -> Option<Message> {
+        self.wait(patience, |state| state.answer.take()).await
+    }
+
+    /// Waits until a listen has begun, or was refused.
+    pub(super) async fn begun(&self, patience: Patience) -> Option<Result<Value, Message>> {
+        let begun = |state: &mut State| match state.acknowledged.take() {
+            Some(honoured) => Some(Ok(honoured)),
+            None => state.answer.clone().map(Err),
+        };
+        self.wait(patience, begun).await
+    }
+
+    /// What a listen ended with, if it has.
+    pub(super) fn ending(&self) -> Option<Message> {
+        lock(&self.state).answer.clone()
+    }
+
+    async fn wait<T>(
+        &self,
+        patience: Patience,
+        mut take: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            let deadline = {
+                let mut state = lock(&self.state);
+                if let Some(found) = take(&mut state) {
+                    return Some(found);
+                }
+                let quiet = state.touched + patience.quiet;
+                if state.asking > 0 { patience.until } else { quiet.min(patience.until) }
+            };
+            if deadline <= now() {
+                return None;
+            }
+            // Woken or not, the next look tells.
+            _ = tokio::time::timeout_at(deadline.into(), self.woken.notified()).await;
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+/// Whoever does not read what it listens to misses the newest.
+pub(super) fn send(to: &mpsc::Sender<Heard>, note: Notification) {
+    if let Err(mpsc::error::TrySendError::Full(_)) = to.try_send(Heard::Note(note)) {
+        tracing::warn!("a listener does not read; a notification is dropped");
+    }
+}
+
+pub(super) fn notification(message: &Message) -> Notification {
+    let params = message.payload().and_then(|text| serde_json::from_slice(text).ok());
+    Notification { method: message.method().to_owned(), params: params.unwrap_or_default() }
+}
+
+fn progress(params: &Value) -> Option<Progress> {
+    Some(Progress {
+        progress: params["progress"].as_f64()?,
+        total: params["total"].as_f64(),
+        message: params["message"].as_str().map(str::to_owned),
+    })
+}

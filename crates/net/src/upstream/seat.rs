@@ -1,0 +1,88 @@
+//! Who opens calls at a server, and is told what comes of them.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use switchboard_proto::client::Ticket;
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::jsonrpc::Message;
+
+use crate::face::Face;
+
+/// Somebody behind the calls: a client that is served, or a client of ours.
+///
+/// Told by whoever passes verbs on, so nothing here may wait.
+pub(crate) trait Recipient: fmt::Debug + Send + Sync {
+    /// Tells it from all others.
+    fn number(&self) -> u64;
+    /// Something on the way, for a call or for the session.
+    fn note(&self, exchange: Option<Exchange>, message: &Message);
+    /// The server needs input. False if it cannot be had here.
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool;
+    /// The server does not need the input any more.
+    fn recall(&self, ask: Ask, message: &Message);
+    /// The answer to a call. One that was made on our side has no id.
+    fn finish(&self, exchange: Exchange, answer: &Message);
+    /// The link to the server is gone; it may come back.
+    fn lost(&self, _why: &str) {}
+    /// Whether it reads slower than it is told.
+    fn is_slow(&self) -> bool;
+    /// Waits until it has read enough.
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// It is cut loose.
+    fn end(self: Arc<Self>);
+}
+
+impl Recipient for Face {
+    fn number(&self) -> u64 {
+        self.number()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.note(exchange, message);
+    }
+
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        Self::ask(&self, exchange, ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        self.recall(ask, message);
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        self.finish(exchange, answer);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { Self::room(&self).await })
+    }
+
+    fn end(self: Arc<Self>) {
+        Self::end(&self);
+    }
+}
+
+/// A call's place: whose it is, and what its owner calls it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) owner: Arc<dyn Recipient>,
+    pub(crate) exchange: Exchange,
+}
+
+impl PartialEq for Seat {
+    fn eq(&self, other: &Self) -> bool {
+        self.exchange == other.exchange && self.owner.number() == other.owner.number()
+    }
+}
+
+impl Ticket for Seat {
+    fn owner(&self) -> u64 {
+        self.owner.number()
+    }
+}

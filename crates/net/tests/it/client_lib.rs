@@ -1,0 +1,59 @@
+//! The client library against scripted servers of both eras.
+
+mod calls;
+mod era;
+mod listening;
+mod lists;
+mod rounds;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_testkit::caller::LEGACY;
+use switchboard_testkit::http::HttpServer;
+use switchboard_testkit::script::Journal;
+
+use crate::upstream::fetch;
+
+const MODERN: &str = "2026-07-28";
+
+fn at(server: &HttpServer) -> Server {
+    Server::url(server.url("/mcp"), Strategy::HttpFirst, HeaderMap::new(), fetch())
+}
+
+fn child(journal: &Journal, options: &[&str]) -> Server {
+    Server::command(journal.server(options), std::env::vars_os().collect())
+}
+
+async fn connected(journal: &Journal, options: ClientOptions) -> Client {
+    Client::connect(child(journal, &[]), options).await.unwrap()
+}
+
+fn discovered() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": [MODERN],
+        "capabilities": {"tools": {"listChanged": true}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}},
+    })
+}
+
+/// A client of a modern endpoint.
+async fn modern(server: &mut HttpServer, options: ClientOptions) -> Client {
+    let connecting = Client::connect(at(server), options);
+    let answering = async { server.post("server/discover").await.result(discovered()).await };
+    tokio::join!(connecting, answering).0.unwrap()
+}
+
+/// A client of a legacy endpoint, in session `s1`.
+async fn legacy(server: &mut HttpServer, options: ClientOptions) -> Client {
+    let connecting = Client::connect(at(server), options);
+    let answering = async {
+        server.post("server/discover").await.answer(404, &[], "no").await;
+        server.greet(Some("s1"), LEGACY).await;
+    };
+    tokio::join!(connecting, answering).0.unwrap()
+}
