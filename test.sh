@@ -205,7 +205,7 @@ check_peers() {
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
-    node peers/run.mjs --bridge "$target/debug/switchboard"
+    node peers/run.mjs --full --bridge "$target/debug/switchboard"
 }
 
 check_conformance() {
