@@ -83,12 +83,18 @@ async fn an_answer_that_is_too_long_says_so_and_the_next_call_works() {
     let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
     let version = switchboard_testkit::caller::LEGACY;
     tokio::join!(caller.greet(), server.greet(Some("s1"), version));
-    for (length, long) in [(2000, true), (20, false)] {
+    // The event has an id, so that a stream could be resumed to bring it again.
+    let forms = [("application/json", "", ""), ("text/event-stream", "id: 1\ndata: ", "\n\n")];
+    let lengths = [(2000, true), (20, false)];
+    for ((length, long), (media, before, after)) in
+        lengths.into_iter().flat_map(|length| forms.map(|form| (length, form)))
+    {
         let id = caller.ask("tools/call", json!({"name": "t"})).await;
         let hit = server.post("tools/call").await;
         let call = hit.message()["id"].clone();
         let answer = json!({"jsonrpc": "2.0", "id": call, "result": {"x": "y".repeat(length)}});
-        hit.answer(200, &[("content-type", "application/json")], &answer.to_string()).await;
+        let body = format!("{before}{answer}{after}");
+        hit.answer(200, &[("content-type", media)], &body).await;
         let answer = caller.answer(id).await;
         if long {
             assert_eq!(error_of(&answer), "answer is longer than 1000 bytes");
