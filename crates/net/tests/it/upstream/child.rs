@@ -3,6 +3,7 @@
 use serde_json::json;
 use std::sync::Arc;
 use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
@@ -26,15 +27,21 @@ async fn a_child_runs_where_and_with_what_it_was_told() {
     journal.all_gone().await;
 }
 
+/// A greeted child whose messages may have 64 KiB.
+async fn with_short_messages(command: Command) -> (Arc<Bridge>, Caller) {
+    let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
+    let server = Server::command(command, std::env::vars_os().collect());
+    let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    caller.greet().await;
+    (bridge, caller)
+}
+
 /// wire: STD-1, STD-10
 #[tokio::test]
 async fn an_answer_that_is_too_long_fails_its_call_and_no_other() {
     let journal = journal();
-    let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
-    let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
-    caller.greet().await;
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
     let waiting = json!({"name": "wait", "arguments": {"tag": "other"}});
     caller.ask("tools/call", waiting).await;
     let text = caller.tool_error("big", json!({"size": 1 << 17})).await;
@@ -49,12 +56,7 @@ async fn an_answer_that_is_too_long_fails_its_call_and_no_other() {
 #[tokio::test]
 async fn lines_that_are_no_messages_are_skipped() {
     let journal = journal();
-    let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
-    let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut caller = Caller::new(inside, false, limits);
-    caller.greet().await;
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
     for text in [
         "hello\n",
         "\r\n\n  \n",
