@@ -40,6 +40,9 @@ pub enum Flaw {
     /// The tool's input schema cannot be used.
     #[error("input schema of tool {tool:?}: {why}")]
     Schema { tool: String, why: String },
+    /// The tool's output schema cannot be used.
+    #[error("output schema of tool {tool:?}: {why}")]
+    OutputSchema { tool: String, why: String },
     /// The URI template cannot be matched.
     #[error("template {template:?}: {why}")]
     Template { template: String, why: &'static str },

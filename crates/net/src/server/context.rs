@@ -16,6 +16,7 @@ use super::Server;
 use super::level::Level;
 use super::session::Caller;
 use super::task::{self, Task};
+use super::tool::schema::Promise;
 use crate::drive::Stop;
 use crate::face::{Face, lock};
 
@@ -27,6 +28,8 @@ pub use ask::Elicited;
 #[derive(Clone)]
 pub struct Context {
     pub(super) state: Arc<State>,
+    /// What the tool that is called says of its results.
+    pub(super) promise: Promise,
 }
 
 /// What is known of a call while it lasts.
@@ -64,7 +67,12 @@ impl Context {
         let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
         let reported = Mutex::new(f64::NEG_INFINITY);
         let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
-        Self { state: Arc::new(state) }
+        Self { state: Arc::new(state), promise: Promise::default() }
+    }
+
+    /// The same call, of a tool that has promised something.
+    pub(super) fn promising(self, promise: Promise) -> Self {
+        Self { promise, ..self }
     }
 
     /// The same call, going on as a task.
@@ -78,7 +86,7 @@ impl Context {
             reported: Mutex::new(*lock(&self.state.reported)),
             stop: Stop::new(),
         };
-        Self { state: Arc::new(state) }
+        Self { state: Arc::new(state), promise: self.promise.clone() }
     }
 
     /// Reports how far the call has got.

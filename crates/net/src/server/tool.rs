@@ -19,7 +19,7 @@ use super::error::Error;
 use super::handler::Job;
 use super::outcome::Nature;
 use super::task::Support;
-use schema::Schema;
+use schema::{Promise, Schema};
 
 pub(super) mod result;
 pub(super) mod schema;
@@ -35,7 +35,7 @@ pub struct Tool {
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
-    ready: Result<Ready, String>,
+    ready: Result<Ready, Flaw>,
     run: Box<Run>,
 }
 
@@ -45,6 +45,7 @@ type Run = dyn Fn(Value, Context) -> Job<Result<ToolResult, Error>> + Send + Syn
 struct Ready {
     validator: Validator,
     annotations: Vec<Annotation>,
+    promise: Promise,
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
@@ -96,8 +97,11 @@ impl Tool {
         schema::complaints(&self.ready.as_ref().ok()?.validator, arguments)
     }
 
-    pub(super) fn run(&self, arguments: Value, cx: Context) -> Job<Result<ToolResult, Error>> {
-        (self.run)(arguments, cx)
+    /// Runs it; what comes of it is as the output schema says, or an error.
+    pub(super) async fn run(&self, arguments: Value, cx: Context) -> Result<ToolResult, Error> {
+        let promise = self.ready.as_ref().map(|ready| ready.promise.clone()).unwrap_or_default();
+        let result = (self.run)(arguments, cx.promising(promise.clone())).await?;
+        promise.check(result)
     }
 }
 
@@ -192,7 +196,8 @@ impl<A> Draft<A> {
         Draft { name, members, input, output, support, defers, examples, arguments }
     }
 
-    /// The structured content of results is a `T`.
+    /// The structured content of results is a `T`. One that is not is an
+    /// internal error and a line in the log, and is not sent.
     #[must_use]
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(Schema::of::<T>());
@@ -217,10 +222,7 @@ impl<A> Draft<A> {
         W: Future<Output = R> + Send + 'static,
         R: Answer,
     {
-        let ready = self.input.validator().and_then(|validator| {
-            let annotations = param::annotations(&self.input.value()?);
-            Ok(Ready { validator, annotations: annotations.map_err(|error| error.to_string())? })
-        });
+        let ready = self.ready();
         let run = move |arguments, cx| -> Job<Result<ToolResult, Error>> {
             match serde_json::from_value::<A>(arguments) {
                 Ok(arguments) => {
@@ -236,6 +238,16 @@ impl<A> Draft<A> {
         let listing = self.listing();
         let Self { name, support, defers, examples, .. } = self;
         Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
+    }
+
+    fn ready(&self) -> Result<Ready, Flaw> {
+        let input = |why| Flaw::Schema { tool: self.name.clone(), why };
+        let output = |why| Flaw::OutputSchema { tool: self.name.clone(), why };
+        let validator = self.input.for_arguments().map_err(input)?;
+        let annotations = param::annotations(&self.input.value().map_err(input)?);
+        let annotations = annotations.map_err(|error| input(error.to_string()))?;
+        let promise = Promise::of(&self.name, self.output.as_ref()).map_err(output)?;
+        Ok(Ready { validator, annotations, promise })
     }
 
     /// The entry in a list: schemas stand there as they were written.
@@ -260,8 +272,7 @@ impl Listed for Tool {
     }
 
     fn flaw(&self) -> Option<Flaw> {
-        let why = self.ready.as_ref().err()?.clone();
-        Some(Flaw::Schema { tool: self.name.clone(), why })
+        self.ready.as_ref().err().cloned()
     }
 
     fn list(&self, core_tasks: bool, out: &mut Vec<u8>) {
