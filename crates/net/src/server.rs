@@ -194,8 +194,8 @@ impl Server {
         let call = Call { request };
         let caller = match self.caller(face, &call) {
             Ok(caller) => caller,
-            Err(error) => {
-                face.finish(exchange, &error.to_message(call.request.id()));
+            Err(why) => {
+                face.turn_away(exchange, call.request.id(), &why);
                 return Works::none();
             }
         };

@@ -20,7 +20,7 @@ use crate::face::Face;
 pub(super) struct Identity {
     pub(super) info: Map<String, Value>,
     /// The same as text.
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Bytes,
     pub(super) instructions: Option<String>,
     pub(super) logging: bool,
     pub(super) capabilities: Map<String, Value>,

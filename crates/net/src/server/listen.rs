@@ -12,6 +12,7 @@ use switchboard_proto::method::{self, meta};
 use super::Server;
 use super::error::Error;
 use super::handler::Call;
+use super::project;
 use super::session::covers;
 use crate::face::{Face, lock};
 
@@ -135,6 +136,7 @@ impl Server {
         let honoured = stamped(honoured, &id);
         let nothing = filter == Filter::default();
         if !nothing {
+            face.introduce(&self.identity.text);
             let mut open = lock(&self.listens.open);
             if open.len() >= MOST {
                 return Some(Err(Error::internal("too many subscriptions are open")));
@@ -160,7 +162,9 @@ impl Server {
         let open = std::mem::take(&mut *lock(&self.listens.open));
         for ((_, exchange), listen) in open {
             let Some(face) = listen.face.upgrade() else { continue };
-            let result = stamped(json!({"resultType": "complete"}), &listen.id);
+            let result = stamped(json!({}), &listen.id);
+            let dressed = project::modern(&result, method::LISTEN, &self.identity.text, self.cache);
+            let result = dressed.unwrap_or_else(|_| result.into());
             face.finish(exchange, &Message::result(&listen.id, &result));
         }
     }

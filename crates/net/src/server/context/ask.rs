@@ -195,7 +195,10 @@ impl<'a> Asked<'a> {
             Message::request(&id, method, Some(params.as_bytes()))
         };
         match &self.cx.state.way {
-            Way::Call { face, exchange } => face.ask(Some(*exchange), self.ask, &request(&params)),
+            Way::Call { face, exchange } => {
+                face.introduce(&self.cx.server().identity.text);
+                face.ask(Some(*exchange), self.ask, &request(&params))
+            }
             Way::Task(task) => match task.face() {
                 Some(face) => {
                     task.asked(self.ask);

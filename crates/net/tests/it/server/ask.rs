@@ -87,7 +87,7 @@ async fn a_refusal_of_the_client_fails_the_call() {
     assert_eq!(client.answer(id).await["error"], refusal);
 }
 
-/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9
+/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9, MOD-7
 #[tokio::test]
 async fn a_modern_client_is_asked_by_another_round() {
     let mut client = serve(asking());
@@ -95,6 +95,7 @@ async fn a_modern_client_is_asked_by_another_round() {
     let call = json!({"name": "name"});
     let asked = client.modern("tools/call", call.clone()).await["result"].clone();
     assert_eq!(asked["resultType"], "input_required");
+    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "asks");
     let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(question["params"]["message"], "Name?");
     let mut retry = call;

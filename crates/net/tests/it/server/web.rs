@@ -293,6 +293,22 @@ async fn a_modern_call_is_one_post_and_its_errors_have_statuses() {
     web.stopped().await;
 }
 
+/// wire: META-4, MH-14, MH-16
+#[tokio::test]
+async fn a_log_level_that_does_not_exist_has_a_status() {
+    let web = Web::of(fixture()).await;
+    for level in [json!("loud"), json!(7), json!(null), json!("")] {
+        let meta = json!({"io.modelcontextprotocol/logLevel": level});
+        let mut reply = web.modern("tools/list", json!({"_meta": meta}), &[]).await;
+        assert_eq!(reply.status, 400, "{level}");
+        let body = reply.last().await;
+        assert_eq!((&body["error"]["code"], &body["id"]), (&json!(-32602), &json!("m")), "{level}");
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(message.contains("debug, info, notice"), "{message}");
+    }
+    web.stopped().await;
+}
+
 /// wire: HDR-9, HDR-10, HDR-11
 #[tokio::test]
 async fn arguments_that_are_repeated_as_headers_must_agree() {
