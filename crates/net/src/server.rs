@@ -85,6 +85,7 @@ mod handler;
 mod level;
 mod listen;
 mod manifest;
+mod notice;
 mod outcome;
 mod project;
 mod prompt;
@@ -102,6 +103,7 @@ pub use context::{Context, Elicited};
 pub use error::Error;
 pub use handler::{Call, Handler};
 pub use level::Level;
+pub use notice::Notice;
 pub use outcome::{Nature, Outcome};
 pub use project::Cache;
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
@@ -114,6 +116,8 @@ pub struct Server {
     identity: greet::Identity,
     catalog: RwLock<Arc<Catalog>>,
     raw: Option<Arc<dyn Erased>>,
+    heard: Option<Arc<notice::Hear>>,
+    hearing: notice::Hearing,
     page: usize,
     cache: Cache,
     seats: session::Seats,
@@ -270,7 +274,7 @@ impl Inside for Server {
                     call.stop.say();
                 }
             }
-            Up::Note { .. } => {}
+            Up::Note { message } => return self.hear(face, message),
         }
         Works::none()
     }

@@ -12,6 +12,7 @@ use switchboard_proto::patch;
 
 use super::context::Context;
 use super::error::Error;
+use super::notice::Notice;
 
 /// Answers the methods that the library does not answer by itself.
 ///
@@ -24,6 +25,12 @@ pub trait Handler: Send + Sync + 'static {
     /// dropped when the client cancels, right after [`Context::cancelled`] has
     /// told it so.
     fn call(&self, call: Call, cx: Context) -> impl Future<Output = Result<Bytes, Error>> + Send;
+
+    /// A client said something that wants no answer. Nothing is done about it by default.
+    fn notified(&self, notice: Notice) -> impl Future<Output = ()> + Send {
+        drop(notice);
+        std::future::ready(())
+    }
 }
 
 /// A request as it came.
@@ -61,11 +68,16 @@ pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A handler whose type is forgotten.
 pub(super) trait Erased: Send + Sync {
     fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>>;
+    fn notified(self: Arc<Self>, notice: Notice) -> Job<()>;
 }
 
 impl<H: Handler> Erased for H {
     fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>> {
         Box::pin(async move { Handler::call(&*self, call, cx).await })
+    }
+
+    fn notified(self: Arc<Self>, notice: Notice) -> Job<()> {
+        Box::pin(async move { Handler::notified(&*self, notice).await })
     }
 }
 

@@ -21,6 +21,7 @@ mod call;
 mod change;
 mod example;
 mod hello;
+mod notice;
 mod output;
 mod raw;
 mod seed;

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::{LEGACY, MODERN, fixture};
 use crate::peer::within;
 
-struct Web {
+pub(crate) struct Web {
     server: Arc<Server>,
     address: std::net::SocketAddr,
     stop: oneshot::Sender<()>,
@@ -27,7 +27,7 @@ struct Web {
 }
 
 impl Web {
-    async fn of(builder: Builder) -> Self {
+    pub(crate) async fn of(builder: Builder) -> Self {
         let server = builder.build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -39,12 +39,12 @@ impl Web {
         Self { server, address, stop, task }
     }
 
-    async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
         let request = Request::post("/mcp").header("content-type", "application/json");
         self.send(request, headers, body.to_string()).await
     }
 
-    async fn send(
+    pub(crate) async fn send(
         &self,
         request: http::request::Builder,
         headers: &[(&str, &str)],
@@ -67,7 +67,12 @@ impl Web {
     }
 
     /// A modern request with the headers it needs; `more` may add or spoil some.
-    async fn modern(&self, method: &str, mut params: Value, more: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn modern(
+        &self,
+        method: &str,
+        mut params: Value,
+        more: &[(&str, &str)],
+    ) -> Reply {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
         let declared = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
         if declared.is_null() {
@@ -81,12 +86,12 @@ impl Web {
         self.post(&headers, &body).await
     }
 
-    async fn legacy(&self, session: &str, body: &Value) -> Reply {
+    pub(crate) async fn legacy(&self, session: &str, body: &Value) -> Reply {
         self.post(&[("mcp-session-id", session)], body).await
     }
 
     /// Shakes hands, and returns the session.
-    async fn greet(&self, revision: &str, capabilities: Value) -> String {
+    pub(crate) async fn greet(&self, revision: &str, capabilities: Value) -> String {
         let params =
             json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": {}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -98,14 +103,14 @@ impl Web {
         session
     }
 
-    async fn stopped(self) {
+    pub(crate) async fn stopped(self) {
         _ = self.stop.send(());
         within(self.task).await.unwrap();
     }
 }
 
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     headers: HeaderMap,
     body: Incoming,
     buffer: String,
@@ -115,7 +120,7 @@ struct Reply {
 
 impl Reply {
     /// The next message: of a stream, or all there is.
-    async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data: "));
@@ -137,7 +142,7 @@ impl Reply {
         }
     }
 
-    async fn last(&mut self) -> Value {
+    pub(crate) async fn last(&mut self) -> Value {
         let mut last = Value::Null;
         while let Some(message) = self.next().await {
             last = message;
