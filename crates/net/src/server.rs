@@ -79,6 +79,7 @@ mod complete;
 mod content;
 mod context;
 mod dispatch;
+mod entry;
 mod error;
 mod greet;
 mod handler;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, RwLock, Weak};
 
 use serde_json::{Map, Value, json};
+use switchboard_proto::method::meta;
 use switchboard_proto::revision::Revision;
 
 use super::Server;
@@ -156,10 +157,16 @@ impl Builder {
         self
     }
 
-    /// Declares an extension with its settings (EXT-1).
+    /// Declares an extension, `prefix/name`, with its settings: an object, if
+    /// only an empty one. Clients say on their side whether they have it, see
+    /// [`Context::extension`] (EXT-1).
     #[must_use]
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
-        self.extensions.insert(id.to_owned(), settings.into());
+        let settings = settings.into();
+        if !meta::is_extension(id) || !settings.is_object() {
+            return self.note(Err(Flaw::Extension { id: id.to_owned() }));
+        }
+        self.extensions.insert(id.to_owned(), settings);
         self
     }
 

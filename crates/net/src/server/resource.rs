@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Flaw, Listed};
 use super::content::Contents;
 use super::context::Context;
+use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
 use pattern::Pattern;
@@ -24,6 +25,7 @@ type Read = dyn Fn(String, Variables, Context) -> Job<Result<Vec<Contents>, Erro
 /// A resource that is complete.
 pub struct Resource {
     uri: String,
+    flaw: Option<Flaw>,
     listing: String,
     read: Box<Read>,
 }
@@ -32,6 +34,7 @@ pub struct Resource {
 pub struct Template {
     text: String,
     pattern: Result<Pattern, &'static str>,
+    flaw: Option<Flaw>,
     listing: String,
     read: Box<Read>,
 }
@@ -92,30 +95,13 @@ impl Template {
     }
 }
 
+describe!(ResourceDraft);
+
 impl ResourceDraft {
-    /// What it is.
-    #[must_use]
-    pub fn description(self, text: impl Into<String>) -> Self {
-        self.member("description", text.into())
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn title(self, text: impl Into<String>) -> Self {
-        self.member("title", text.into())
-    }
-
     /// Its media type.
     #[must_use]
     pub fn mime(self, mime: &str) -> Self {
         self.member("mimeType", mime)
-    }
-
-    /// Any other member of its entry in a list: `size`, `annotations`, `icons`, ...
-    #[must_use]
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
-        self
     }
 
     /// How it is read.
@@ -126,7 +112,7 @@ impl ResourceDraft {
     {
         let listing = self.listing("uri");
         let read = Box::new(move |uri, _, cx| -> Job<_> { Box::pin(function(uri, cx)) });
-        Resource { uri: self.uri, listing, read }
+        Resource { flaw: entry::flaw(&self.members), uri: self.uri, listing, read }
     }
 
     fn fixed(self, contents: Contents) -> Resource {
@@ -144,7 +130,7 @@ impl ResourceDraft {
             Box::pin(function(uri, variables, cx))
         });
         let pattern = Pattern::parse(&self.uri);
-        Template { text: self.uri, pattern, listing, read }
+        Template { text: self.uri, pattern, flaw: entry::flaw(&self.members), listing, read }
     }
 
     fn listing(&self, member: &str) -> String {
@@ -163,6 +149,10 @@ impl Listed for Resource {
         &self.uri
     }
 
+    fn flaw(&self) -> Option<Flaw> {
+        self.flaw.clone()
+    }
+
     fn list(&self, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(self.listing.as_bytes());
     }
@@ -174,8 +164,10 @@ impl Listed for Template {
     }
 
     fn flaw(&self) -> Option<Flaw> {
-        let why = self.pattern.as_ref().err()?;
-        Some(Flaw::Template { template: self.text.clone(), why })
+        match self.pattern {
+            Ok(_) => self.flaw.clone(),
+            Err(why) => Some(Flaw::Template { template: self.text.clone(), why }),
+        }
     }
 
     fn list(&self, _: bool, out: &mut Vec<u8>) {

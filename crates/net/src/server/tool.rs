@@ -15,6 +15,7 @@ use switchboard_proto::refusal::Refusal;
 
 use super::catalog::{Flaw, Listed};
 use super::context::Context;
+use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
 use super::outcome::Nature;
@@ -105,44 +106,13 @@ impl Tool {
     }
 }
 
+describe!(Draft<A>);
+
 impl<A> Draft<A> {
-    /// What the tool does, for models.
-    #[must_use]
-    pub fn description(self, text: impl Into<String>) -> Self {
-        self.member("description", text.into())
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn title(self, text: impl Into<String>) -> Self {
-        self.member("title", text.into())
-    }
-
     /// Hints about behaviour (`readOnlyHint`, `destructiveHint`, ...).
     #[must_use]
     pub fn annotations(self, hints: Value) -> Self {
         self.member("annotations", hints)
-    }
-
-    /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
-    #[must_use]
-    pub fn icons(self, icons: Value) -> Self {
-        self.member("icons", icons)
-    }
-
-    /// Any other member of the tool's entry in a list.
-    #[must_use]
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
-        self
-    }
-
-    /// A member of `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: &str, value: impl Into<Value>) -> Self {
-        let meta = self.members.entry("_meta").or_insert_with(|| json!({}));
-        meta[key] = value.into();
-        self
     }
 
     /// What kind of tool it is, in `_meta`.
@@ -247,6 +217,9 @@ impl<A> Draft<A> {
         let annotations = param::annotations(&self.input.value().map_err(input)?);
         let annotations = annotations.map_err(|error| input(error.to_string()))?;
         let promise = Promise::of(&self.name, self.output.as_ref()).map_err(output)?;
+        if let Some(flaw) = entry::flaw(&self.members) {
+            return Err(flaw);
+        }
         Ok(Ready { validator, annotations, promise })
     }
 

@@ -80,13 +80,7 @@ pub(super) fn tool() -> Tool {
             "Tells how a recent call of a tool went: how long it elapsed and whether it succeeded",
         )
         .input_schema(&schema)
-        .nature(Nature {
-            layer: "core",
-            category: "diagnostics",
-            safety: "read",
-            idempotent: true,
-            supports_dry_run: false,
-        })
+        .nature(Nature::DIAGNOSTIC)
         .run(async |arguments: Value, cx| {
             let id = arguments["traceId"].as_str().unwrap_or_default().to_owned();
             let ring = cx.server().trace.as_ref();

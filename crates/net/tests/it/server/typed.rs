@@ -85,8 +85,18 @@ async fn prompts_are_filled_in() {
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello, Ann!"}});
     assert_eq!(prompt["result"]["messages"], json!([message]));
     assert_eq!(prompt["result"]["resultType"], "complete");
-    for wrong in [json!({"name": "hello"}), json!({"name": "nobody"}), json!({})] {
-        assert_eq!(client.modern("prompts/get", wrong).await["error"]["code"], -32602);
+    for (wrong, why) in [
+        (json!({"name": "hello"}), "argument \"name\" is missing"),
+        (json!({"name": "hello", "arguments": {"name": 7}}), "argument \"name\" must be a string"),
+        (json!({"name": "hello", "arguments": []}), "params.arguments must be an object"),
+        (json!({"name": "nobody"}), "Unknown prompt: nobody"),
+        (json!({}), "params.name must be a string"),
+    ] {
+        let answer = client.modern("prompts/get", wrong).await;
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["message"]),
+            (&json!(-32602), &json!(why))
+        );
     }
 }
 
