@@ -118,7 +118,8 @@ impl Context {
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
-        if self.state.caller.level().is_none_or(|least| level < least) {
+        let wanted = self.state.caller.level().is_some_and(|least| level >= least);
+        if !wanted || !self.server().logs() {
             return;
         }
         let Ok(data) = serde_json::to_value(data) else { return };
@@ -172,6 +173,13 @@ impl Context {
     /// What the client can do, as it declared it.
     pub fn client_capabilities(&self) -> Value {
         self.state.caller.capabilities()
+    }
+
+    /// The client's settings of an extension; none if it does not have it, and
+    /// then nothing of it may be used (EXT-1).
+    pub fn extension(&self, id: &str) -> Option<Value> {
+        let mut declared = self.client_capabilities();
+        Some(declared["extensions"][id].take()).filter(Value::is_object)
     }
 
     /// The era that the client speaks.

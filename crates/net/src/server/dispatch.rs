@@ -28,6 +28,9 @@ use super::{Server, task};
 use crate::face::{Face, lock};
 use crate::seal::Sealer;
 
+/// The capability to tell of changed resources.
+const SUBSCRIBE: &str = "/resources/subscribe";
+
 /// What comes of a call at once.
 pub(super) enum Step {
     Done(Result<Bytes, Error>),
@@ -50,7 +53,7 @@ impl Server {
             return Ok(Caller::Request(call.request.clone()));
         }
         if call.method() == method::INITIALIZE {
-            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null);
+            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null, Value::Null);
             return Ok(Caller::Session(nobody));
         }
         if matches!(call.method(), method::DISCOVER | method::LISTEN) {
@@ -76,11 +79,13 @@ impl Server {
             (method::LISTEN, _) => {
                 return self.listen(face, exchange, call).map_or(Step::Open, Step::Done);
             }
-            (method::SET_LEVEL, Caller::Session(session)) => set_level(session, call),
-            (method::SUBSCRIBE, Caller::Session(session)) => {
+            (method::SET_LEVEL, Caller::Session(session)) if session.is_offered("/logging") => {
+                set_level(session, call)
+            }
+            (method::SUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
                 call.text("uri").and_then(|uri| session.watch(&uri)).and_then(|()| empty())
             }
-            (method::UNSUBSCRIBE, Caller::Session(session)) => {
+            (method::UNSUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
                 call.text("uri").map(|uri| session.unwatch(&uri)).and_then(|()| empty())
             }
             _ => match self.list(caller, call) {
