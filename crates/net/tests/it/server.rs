@@ -19,6 +19,7 @@ use crate::peer::within;
 mod ask;
 mod call;
 mod change;
+mod everywhere;
 mod example;
 mod hello;
 mod notice;

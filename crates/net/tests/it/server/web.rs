@@ -21,7 +21,7 @@ use crate::peer::within;
 
 pub(crate) struct Web {
     server: Arc<Server>,
-    address: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
