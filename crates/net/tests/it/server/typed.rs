@@ -1,7 +1,9 @@
 //! Tools, prompts, resources and completion.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Flaw, Server, Template, Tool};
+use switchboard_net::server::{
+    Builder, Cache, Flaw, Prompt, PromptResult, Resource, Server, Template, Tool,
+};
 
 use super::{LEGACY, fixture, serve, text};
 
@@ -70,6 +72,47 @@ async fn lists_come_in_pages_in_the_order_they_were_made() {
     for bad in [json!("nonsense"), json!(""), json!(7)] {
         let answer = client.modern("tools/list", json!({"cursor": bad})).await;
         assert_eq!(answer["error"]["code"], -32602, "{bad}");
+    }
+}
+
+/// wire: PAG-1, CACHE-4
+#[tokio::test]
+async fn every_list_has_pages_that_share_a_scope() {
+    let cache = Cache { ttl_ms: 9, public: true };
+    let mut builder = Server::builder("s", "0").page_size(2).cache(cache);
+    for n in 0..3 {
+        let name = format!("n{n}");
+        builder = builder
+            .tool(Tool::new(&name).run(async |_, _| ""))
+            .prompt(Prompt::new(&name).run(async |_, _| Ok(PromptResult::new())))
+            .resource(Resource::text(&format!("a://{n}"), &name, "text/plain", ""))
+            .template(
+                Template::new(format!("b{n}://{{x}}"), &name)
+                    .read_each(async |_, _, _| Ok(Vec::new())),
+            );
+    }
+    let mut client = serve(builder);
+    for (method, member) in [
+        ("tools/list", "tools"),
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let first = client.modern(method, json!({})).await["result"].clone();
+        let next = json!({"cursor": first["nextCursor"]});
+        let second = client.modern(method, next).await["result"].clone();
+        let names = |page: &Value| {
+            let items = page[member].as_array().unwrap();
+            items.iter().map(|item| item["name"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(&first), names(&second)),
+            (vec![json!("n0"), json!("n1")], vec![json!("n2")])
+        );
+        assert!(second.get("nextCursor").is_none());
+        for page in [first, second] {
+            assert_eq!((&page["ttlMs"], &page["cacheScope"]), (&json!(9), &json!("public")));
+        }
     }
 }
 
