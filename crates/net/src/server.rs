@@ -100,7 +100,7 @@ pub use build::Builder;
 pub use catalog::Flaw;
 pub use complete::{Completing, Subject};
 pub use content::{Content, Contents};
-pub use context::{Context, Elicited};
+pub use context::{Context, Elicited, Page};
 pub use error::Error;
 pub use handler::{Call, Handler};
 pub use level::Level;

@@ -45,6 +45,8 @@ pub const READ_RESOURCE: &str = "resources/read";
 pub const COMPLETE: &str = "completion/complete";
 /// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
+/// The person is done with a page they were sent to.
+pub const ELICITED: &str = "notifications/elicitation/complete";
 /// Asks the client's model something.
 pub const SAMPLE: &str = "sampling/createMessage";
 /// Asks where the client works.

@@ -206,6 +206,8 @@ pub mod code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The client did not declare what the call needs of it (META-3).
     pub const MISSING_CAPABILITY: i64 = -32021;
+    /// Pages have to be visited before the call can be made (UTL-8).
+    pub const VISIT_FIRST: i64 = -32042;
 }
 
 #[cfg(test)]

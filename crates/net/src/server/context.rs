@@ -21,8 +21,11 @@ use crate::drive::Stop;
 use crate::face::{Face, lock};
 
 pub(super) mod ask;
+mod form;
+mod page;
 
 pub use ask::Elicited;
+pub use page::Page;
 
 /// One call, towards the client that made it. Cheap to clone.
 #[derive(Clone)]

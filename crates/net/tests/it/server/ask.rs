@@ -1,7 +1,9 @@
 //! Questions to the client.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Context, Elicited, Error, Server, Tool};
+use switchboard_net::server::{Builder, Context, Elicited, Error, Page, Server, Tool};
 
 use super::{Client, serve, text};
 
@@ -203,4 +205,52 @@ async fn a_call_knows_who_made_it() {
     let answer = client.modern("tools/call", call).await;
     // wire: MOD-2, META-2
     assert_eq!(text(&answer), "null Modern 2026-07-28 {}");
+}
+
+/// wire: UTL-8, MRTR-13
+#[tokio::test]
+async fn a_legacy_client_learns_when_a_page_is_done() {
+    let visit = Tool::new("visit").run(async |args: Value, cx: Context| {
+        let page = Page::new("Sign in", "https://a.test/x")?;
+        if args["first"] == true {
+            return Err(Error::visit_first(&[page]));
+        }
+        let said = cx.visit(&page).await?;
+        cx.visited(&page);
+        Ok::<_, Error>(format!("{said:?}"))
+    });
+    let server = Server::builder("s", "0").tool(visit).build().unwrap();
+    let mut client = Client::of(Arc::clone(&server));
+    client.greet("2025-11-25", json!({"elicitation": {"url": {}}})).await;
+    let id = client.request("tools/call", json!({"name": "visit"})).await;
+    let question = client.hear().await;
+    client
+        .say(json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}))
+        .await;
+    client.answer(id).await;
+    let done = client.heard_of("notifications/elicitation/complete")[0].clone();
+    assert_eq!(done["params"]["elicitationId"], question["params"]["elicitationId"]);
+
+    let call = json!({"name": "visit", "arguments": {"first": true}});
+    let error = client.call("tools/call", call).await["error"].clone();
+    assert_eq!(error["code"], -32042);
+    let page = &error["data"]["elicitations"][0];
+    assert_eq!((&page["mode"], &page["url"]), (&json!("url"), &json!("https://a.test/x")));
+    assert!(page["elicitationId"].is_string());
+}
+
+/// wire: MRTR-14
+#[tokio::test]
+async fn a_form_that_nobody_can_show_is_not_asked() {
+    let deep = Tool::new("deep").run(async |_: Value, cx: Context| {
+        let inner = json!({"type": "object", "properties": {}});
+        let form = json!({"type": "object", "properties": {"x": inner}});
+        cx.elicit("?", form).await.map(|_| "asked")
+    });
+    let mut client = serve(Server::builder("s", "0").tool(deep));
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    let answer = client.call("tools/call", json!({"name": "deep"})).await;
+    assert_eq!(answer["error"]["code"], -32603);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("\"x\""), "{answer}");
+    assert!(client.heard.is_empty(), "{:?}", client.heard);
 }
