@@ -128,7 +128,11 @@ impl Server {
         Works::one(async move {
             for hearing in raw.into_iter().chain(own) {
                 // A panic has been logged, and there is nobody to tell it.
-                _ = Caught(Box::pin(async move { Ok(hearing.await) })).await;
+                let hearing = async move {
+                    hearing.await;
+                    Ok(())
+                };
+                _ = Caught(Box::pin(hearing)).await;
             }
             drop(heard);
         })

@@ -25,6 +25,7 @@ mod hello;
 mod notice;
 mod output;
 mod raw;
+mod rules;
 mod seed;
 mod task;
 mod typed;

@@ -46,7 +46,7 @@ fn no(text: &[u8]) {
 /// Is not text at all.
 #[track_caller]
 fn no_text(bytes: &[u8]) {
-    let refused = parse_one(in_a_message(bytes)).unwrap_err().why;
+    let refused = parse_one(in_a_message(bytes)).expect_err("bytes that are no text").why;
     assert!(matches!(refused, Refusal::NotUtf8 { .. }), "{bytes:x?}: {refused:?}");
 }
 

@@ -96,7 +96,7 @@ async fn a_modern_client_hears_what_it_listens_for_and_nothing_else() {
     assert!(client.heard.is_empty(), "{:?}", client.heard);
 }
 
-/// wire: SUB-8, SUB-12, MOD-7
+/// wire: SUB-8, SUB-12, MOD-7, DIV-1
 #[tokio::test]
 async fn a_listen_ends_with_its_result() {
     let mut client = serve(fixture());

@@ -123,7 +123,7 @@ async fn a_tool_says_whether_it_may_be_a_task() {
     assert_eq!(old.call("tasks/list", json!({})).await["error"]["code"], -32601);
 }
 
-/// wire: UTL-9
+/// wire: UTL-9, TASK-8
 #[tokio::test]
 async fn tasks_of_one_client_are_nothing_to_another() {
     let gate = Arc::new(Notify::new());
@@ -164,7 +164,7 @@ async fn a_task_of_a_legacy_client_asks_by_requests_that_name_it() {
     assert_eq!(text(&result), r#""accept" "accept""#);
 }
 
-/// wire: TASK-1, TASK-2, TASK-3, TASK-4, TASK-9
+/// wire: TASK-1, TASK-2, TASK-3, TASK-4, TASK-9, DIV-12
 #[tokio::test]
 async fn a_modern_server_decides_and_its_client_polls() {
     let gate = Arc::new(Notify::new());

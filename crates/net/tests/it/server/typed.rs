@@ -143,7 +143,7 @@ async fn prompts_are_filled_in() {
     }
 }
 
-/// wire: ERR-3, CACHE-1
+/// wire: ERR-3, CACHE-1, DIV-16
 #[tokio::test]
 async fn resources_are_read_by_name_and_by_pattern() {
     let mut client = serve(fixture());

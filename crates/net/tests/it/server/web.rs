@@ -78,7 +78,8 @@ impl Web {
         if declared.is_null() {
             *declared = json!({});
         }
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
+        let named = ["name", "uri", "taskId"].iter().find_map(|member| params[member].as_str());
+        let name = named.unwrap_or_default();
         let headers =
             [("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", name)];
         let headers: Vec<_> = headers.into_iter().chain(more.iter().copied()).collect();
@@ -111,7 +112,7 @@ impl Web {
 
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     body: Incoming,
     buffer: String,
     sender: http1::SendRequest<Full<Bytes>>,
@@ -151,7 +152,7 @@ impl Reply {
     }
 
     /// All of it, as it is.
-    async fn raw(&mut self) -> String {
+    pub(crate) async fn raw(&mut self) -> String {
         while let Some(frame) = within(self.body.frame()).await {
             let data = frame.unwrap().into_data().unwrap();
             self.buffer.push_str(std::str::from_utf8(&data).unwrap());
@@ -240,7 +241,7 @@ async fn a_long_call_hangs_up_and_is_answered_when_its_client_is_back() {
     web.stopped().await;
 }
 
-/// wire: MRTR-5, MRTR-7, MRTR-8
+/// wire: MRTR-5, MRTR-7, MRTR-8, MOD-3
 #[tokio::test]
 async fn a_modern_client_comes_back_by_another_post() {
     let name = Tool::new("name").run(async |_: Value, cx: Context| {
