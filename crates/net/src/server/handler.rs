@@ -17,7 +17,38 @@ use super::notice::Notice;
 /// Answers the methods that the library does not answer by itself.
 ///
 /// Written once, it serves every revision: what an era wants of a result
-/// (`resultType`, cache hints, identity) is added or taken away around it.
+/// (`resultType`, cache hints, identity) is added or taken away around it. For
+/// those who forward, or have a protocol of their own behind them; what is
+/// below even this, the bare verbs of an exchange, is [`crate::inside::Inside`].
+///
+/// ```
+/// use bytes::Bytes;
+/// use serde_json::json;
+/// use switchboard_net::server::{Call, Context, Error, Handler, Notice, Server};
+///
+/// struct Echo;
+///
+/// impl Handler for Echo {
+///     async fn call(&self, call: Call, _: Context) -> Result<Bytes, Error> {
+///         match call.method() {
+///             "tools/list" => Ok(Bytes::from_static(br#"{"tools":[]}"#)),
+///             // Parameters and results are text: what you do not know survives.
+///             "x/echo" => Ok(Bytes::copy_from_slice(call.params())),
+///             other => Err(Error::unknown_method(other)),
+///         }
+///     }
+///
+///     async fn notified(&self, notice: Notice) {
+///         println!("a client says {}", notice.method());
+///     }
+/// }
+///
+/// let server = Server::builder("echo", "1.0.0")
+///     .capability("tools", json!({}))
+///     .handler(Echo)
+///     .build()?;
+/// # Ok::<_, switchboard_net::server::Flaw>(())
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// The result, as JSON text of an object; or why there is none.
     ///
