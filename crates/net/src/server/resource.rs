@@ -13,6 +13,7 @@ use super::context::Context;
 use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
+use super::project::Cache;
 use pattern::Pattern;
 
 mod pattern;
@@ -27,6 +28,7 @@ pub struct Resource {
     uri: String,
     flaw: Option<Flaw>,
     listing: String,
+    cache: Option<Cache>,
     read: Box<Read>,
 }
 
@@ -36,6 +38,7 @@ pub struct Template {
     pattern: Result<Pattern, &'static str>,
     flaw: Option<Flaw>,
     listing: String,
+    cache: Option<Cache>,
     read: Box<Read>,
 }
 
@@ -44,13 +47,14 @@ pub struct Template {
 pub struct ResourceDraft {
     uri: String,
     members: Map<String, Value>,
+    cache: Option<Cache>,
 }
 
 impl Resource {
     /// Begins a resource.
     #[expect(clippy::new_ret_no_self, reason = "a resource is not one before it can be read")]
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> ResourceDraft {
-        let draft = ResourceDraft { uri: uri.into(), members: Map::new() };
+        let draft = ResourceDraft { uri: uri.into(), members: Map::new(), cache: None };
         draft.member("name", name.into())
     }
 
@@ -69,7 +73,7 @@ impl Resource {
     pub(super) async fn get(&self, cx: Context) -> Result<Bytes, Error> {
         (self.read)(self.uri.clone(), Variables::new(), cx)
             .await
-            .map(|contents| to_bytes(&contents))
+            .map(|contents| to_bytes(&contents, self.cache))
     }
 }
 
@@ -91,7 +95,7 @@ impl Template {
         variables: Variables,
         cx: Context,
     ) -> Result<Bytes, Error> {
-        (self.read)(uri, variables, cx).await.map(|contents| to_bytes(&contents))
+        (self.read)(uri, variables, cx).await.map(|contents| to_bytes(&contents, self.cache))
     }
 }
 
@@ -104,6 +108,12 @@ impl ResourceDraft {
         self.member("mimeType", mime)
     }
 
+    /// How long what was read may be kept, if not as long as the server says (CACHE-1).
+    #[must_use]
+    pub fn cache(self, cache: Cache) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
     /// How it is read.
     pub fn read<F, W>(self, function: F) -> Resource
     where
@@ -112,7 +122,8 @@ impl ResourceDraft {
     {
         let listing = self.listing("uri");
         let read = Box::new(move |uri, _, cx| -> Job<_> { Box::pin(function(uri, cx)) });
-        Resource { flaw: entry::flaw(&self.members), uri: self.uri, listing, read }
+        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        Resource { uri: self.uri, flaw, listing, cache, read }
     }
 
     fn fixed(self, contents: Contents) -> Resource {
@@ -130,7 +141,8 @@ impl ResourceDraft {
             Box::pin(function(uri, variables, cx))
         });
         let pattern = Pattern::parse(&self.uri);
-        Template { text: self.uri, pattern, flaw: entry::flaw(&self.members), listing, read }
+        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        Template { text: self.uri, pattern, flaw, listing, cache, read }
     }
 
     fn listing(&self, member: &str) -> String {
@@ -140,8 +152,13 @@ impl ResourceDraft {
     }
 }
 
-fn to_bytes(contents: &[Contents]) -> Bytes {
-    json!({"contents": contents}).to_string().into()
+fn to_bytes(contents: &[Contents], cache: Option<Cache>) -> Bytes {
+    let mut result = json!({"contents": contents});
+    if let Some(cache) = cache {
+        result["ttlMs"] = cache.ttl_ms.into();
+        result["cacheScope"] = cache.scope().into();
+    }
+    result.to_string().into()
 }
 
 impl Listed for Resource {

@@ -90,3 +90,25 @@ pub(super) fn tool() -> Tool {
             }
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_calls_are_remembered() {
+        let ring = Ring::default();
+        let ids: Vec<_> = (0..MOST + 10)
+            .map(|_| {
+                let result = Ok(ToolResult::text("secret"));
+                let result = ring.record("t", Duration::from_millis(3), result).unwrap();
+                result.meta[KEY].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(lock(&ring.calls).len(), MOST);
+        assert_eq!(ring.find(&ids[9]), None);
+        let trace = ring.find(&ids[10]).unwrap();
+        assert_eq!((&trace["durationMs"], &trace["success"]), (&json!(3), &json!(true)));
+        assert!(!trace.to_string().contains("secret"), "{trace}");
+    }
+}

@@ -165,6 +165,24 @@ async fn resources_are_read_by_name_and_by_pattern() {
     assert_eq!(gone["error"]["data"]["uri"], "a://gone");
 }
 
+/// wire: CACHE-1
+#[tokio::test]
+async fn a_resource_may_say_itself_how_long_it_keeps() {
+    let cache = Cache { ttl_ms: 60_000, public: true };
+    let own = Resource::new("a://own", "own").cache(cache).read(async |_, _| Ok(Vec::new()));
+    let each = Template::new("b://{x}", "b").cache(cache).read_each(async |_, _, _| Ok(Vec::new()));
+    let mut client = serve(fixture().resource(own).template(each));
+    for (uri, ttl, scope) in
+        [("a://own", 60_000, "public"), ("b://1", 60_000, "public"), ("a://text", 0, "private")]
+    {
+        let read = client.modern("resources/read", json!({"uri": uri})).await["result"].clone();
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(ttl), &json!(scope)), "{uri}");
+    }
+    client.greet("2025-11-25", json!({})).await;
+    let read = client.call("resources/read", json!({"uri": "a://own"})).await;
+    assert_eq!(read["result"], json!({"contents": []}), "a legacy client knows nothing of it");
+}
+
 #[tokio::test]
 async fn completion_is_cut_at_a_hundred() {
     let mut client = serve(fixture());
