@@ -54,7 +54,8 @@
 //!
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
 //! way to its client, [`ToolResult`] and [`Outcome`] are what tools answer,
-//! [`Error`] is what anything may fail with. Calls run in the task of their
+//! [`Error`] is what anything may fail with, [`Notice`] is what clients say
+//! unasked, [`Handler`] is for those who forward. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
 
 use std::fmt;
