@@ -82,7 +82,9 @@ fn elicitation() -> Tool {
         .input_schema(&one_string("message"))
         .run(async |args: Value, cx: Context| {
             let message = text(&args, "message");
-            elicit(cx, &message, one_string("response")).await
+            // Not required: the suites answer with members of their own.
+            let form = json!({"type": "object", "properties": {"response": {"type": "string"}}});
+            elicit(cx, &message, form).await
         })
 }
 

@@ -30,7 +30,7 @@ const MOST: usize = 16_384;
 /// What a person made of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicited {
-    /// They answered; the content is not checked against the schema.
+    /// They answered; the content fits the form.
     Accept(Value),
     /// They said no.
     Decline,
@@ -40,13 +40,19 @@ pub enum Elicited {
 
 impl Context {
     /// Asks a person to fill in a form; `schema` is an object of flat primitive
-    /// properties (MRTR-14). Any other is an internal error, and nobody is asked.
+    /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
+    /// an answer that does not fit it is an error too, as no answer would be.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
         if let Some(why) = form::complaint(&schema) {
             return Err(Error::internal(why));
         }
         let params = json!({"message": message, "requestedSchema": schema});
-        self.ask(method::ELICIT, params).await.map(Elicited::read)
+        let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
+        match &answer {
+            Elicited::Accept(content) => form::check(&schema, content)?,
+            Elicited::Decline | Elicited::Cancel => {}
+        }
+        Ok(answer)
     }
 
     /// Asks the client's model; `params` are those of `sampling/createMessage`.

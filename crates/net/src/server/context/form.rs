@@ -3,6 +3,9 @@
 
 use serde_json::Value;
 
+use crate::server::error::Error;
+use crate::server::tool::schema::{Schema, complaints};
+
 /// Formats of strings that clients know.
 const FORMATS: [&str; 4] = ["date", "date-time", "email", "uri"];
 
@@ -22,6 +25,16 @@ pub(super) fn complaint(schema: &Value) -> Option<String> {
         let unknown = names.find(|name| !known(name))?;
         Some(format!("a form requires {unknown:?}, which is none of its properties"))
     })
+}
+
+/// Whether an answer fits the form; which member does not, and why.
+pub(super) fn check(schema: &Value, content: &Value) -> Result<(), Error> {
+    let form = Schema { text: schema.to_string() };
+    let validator = form.validator().map_err(Error::internal)?;
+    match complaints(&validator, content) {
+        Some(why) => Err(Error::invalid_params(format!("the answer does not fit the form: {why}"))),
+        None => Ok(()),
+    }
 }
 
 fn unfit(property: &Value) -> Option<&'static str> {

@@ -85,8 +85,8 @@ impl Promise {
 pub(in crate::server) fn complaints(validator: &Validator, arguments: &Value) -> Option<String> {
     let mut errors = validator.iter_errors(arguments).take(MOST_COMPLAINTS).map(|error| {
         let place = error.instance_path().to_string();
-        let place = if place.is_empty() { "arguments".to_owned() } else { place };
-        let mut complaint = format!("{place}: {error}");
+        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        let mut complaint = format!("{place}{error}");
         if complaint.len() > LONGEST_COMPLAINT {
             complaint.truncate(complaint.floor_char_boundary(LONGEST_COMPLAINT));
             complaint.push_str("...");

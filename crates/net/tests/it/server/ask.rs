@@ -239,6 +239,22 @@ async fn a_legacy_client_learns_when_a_page_is_done() {
     assert!(page["elicitationId"].is_string());
 }
 
+/// wire: UTL-7, MRTR-14
+#[tokio::test]
+async fn an_answer_that_does_not_fit_the_form_is_none() {
+    let mut client = able().await;
+    for content in [json!({"name": 7}), json!([]), json!(null)] {
+        let id = client.request("tools/call", json!({"name": "name"})).await;
+        let question = client.hear().await;
+        let answer = json!({"action": "accept", "content": content});
+        client.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
+        let error = client.answer(id).await["error"].clone();
+        assert_eq!(error["code"], -32602, "{content}");
+        let why = error["message"].as_str().unwrap();
+        assert!(why.starts_with("the answer does not fit the form: "), "{why}");
+    }
+}
+
 /// wire: MRTR-14
 #[tokio::test]
 async fn a_form_that_nobody_can_show_is_not_asked() {
