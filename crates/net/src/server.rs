@@ -59,11 +59,13 @@
 //! client's connection and are dropped when the client cancels.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use crate::drive::{Either, race};
@@ -235,7 +237,11 @@ impl Server {
             let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
             let answer = race(answer, state.stop.said()).await;
             server.seats.rise(face.number(), exchange);
-            if let Either::Left(result) = answer {
+            if let Either::Left(mut result) = answer {
+                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
+                if asked && method::is_cacheable(call.method()) {
+                    result = result.map(project::unkept);
+                }
                 server.finish(&face, exchange, era, &call, result);
             }
         })

@@ -1,6 +1,7 @@
 //! What a call may do besides answering: report, log, ask, notice that it is unwanted.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
     reported: Mutex<f64>,
+    /// Whether the answer depends on what the client was asked.
+    pub(super) asked: AtomicBool,
     pub(super) stop: Stop,
 }
 
@@ -69,7 +72,8 @@ impl Context {
         let token = request.payload().unwrap_or_default();
         let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
         let reported = Mutex::new(f64::NEG_INFINITY);
-        let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
+        let (asked, stop) = (AtomicBool::new(false), Stop::new());
+        let state = State { server, caller, way, token, task_ttl, reported, asked, stop };
         Self { state: Arc::new(state), promise: Promise::default() }
     }
 
@@ -87,6 +91,7 @@ impl Context {
             token: self.state.token.clone(),
             task_ttl: None,
             reported: Mutex::new(*lock(&self.state.reported)),
+            asked: AtomicBool::new(false),
             stop: Stop::new(),
         };
         Self { state: Arc::new(state), promise: self.promise.clone() }

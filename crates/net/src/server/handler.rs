@@ -86,6 +86,11 @@ impl Call {
         patch::get(self.params(), path)
     }
 
+    /// Whether it goes on with an earlier request.
+    pub(super) fn brings_answers(&self) -> bool {
+        self.param(&["inputResponses"]).or(self.param(&["requestState"])).is_some()
+    }
+
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
         let text = patch::string(self.params(), &[name]);

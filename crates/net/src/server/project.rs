@@ -66,6 +66,12 @@ pub(super) fn modern(
     Ok(named.unwrap_or_else(|| whole.into()))
 }
 
+/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
+pub(super) fn unkept(result: Bytes) -> Bytes {
+    let result = patch::put(&result, &[], "ttlMs", b"0").unwrap_or(result);
+    patch::put(&result, &[], "cacheScope", b"\"private\"").unwrap_or(result)
+}
+
 /// The result for a legacy client.
 pub(super) fn legacy(result: Bytes) -> Result<Bytes, Error> {
     let found = Found::in_object(&result)?;

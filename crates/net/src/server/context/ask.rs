@@ -80,6 +80,7 @@ impl Context {
         if let Some(required) = missing(&self.client_capabilities(), method, &params) {
             return Err(Error::missing_capability(&required, self.era()));
         }
+        self.state.asked.store(true, Ordering::Relaxed);
         if let Some(answer) = self.brought(key) {
             return Ok(answer);
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Context, Elicited, Error, Page, Server, Tool};
+use switchboard_net::server::{
+    Builder, Cache, Contents, Context, Elicited, Error, Page, Resource, Server, Tool,
+};
 
 use super::{Client, serve, text};
 
@@ -205,6 +207,44 @@ async fn a_call_knows_who_made_it() {
     let answer = client.modern("tools/call", call).await;
     // wire: MOD-2, META-2
     assert_eq!(text(&answer), "null Modern 2026-07-28 {}");
+}
+
+/// wire: MRTR-12
+#[tokio::test]
+async fn what_came_of_an_answer_is_not_to_be_kept() {
+    let cache = Cache { ttl_ms: 60_000, public: true };
+    let read = async |uri: String, cx: Context| {
+        let who = cx.ask_as("who", "roots/list", json!({})).await?["roots"].to_string();
+        Ok(vec![Contents::text(&uri, "text/plain", who)])
+    };
+    let asks = Resource::new("a://asks", "asks").cache(cache).read(read);
+    let plain = Resource::text("a://plain", "plain", "text/plain", "");
+    let mut client = serve(Server::builder("s", "0").cache(cache).resource(asks).resource(plain));
+    client.capabilities = json!({"roots": {}});
+    let asked = client.modern("resources/read", json!({"uri": "a://asks"})).await["result"].clone();
+    assert!(asked.get("ttlMs").is_none(), "{asked}");
+    let answers = json!({"who": {"roots": []}});
+    for (uri, more, kept) in [
+        ("a://asks", json!({"requestState": asked["requestState"]}), false),
+        ("a://asks", json!({}), false),
+        ("a://plain", json!({}), false),
+        ("a://plain", json!(null), true),
+    ] {
+        let mut params = json!({"uri": uri});
+        if let Some(more) = more.as_object() {
+            params["inputResponses"] = answers.clone();
+            params.as_object_mut().unwrap().extend(more.clone());
+        }
+        let read = client.modern("resources/read", params).await["result"].clone();
+        let expected = if kept { json!([60_000, "public"]) } else { json!([0, "private"]) };
+        assert_eq!(json!([read["ttlMs"], read["cacheScope"]]), expected, "{uri} {more}");
+    }
+    let mut old = Client::of(Arc::clone(&client.server));
+    old.greet("2025-11-25", json!({"roots": {}})).await;
+    let id = old.request("resources/read", json!({"uri": "a://asks"})).await;
+    let question = old.hear().await;
+    old.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})).await;
+    assert!(old.answer(id).await["result"].get("ttlMs").is_none());
 }
 
 /// wire: UTL-8, MRTR-13
