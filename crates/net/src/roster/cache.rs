@@ -4,7 +4,7 @@
 //! arguments and variables, or URL and headers. So another token is another
 //! entry (CACHE-3), and nothing secret is written, for a digest does not give
 //! it away. What a server offers is private to the user: `0600` in a folder of
-//! `0700`, and a folder that others may write to is not used.
+//! `0700`, and a folder that others own or may write to is not used.
 //!
 //! Whoever writes holds the lock of the folder, writes beside the entry and
 //! renames. So a reader needs no lock and sees an entry whole or not at all.
@@ -16,10 +16,12 @@ mod key;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::geteuid;
 
 use super::definition::Definitions;
 
@@ -171,9 +173,10 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Whether nobody else may write to a folder.
+/// Whether a folder is ours and nobody else may write to it.
 fn is_private(folder: &Path) -> io::Result<bool> {
-    Ok(fs::metadata(folder)?.permissions().mode() & 0o022 == 0)
+    let about = fs::metadata(folder)?;
+    Ok(about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0)
 }
 
 /// What is not there need not be removed.

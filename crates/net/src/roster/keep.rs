@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::berth::Berth;
 use super::definition::Kind;
@@ -28,6 +28,9 @@ const PING: Duration = Duration::from_secs(10);
 /// How long what a server has started may take to end: longer than ending it
 /// politely and by force does.
 const END: Duration = Duration::from_secs(8);
+
+/// How long a server that is ready waits for the cache.
+const RECALL: Duration = Duration::from_secs(1);
 
 /// How long a list is not read that could not be read, at first and at most.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -51,14 +54,14 @@ pub(super) async fn keep(
     }
     let (server, mut pipes) = berth.server.counted();
     let options = link.listening(&Arc::downgrade(&inner), &berth);
-    let limit = inner.options.connect;
-    let connecting = timeout(limit, Client::connect(server, options));
+    let until = now() + inner.options.connect;
+    let connecting = timeout_at(until.into(), Client::connect(server, options));
     match link.stop.until(connecting).await {
         // Dropping it has ended it.
         None => {}
         Some(Err(_)) => {
-            let millis = limit.as_millis();
-            inner.broken(&berth, link.attempt, &CallError::Timeout { millis }.to_string());
+            let error = too_slow(inner.options.connect);
+            inner.broken(&berth, link.attempt, &error.to_string());
         }
         Some(Ok(Err(error))) => {
             // What was remembered may be what is wrong.
@@ -67,7 +70,7 @@ pub(super) async fn keep(
         }
         Some(Ok(Ok(client))) => {
             *lock(&berth.remembered) = Some(client.remembered());
-            link.stop.until(tend(&inner, &berth, &link, &client)).await;
+            link.stop.until(Box::pin(tend(&inner, &berth, &link, &client, until))).await;
             client.close().await;
         }
     }
@@ -75,13 +78,26 @@ pub(super) async fn keep(
     _ = timeout(END, pipes.wait_for(|pipes| *pipes == 0)).await;
 }
 
-/// Looks after a connection until it is not wanted any more.
-async fn tend(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Arc<Link>, client: &Client) {
-    let limit = inner.options.connect;
-    let first = match timeout(limit, read(client, &Kind::ALL.into())).await {
+fn too_slow(time: Duration) -> CallError {
+    CallError::Timeout { millis: time.as_millis() }
+}
+
+/// Looks after a connection until it is not wanted any more. Its lists must be
+/// there in time.
+async fn tend(
+    inner: &Arc<Inner>,
+    berth: &Arc<Berth>,
+    link: &Arc<Link>,
+    client: &Client,
+    until: Instant,
+) {
+    let first = match timeout_at(until.into(), read(client, &Kind::ALL.into())).await {
         Ok(read) => read,
-        Err(_) => Err(CallError::Timeout { millis: limit.as_millis() }),
+        Err(_) => Err(too_slow(inner.options.connect)),
     };
+    // What the server did not give is taken from the cache, if that answers.
+    let mut view = berth.view.subscribe();
+    _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
     match first {
         Ok(lists) => inner.offer(berth, lists),
         Err(error) => return inner.broken(berth, link.attempt, &error.to_string()),
@@ -94,7 +110,7 @@ async fn tend(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Arc<Link>, client: 
         return inner.broken(berth, link.attempt, &link.why());
     }
     store(inner, berth).await;
-    race(listen(client, link), look_after(inner, berth, link, client)).await;
+    Box::pin(race(listen(client, link), look_after(inner, berth, link, client))).await;
 }
 
 /// Reads lists again that have changed, and asks a server that seems gone.
@@ -113,17 +129,14 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
         // What changes meanwhile is read with it; what changes later is read again.
         tokio::time::sleep(pause).await;
         let kinds = link.take_changed();
-        match read(client, &kinds).await {
-            Ok(lists) => {
-                pause = inner.options.coalesce;
-                inner.offer(berth, lists);
-                store(inner, berth).await;
-            }
-            Err(_) => {
-                pause = (pause * 2).clamp(AGAIN, SELDOM);
-                link.changed(kinds);
-                link.doubt();
-            }
+        if let Ok(lists) = read(client, &kinds).await {
+            pause = inner.options.coalesce;
+            inner.offer(berth, lists);
+            store(inner, berth).await;
+        } else {
+            pause = (pause * 2).clamp(AGAIN, SELDOM);
+            link.changed(kinds);
+            link.doubt();
         }
     }
 }
@@ -133,7 +146,7 @@ async fn missing(client: &Client) -> Option<CallError> {
     match timeout(PING, client.ping()).await {
         Ok(Err(error @ (CallError::Transport { .. } | CallError::Timeout { .. }))) => Some(error),
         Ok(_) => None,
-        Err(_) => Some(CallError::Timeout { millis: PING.as_millis() }),
+        Err(_) => Some(too_slow(PING)),
     }
 }
 
@@ -169,7 +182,7 @@ async fn listen(client: &Client, link: &Link) {
         let Some(at) = pace.handle_break(now(), Duration::ZERO) else { break };
         tokio::time::sleep_until(at.into()).await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// A list of a server, if it was asked for and given.

@@ -95,7 +95,9 @@ impl Link {
         let (link, told) = (Arc::clone(self), theirs.on_error);
         options = options.on_error(move |why| {
             *lock(&link.why) = Some(why.clone());
-            told.iter().for_each(|told| told(why.clone()));
+            if let Some(told) = &told {
+                told(why);
+            }
         });
         let (link, told) = (Arc::clone(self), theirs.on_notification);
         options = options.on_notification(move |note| {
@@ -103,7 +105,9 @@ impl Link {
             if !kinds.is_empty() {
                 link.changed(kinds);
             }
-            told.iter().for_each(|told| told(note.clone()));
+            if let Some(told) = &told {
+                told(note);
+            }
         });
         let (link, told, inner) = (Arc::clone(self), theirs.on_close, Weak::clone(inner));
         let berth = Arc::downgrade(berth);
@@ -114,7 +118,9 @@ impl Link {
             {
                 inner.broken(&berth, link.attempt, &link.why());
             }
-            told.iter().for_each(|told| told(()));
+            if let Some(told) = &told {
+                told(());
+            }
         })
     }
 }

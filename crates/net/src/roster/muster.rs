@@ -212,8 +212,8 @@ impl Muster {
 
     /// Gives free places to those who wait.
     fn fill(&mut self, now: Instant) {
-        let holds = |member: &&Member| matches!(member.phase, Phase::Connecting { turn_over, .. } if now < turn_over);
-        let mut taken = self.members.values().filter(holds).count();
+        let holds = |phase: &Phase| matches!(phase, Phase::Connecting { turn_over, .. } if now < *turn_over);
+        let mut taken = self.members.values().filter(|member| holds(&member.phase)).count();
         while taken < self.pace.at_once
             && let Some(name) = self.queue.pop_front()
         {

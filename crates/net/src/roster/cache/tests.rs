@@ -153,7 +153,9 @@ fn what_somebody_who_was_killed_left_is_removed() {
     let cache = Cache::at(&folder.0);
     cache.store(&key("a"), &tools(&["{}"])).unwrap();
     let left = [key("a"), key("b")].map(|key| folder.0.join(format!("{key}.{UNFINISHED}")));
-    left.iter().for_each(|path| fs::write(path, "half").unwrap());
+    for path in &left {
+        fs::write(path, "half").unwrap();
+    }
     cache.store(&key("a"), &tools(&[])).unwrap();
     assert_eq!(cache.load(&key("a")), Some(tools(&[])));
     assert!(left.iter().all(|path| !path.exists()));

@@ -1,0 +1,121 @@
+//! Servers that break, and calls meanwhile.
+
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_net::client;
+use switchboard_net::roster::{CallError, Roster, RosterOptions, State};
+use switchboard_testkit::http::HttpServer;
+use switchboard_testkit::within;
+
+use super::{patient, state, tools, until};
+use crate::client_lib::{at, child, discovered};
+use crate::upstream::journal;
+
+fn is_retrying(state: &State) -> bool {
+    matches!(state, State::Retrying { .. })
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_connected_again_and_a_call_waits_for_it() {
+    let journal = journal();
+    let roster = Roster::new(RosterOptions { wait: Duration::from_secs(30), ..patient() });
+    roster.add("a", child(&journal, &["lists"])).unwrap();
+    assert_eq!(roster.ready().await, []);
+    let mut changes = roster.changes();
+    let args = json!({"code": 3, "words": "out of cheese\n"});
+    let broken = within(roster.call("a", "die", args)).await.unwrap_err();
+    let CallError::Failed(client::CallError::Transport { text }) = &broken else {
+        panic!("{broken:?}")
+    };
+    let State::Retrying { error, .. } = until(&mut changes, "a", is_retrying).await else {
+        unreachable!("that is what was waited for")
+    };
+    assert_eq!(error, *text, "the reason is told to both");
+    assert_eq!(tools(&roster), ["(a/echo)"]);
+    within(roster.call("a", "echo", json!({"n": 1}))).await.unwrap();
+    assert_eq!(state(&roster, "a"), State::Ready);
+    assert_eq!(tools(&roster), ["a/echo"]);
+    let calls = journal.lines().iter().filter(|line| line.ends_with("tools/call")).count();
+    assert_eq!(calls, 2, "each call was sent once");
+    within(roster.close()).await;
+    journal.all_gone().await;
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_does_not_come_back_in_time_fails_unsent() {
+    let journal = journal();
+    let roster = Roster::new(RosterOptions { wait: Duration::from_millis(100), ..patient() });
+    roster.add("a", child(&journal, &["lists", "moody"])).unwrap();
+    assert_eq!(roster.ready().await, []);
+    journal.hang(true);
+    let mut changes = roster.changes();
+    within(roster.call("a", "die", json!({"code": 3}))).await.unwrap_err();
+    until(&mut changes, "a", is_retrying).await;
+    let failed = within(roster.call("a", "echo", ())).await.unwrap_err();
+    assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");
+    let calls = journal.lines().iter().filter(|line| line.ends_with("tools/call")).count();
+    assert_eq!(calls, 1);
+    within(roster.close()).await;
+    journal.all_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
+    let journal = journal();
+    let roster = Roster::new(RosterOptions { attempts: 0, ..patient() });
+    roster.add("a", child(&journal, &["dies"])).unwrap();
+    let late = within(roster.ready()).await;
+    let State::Failed { error } = &late[0].state else { panic!("{late:?}") };
+    assert!(error.contains("no configuration"), "{error}");
+    let lives = journal.pids().len();
+    let failed = within(roster.call("a", "echo", ())).await.unwrap_err();
+    assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");
+    assert_eq!(journal.pids().len(), lives);
+    let mut changes = roster.changes();
+    roster.restart("a");
+    until(&mut changes, "a", |state| matches!(state, State::Failed { .. })).await;
+    assert!(journal.pids().len() > lives);
+    within(roster.close()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_left_alone_long_enough_is_tried_again_by_a_call() {
+    let journal = journal();
+    let roster = Roster::new(RosterOptions {
+        attempts: 0,
+        rest: Duration::ZERO,
+        wait: Duration::from_secs(30),
+        ..patient()
+    });
+    roster.add("a", child(&journal, &["lists"])).unwrap();
+    assert_eq!(roster.ready().await, []);
+    let mut changes = roster.changes();
+    within(roster.call("a", "die", json!({"code": 3}))).await.unwrap_err();
+    until(&mut changes, "a", |state| matches!(state, State::Failed { .. })).await;
+    within(roster.call("a", "echo", ())).await.unwrap();
+    within(roster.close()).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_is_noticed_by_the_call_that_fails() {
+    let mut server = HttpServer::start().await;
+    let roster = Roster::new(patient());
+    roster.add("a", at(&server)).unwrap();
+    let mut hello = discovered();
+    hello["capabilities"] = json!({"tools": {}});
+    let (late, ()) = tokio::join!(roster.ready(), async {
+        server.post("server/discover").await.result(hello).await;
+        let list = json!({"resultType": "complete", "tools": [{"name": "x"}]});
+        server.post("tools/list").await.result(list).await;
+    });
+    assert_eq!(late, []);
+    assert_eq!(tools(&roster), ["a/x"]);
+    let mut changes = roster.changes();
+    drop(server);
+    let failed = within(roster.call("a", "x", ())).await.unwrap_err();
+    assert!(matches!(failed, CallError::Failed(_)), "{failed:?}");
+    until(&mut changes, "a", is_retrying).await;
+    assert_eq!(tools(&roster), ["(a/x)"]);
+    within(roster.close()).await;
+}
