@@ -60,10 +60,21 @@ struct Member {
 #[derive(Debug)]
 enum Phase {
     Waiting,
-    Connecting { attempt: u64, turn_over: Instant },
-    Ready { attempt: u64, since: Instant },
-    Retrying { at: Instant },
-    Failed { rested: Instant },
+    /// Until `turn_over` it holds a place.
+    Connecting {
+        attempt: u64,
+        turn_over: Option<Instant>,
+    },
+    Ready {
+        attempt: u64,
+        since: Instant,
+    },
+    Retrying {
+        at: Instant,
+    },
+    Failed {
+        rested: Instant,
+    },
 }
 
 /// What the caller must do.
@@ -187,7 +198,7 @@ impl Muster {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let is_awaited = !self.queue.is_empty();
         let times = self.members.values().filter_map(|member| match member.phase {
-            Phase::Connecting { turn_over, .. } if is_awaited => Some(turn_over),
+            Phase::Connecting { turn_over, .. } if is_awaited => turn_over,
             Phase::Retrying { at } => Some(at),
             _ => None,
         });
@@ -212,15 +223,20 @@ impl Muster {
 
     /// Gives free places to those who wait.
     fn fill(&mut self, now: Instant) {
-        let holds = |phase: &Phase| matches!(phase, Phase::Connecting { turn_over, .. } if now < *turn_over);
-        let mut taken = self.members.values().filter(|member| holds(&member.phase)).count();
+        let mut taken = 0;
+        for member in self.members.values_mut() {
+            if let Phase::Connecting { turn_over, .. } = &mut member.phase {
+                *turn_over = turn_over.filter(|over| now < *over);
+                taken += usize::from(turn_over.is_some());
+            }
+        }
         while taken < self.pace.at_once
             && let Some(name) = self.queue.pop_front()
         {
             let Some(member) = self.members.get_mut(&name) else { continue };
             let attempt = self.next_attempt;
             self.next_attempt += 1;
-            member.phase = Phase::Connecting { attempt, turn_over: now + self.pace.turn };
+            member.phase = Phase::Connecting { attempt, turn_over: Some(now + self.pace.turn) };
             self.tell(&name, State::Connecting);
             self.actions.push_back(Action::Connect { name, attempt });
             taken += 1;

@@ -1,5 +1,7 @@
 //! Each test is a transcript: what happened, and what must come of it.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -254,6 +256,31 @@ fn a_removed_server_gives_up_its_place_and_is_heard_of_no_more() {
     );
 }
 
+#[test]
+fn a_place_that_was_given_up_wakes_nobody_again() {
+    check(
+        "add a
+         add b
+         add c
+         add d
+         add e
+         at 0.1s",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         d: waiting
+         e: waiting
+         c: connecting
+         connect c 3
+         d: connecting
+         connect d 4",
+    );
+}
+
 /// Plays `script` with two places for 0.1 s, two attempts again, and a rest of 30 s.
 #[track_caller]
 fn check(script: &str, expected: &str) {
@@ -290,6 +317,8 @@ fn check(script: &str, expected: &str) {
         if !is_possible {
             seen.push(format!("cannot {step}"));
         }
+        let next = muster.poll_timeout();
+        assert!(next.is_none_or(|at| at > now), "{step}: nothing is left to do at this time");
         while let Some(action) = muster.poll() {
             seen.push(print(&action, start));
         }
@@ -317,4 +346,69 @@ fn print(action: &Action, start: Instant) -> String {
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
+/// What can happen to one of four servers, and how much later.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Add,
+    Remove,
+    Restart,
+    Want,
+    Ready,
+    Broken,
+    Late,
+}
+
+fn step() -> impl Strategy<Value = (Step, usize, u64)> {
+    use Step::{Add, Broken, Late, Ready, Remove, Restart, Want};
+    let step = prop::sample::select(vec![Add, Add, Remove, Restart, Want, Ready, Broken, Late]);
+    (step, 0..4_usize, 0..2000_u64)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_each_server_has_one_connection_and_its_turn_comes(
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
+        let turn = Duration::from_millis(100);
+        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1) };
+        let mut muster = Muster::new(pace);
+        let mut now = Instant::now();
+        let mut live: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for (step, at, later) in steps {
+            let name = &names[at];
+            let attempt = live.get(name).copied().unwrap_or(0);
+            match step {
+                Step::Add => _ = muster.add(name, now),
+                Step::Remove => _ = muster.remove(name, now),
+                Step::Restart => _ = muster.restart(name, now),
+                Step::Want => muster.want(name, now),
+                Step::Ready => muster.handle_ready(name, attempt, now),
+                Step::Broken => muster.handle_broken(name, attempt, "e", now, Duration::ZERO),
+                Step::Late => {
+                    now += Duration::from_millis(later);
+                    muster.handle_timeout(now);
+                }
+            }
+            while let Some(action) = muster.poll() {
+                match action {
+                    Action::Connect { name, attempt } => {
+                        prop_assert_eq!(live.insert(name, attempt), None, "one at a time");
+                    }
+                    Action::Release { name, attempt } => {
+                        prop_assert_eq!(live.remove(&name), Some(attempt));
+                    }
+                    Action::Tell { .. } => {}
+                }
+            }
+            prop_assert!(muster.poll_timeout().is_none_or(|at| at > now));
+            let waits = |name: &&Arc<str>| {
+                matches!(muster.members.get(*name).map(|member| &member.phase), Some(Phase::Waiting))
+            };
+            prop_assert_eq!(names.iter().filter(waits).count(), muster.queue.len());
+            prop_assert!(muster.queue.is_empty() || muster.poll_timeout().is_some());
+        }
+    }
 }
