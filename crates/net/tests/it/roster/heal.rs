@@ -6,6 +6,7 @@ use serde_json::json;
 use switchboard_net::client;
 use switchboard_net::roster::{CallError, Roster, RosterOptions, State};
 use switchboard_testkit::http::HttpServer;
+use switchboard_testkit::script::{Journal, runs};
 use switchboard_testkit::within;
 
 use super::{patient, state, tools, until};
@@ -118,4 +119,44 @@ async fn an_endpoint_that_is_gone_is_noticed_by_the_call_that_fails() {
     until(&mut changes, "a", is_retrying).await;
     assert_eq!(tools(&roster), ["(a/x)"]);
     within(roster.close()).await;
+}
+
+#[tokio::test]
+async fn whatever_is_done_to_servers_they_come_back_with_one_process_each() {
+    let names = ["a", "b", "c"];
+    let journals = names.map(|_| journal());
+    let roster = Roster::new(RosterOptions { wait: Duration::from_millis(20), ..patient() });
+    let add = |at: usize| roster.add(names[at], child(&journals[at], &["lists"]));
+    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
+    for _ in 0..60 {
+        // A sequence without a pattern, and the same each time.
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        let at = usize::try_from(chance % 3).unwrap();
+        match chance / 3 % 5 {
+            0 => _ = add(at),
+            1 => _ = within(roster.remove(names[at])).await,
+            2 => _ = roster.restart(names[at]),
+            3 => _ = within(roster.call(names[at], "die", json!({"code": 1}))).await,
+            _ => _ = within(roster.call(names[at], "echo", json!({}))).await,
+        }
+    }
+    for (at, name) in names.into_iter().enumerate() {
+        if add(at).is_err() {
+            assert!(roster.restart(name));
+        }
+    }
+    assert_eq!(within(roster.ready()).await, []);
+    assert_eq!(tools(&roster), ["a/echo", "b/echo", "c/echo"]);
+    for (name, journal) in names.into_iter().zip(&journals) {
+        let answer = within(roster.call(name, "pid", ())).await.unwrap();
+        let pid = u32::try_from(answer["structuredContent"]["pid"].as_u64().unwrap()).unwrap();
+        let running: Vec<_> = journal.pids().into_iter().filter(|&pid| runs(pid)).collect();
+        assert_eq!(running, [pid]);
+    }
+    within(roster.close()).await;
+    for pid in journals.iter().flat_map(Journal::pids) {
+        assert!(!runs(pid), "{pid} is left");
+    }
 }

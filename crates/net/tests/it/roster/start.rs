@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_net::client::ClientOptions;
 use switchboard_net::roster::{AddError, CallError, Change, Roster, RosterOptions, State};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
+use switchboard_proto::revision::Era;
+use switchboard_testkit::script::{Journal, runs};
 use switchboard_testkit::within;
+use tokio::sync::mpsc;
 
 use super::{names, patient, state, tools, until};
 use crate::client_lib::child;
@@ -134,4 +138,66 @@ async fn a_roster_that_is_dropped_lets_go_of_its_servers() {
     for journal in &journals {
         journal.all_gone().await;
     }
+}
+
+#[tokio::test]
+async fn closing_ends_servers_that_do_not_want_to() {
+    let journals = [journal(), journal(), journal()];
+    let roster = Roster::new(patient());
+    for (name, journal) in ["a", "b", "c"].into_iter().zip(&journals) {
+        roster.add(name, child(journal, &["stubborn"])).unwrap();
+    }
+    assert_eq!(roster.ready().await, []);
+    within(roster.close()).await;
+    for pid in journals.iter().flat_map(Journal::pids) {
+        assert!(!runs(pid), "{pid} is left");
+    }
+}
+
+#[tokio::test]
+async fn closing_ends_what_has_only_begun() {
+    let journal = journal();
+    journal.hang(true);
+    let roster = Roster::new(RosterOptions::default());
+    roster.add("a", child(&journal, &["moody"])).unwrap();
+    journal.saw("start").await;
+    within(roster.close()).await;
+    for pid in journal.pids() {
+        assert!(!runs(pid), "{pid} is left");
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_have_ears_and_options_of_its_own() {
+    let journal = journal();
+    let roster = Roster::new(patient());
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let (notes, errors, ends) = (sender.clone(), sender.clone(), sender);
+    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() }
+        .on_notification(move |note| _ = notes.send(note.method))
+        .on_error(move |_| _ = errors.send("error".to_owned()))
+        .on_close(move || _ = ends.send("close".to_owned()));
+    roster.add_with("a", child(&journal, &["lists"]), options).unwrap();
+    assert_eq!(roster.ready().await, []);
+    assert!(!journal.lines().iter().any(|line| line.ends_with("server/discover")));
+    let client = roster.client("a").await.unwrap();
+    client.call_tool("change", json!({"tool": "x"})).await.unwrap();
+    client.call_tool("die", json!({"code": 1})).await.unwrap_err();
+    for wanted in ["notifications/tools/list_changed", "error", "close"] {
+        assert_eq!(within(told.recv()).await.unwrap(), wanted);
+    }
+    within(roster.close()).await;
+}
+
+#[tokio::test]
+async fn whoever_reads_too_slowly_is_told_that_something_was_missed() {
+    let roster = Roster::new(RosterOptions::default());
+    let mut changes = roster.changes();
+    roster.add("a", Server::command(Command::new("/no/such/server"), Vec::new())).unwrap();
+    for _ in 0..1000 {
+        assert!(roster.restart("a"));
+    }
+    assert_eq!(within(changes.next()).await, Some(Change::Missed));
+    assert!(matches!(within(changes.next()).await, Some(Change::State { .. })));
+    within(roster.close()).await;
 }
