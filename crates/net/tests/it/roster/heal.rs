@@ -122,6 +122,47 @@ async fn an_endpoint_that_is_gone_is_noticed_by_the_call_that_fails() {
 }
 
 #[tokio::test]
+async fn an_endpoint_is_asked_before_it_is_given_up_and_met_again_when_it_is_back() {
+    let mut server = HttpServer::start().await;
+    let roster = Roster::new(RosterOptions { wait: Duration::from_secs(30), ..patient() });
+    roster.add("a", at(&server)).unwrap();
+    let mut hello = discovered();
+    hello["capabilities"] = json!({"tools": {}});
+    let list = |name: &str| json!({"resultType": "complete", "tools": [{ "name": name }]});
+    let (late, ()) = tokio::join!(roster.ready(), async {
+        server.post("server/discover").await.result(hello.clone()).await;
+        server.post("tools/list").await.result(list("x")).await;
+    });
+    assert_eq!(late, []);
+    let mut changes = roster.changes();
+    // One connection breaks, but the server is there.
+    let (broken, ()) = tokio::join!(within(roster.call("a", "x", ())), async {
+        drop(server.post("tools/call").await);
+        server.post("server/discover").await.result(hello.clone()).await;
+    });
+    assert!(matches!(broken, Err(CallError::Failed(_))), "{broken:?}");
+    assert_eq!(state(&roster, "a"), State::Ready);
+    // Another breaks, and the server is not there until later.
+    let (broken, ()) = tokio::join!(within(roster.call("a", "x", ())), async {
+        drop(server.post("tools/call").await);
+        drop(server.post("server/discover").await);
+    });
+    assert!(matches!(broken, Err(CallError::Failed(_))), "{broken:?}");
+    until(&mut changes, "a", is_retrying).await;
+    let (called, ()) = tokio::join!(within(roster.call("a", "y", ())), async {
+        server.post("server/discover").await.result(hello.clone()).await;
+        server.post("tools/list").await.result(list("y")).await;
+        let hit = server.post("tools/call").await;
+        assert_eq!(hit.message()["params"]["name"], "y");
+        hit.result(json!({"resultType": "complete", "content": []})).await;
+    });
+    called.unwrap();
+    assert_eq!(tools(&roster), ["a/y"]);
+    assert_eq!(server.waiting(|hit| hit.method == "POST"), 0, "nothing was sent twice");
+    within(roster.close()).await;
+}
+
+#[tokio::test]
 async fn whatever_is_done_to_servers_they_come_back_with_one_process_each() {
     let names = ["a", "b", "c"];
     let journals = names.map(|_| journal());
