@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::ExitStatus;
 pub(crate) use bridge::BridgeArgs;
-pub(crate) use client::{ClientArgs, Form, Spoken};
+pub(crate) use client::{ClientArgs, Form, ReachArgs, Spoken};
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
@@ -143,6 +143,7 @@ pub(crate) fn with_dashes(mut args: Vec<String>, can_run: impl Fn(&str) -> bool)
         && bridge == "bridge"
         && !word.starts_with('-')
         && !word.contains("://")
+        && !args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
         && can_run(word)
     {
         args.insert(2, "--".to_owned());
@@ -166,6 +167,7 @@ mod tests {
         assert_eq!(check("sb bridge -- node server.js"), "sb bridge -- node server.js");
         assert_eq!(check("sb bridge https://node --port 1"), "sb bridge https://node --port 1");
         assert_eq!(check("sb bridge example.com/mcp"), "sb bridge example.com/mcp");
+        assert_eq!(check("sb bridge node --config f"), "sb bridge node --config f", "a name");
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod tests;
 mod tree;
 
 pub use entry::{Entry, Timeouts, ToolFilter};
+pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};
 pub use surroundings::Surroundings;

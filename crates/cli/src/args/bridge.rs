@@ -1,6 +1,8 @@
 //! What the user said to `bridge`.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
 use switchboard_net::bridge::Children;
 
 use super::{CommandArgs, RemoteArgs, ServeArgs};
@@ -14,8 +16,16 @@ use super::{CommandArgs, RemoteArgs, ServeArgs};
 #[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
 #[group(id = "server", required = true, multiple = false, args = ["url", "stdio", "words"])]
 pub(crate) struct BridgeArgs {
-    /// The server's URL
+    /// The server's URL, or its name in a configuration file
     pub(crate) url: Option<String>,
+    /// Look for the name in this file, not in the usual places (repeatable)
+    ///
+    /// JSON, with comments or without, or TOML, as clients have it: with mcpServers,
+    /// servers or [mcp_servers.NAME]. The usual places are .mcp.json, mcp.json, and
+    /// the files of VS Code, Cursor, Claude, Codex and others.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "words"])]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) config: Vec<PathBuf>,
     /// The server's command in one string, quoted as for a shell; no shell is run
     #[arg(long, value_name = "CMD")]
     pub(crate) stdio: Option<String>,
@@ -62,7 +72,7 @@ Which connections to the server clients share; for a command, a connection is a 
 ";
 
 const BRIDGE_USAGE: &str = "\
-switchboard bridge [OPTIONS] <URL>
+switchboard bridge [OPTIONS] <URL | NAME>
        switchboard bridge [OPTIONS] --stdio <CMD>
        switchboard bridge [OPTIONS] -- <CMD> [ARG]...";
 

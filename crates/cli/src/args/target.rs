@@ -16,10 +16,10 @@ pub(crate) struct RemoteArgs {
     /// token need not be written down. Quote it with '…' to keep the shell out of it.
     #[arg(long, short = 'H', conflicts_with_all = ["stdio", "words"], value_name = "HEADER")]
     pub(crate) header: Vec<String>,
-    /// Which transport to try: http-first, sse-first, http-only or sse-only
+    /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "STRATEGY")]
-    #[arg(default_value = "http-first", value_parser = Strategy::from_str)]
-    pub(crate) transport: Strategy,
+    #[arg(value_parser = Strategy::from_str)]
+    pub(crate) transport: Option<Strategy>,
     /// Trust the certificates in this PEM file beside the system's
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "PEM")]
     pub(crate) ca_file: Option<PathBuf>,

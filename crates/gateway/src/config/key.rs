@@ -119,10 +119,7 @@ pub(super) fn similar(name: &str) -> Option<&'static str> {
 }
 
 /// The candidate that differs from `name` in case, dashes or a letter or two.
-pub(super) fn nearest<'c>(
-    name: &str,
-    candidates: impl Iterator<Item = &'c str>,
-) -> Option<&'c str> {
+pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let name = simple(name);
     let scored = candidates.map(|candidate| (distance(&name, &simple(candidate)), candidate));
     let (score, candidate) = scored.min_by_key(|(score, _)| *score)?;
