@@ -7,14 +7,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::ExitStatus;
 pub(crate) use bridge::BridgeArgs;
-pub(crate) use client::{ClientArgs, Form, ReachArgs, Spoken};
+pub(crate) use client::{ClientArgs, Form, ReachArgs};
 pub(crate) use demo::{DemoArgs, EraChoice};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
 
 mod bridge;
 mod client;
 mod demo;
+mod doctor;
 mod serve;
 mod target;
 
@@ -56,6 +58,7 @@ pub(crate) enum Command {
     Listen(Box<ClientArgs>),
     /// Tell whether a server answers: TARGET
     Ping(Box<ClientArgs>),
+    Doctor(Box<DoctorArgs>),
 }
 
 impl Command {
@@ -68,7 +71,7 @@ impl Command {
 /// How the program ends after arguments that clap did not take. The commands
 /// that call a server have the statuses of the Inspector, `bridge` those of clap.
 pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStatus {
-    const CLIENT: [&str; 10] = [
+    const CLIENT: [&str; 11] = [
         "tools",
         "call",
         "prompts",
@@ -77,6 +80,7 @@ pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStat
         "read",
         "complete",
         "discover",
+        "doctor",
         "listen",
         "ping",
     ];

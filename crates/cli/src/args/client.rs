@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
+use switchboard_proto::revision::Era;
 
 use super::{Assignment, CommandArgs, RemoteArgs};
 
@@ -78,6 +79,17 @@ pub(crate) enum Spoken {
     Auto,
     Legacy,
     Modern,
+}
+
+impl Spoken {
+    /// The era that was asked for; none if the server is to be asked.
+    pub(crate) fn era(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
 }
 
 impl ReachArgs {

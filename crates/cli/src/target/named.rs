@@ -75,7 +75,7 @@ fn tell_notes(config: &Config, name: &str) {
 }
 
 fn broken(name: &str, problems: &[&Problem]) -> Failure {
-    let mut told = problems.iter().map(|problem| problem.to_string());
+    let mut told = problems.iter().map(ToString::to_string);
     let first = told.next().unwrap_or_else(|| format!("server {name:?} cannot be used"));
     let text = told.fold(first, |text, more| format!("{text}; {more}"));
     problems.iter().fold(Failure::new(text), |failure, problem| failure.hint(&problem.instead))

@@ -9,6 +9,10 @@ mod client;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod doctor_http;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
 mod named;

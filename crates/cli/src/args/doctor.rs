@@ -1,0 +1,34 @@
+//! What the user said to `doctor`.
+
+use clap::Args;
+
+use super::ReachArgs;
+
+/// Find out what is wrong with a server: TARGET
+///
+/// Connects, asks for all that the server has, and says what is wrong in plain
+/// words, with the rule of the protocol and what to do. Calls no tool and changes
+/// nothing.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// The server's URL or its name in a configuration file, unless a command follows --
+    #[arg(value_name = "TARGET")]
+    pub(crate) operands: Vec<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  switchboard doctor https://example.com/mcp
+  switchboard doctor github
+  switchboard doctor -- npx -y @modelcontextprotocol/server-everything
+  switchboard doctor --json https://example.com/mcp | jq '.findings[].what'
+
+Errors are what clients fail on, warnings what some clients fail on, notes are good to
+know. A rule such as STD-2 is a line of docs/wire-rules.txt. Exit status: 0 healthy,
+1 with errors, or wrong usage.";
