@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::exit::ExitStatus;
 pub(crate) use bridge::BridgeArgs;
 pub(crate) use client::{ClientArgs, Form, ReachArgs};
+pub(crate) use completion::CompletionArgs;
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use serve::ServeArgs;
@@ -15,6 +16,7 @@ pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
 
 mod bridge;
 mod client;
+mod completion;
 mod demo;
 mod doctor;
 mod serve;
@@ -59,12 +61,13 @@ pub(crate) enum Command {
     /// Tell whether a server answers: TARGET
     Ping(Box<ClientArgs>),
     Doctor(Box<DoctorArgs>),
+    Completion(CompletionArgs),
 }
 
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_) | Self::Demo(_))
+        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod client;
+mod completion;
 mod demo;
 mod doctor;
 
@@ -23,6 +24,10 @@ pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
         Command::Discover(args) => client::with(&args, client::discover).await,
         Command::Listen(args) => client::with(&args, client::listen).await,
         Command::Ping(args) => client::with(&args, client::ping).await,
+        Command::Completion(args) => {
+            completion::run(&args);
+            Ok(())
+        }
         Command::Demo(args) => demo::run(&args).await,
     }?;
     Ok(ExitStatus::Success)
