@@ -4,13 +4,13 @@ use clap::Args;
 
 use super::ReachArgs;
 
-/// Find out what is wrong with a server: TARGET
+/// Find out what is wrong with a server
 ///
 /// Connects, asks for all that the server has, and says what is wrong in plain
 /// words, with the rule of the protocol and what to do. Calls no tool and changes
 /// nothing.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(crate) struct DoctorArgs {
     /// The server's URL or its name in a configuration file, unless a command follows --
     #[arg(value_name = "TARGET")]
@@ -22,6 +22,9 @@ pub(crate) struct DoctorArgs {
     pub(crate) reach: ReachArgs,
 }
 
+const USAGE: &str = "switchboard doctor [OPTIONS] TARGET
+       switchboard doctor [OPTIONS] -- CMD [ARG]...";
+
 const EXAMPLES: &str = "\
 Examples:
   switchboard doctor https://example.com/mcp
@@ -29,6 +32,8 @@ Examples:
   switchboard doctor -- npx -y @modelcontextprotocol/server-everything
   switchboard doctor --json https://example.com/mcp | jq '.findings[].what'
 
+A server that speaks both eras is seen as the newest client sees it; --era legacy looks
+at it as the older ones do.
 Errors are what clients fail on, warnings what some clients fail on, notes are good to
 know. A rule such as STD-2 is a line of docs/wire-rules.txt. Exit status: 0 healthy,
 1 with errors, or wrong usage.";

@@ -189,7 +189,10 @@ impl Report {
         let has = |list: &&super::evidence::List| list.pages.iter().any(|p| p.result().is_some());
         let counts = evidence.lists.iter().filter(has).map(|list| {
             let words = if list.member == "resourceTemplates" { "templates" } else { list.member };
-            format!("{} {words}", list.items().count())
+            match list.items().count() {
+                1 => format!("1 {}", words.trim_end_matches('s')),
+                count => format!("{count} {words}"),
+            }
         });
         let counts = counts.collect::<Vec<_>>().join(", ");
         if !counts.is_empty() {

@@ -176,7 +176,8 @@ fn tools_that_clients_cannot_use_are_found() {
 fn the_report_is_for_people_unless_json_is_asked_for() {
     let run = run(&["doctor", "--", "python3", ILL, "banner"], &[]);
     assert_eq!(run.code, Some(1));
-    for text in ["transport stdio", "protocol  2025-11-25 (legacy)", "has       1 tools", "[STD-2]"]
+    for text in
+        ["transport stdio", "protocol  2025-11-25 (legacy)", "has       1 tool\n", "[STD-2]"]
     {
         assert!(run.stdout.contains(text), "no {text:?} in {}", run.stdout);
     }
