@@ -27,6 +27,8 @@ pub(crate) struct Evidence {
     pub(crate) heard: Heard,
     /// A child that was silent or died when it was asked for its era.
     pub(crate) upset_by_probe: Option<Outcome>,
+    /// What came instead of the event stream of 2024-11-05, where one was wanted.
+    pub(crate) no_stream: Option<Outcome>,
     /// A child that did not end with its stdin.
     pub(crate) outstayed: bool,
     /// Other paths of the same host that answer like a server.

@@ -59,6 +59,10 @@ impl Finding {
         Self { severity: Severity::Note, ..Self::error(id, what) }
     }
 
+    pub(crate) fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
     /// Names the rule that it breaks.
     #[must_use]
     pub(crate) fn rule(mut self, rule: &'static str) -> Self {

@@ -156,6 +156,32 @@ fn a_refused_greeting_is_told_by_its_status() {
     assert!(told.contains("boom"), "{told}");
 }
 
+/// A JSON-RPC error is believed more than the status it came with.
+#[test]
+fn a_refusal_in_words_is_told_once() {
+    fn refused(asked: &Asked, status: u16) -> Option<Response> {
+        let error = json!({"code": -32000, "message": "not today"});
+        let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error});
+        posts(asked, Response(status, JSON, body.to_string()))
+    }
+    let told = ill(|asked| refused(asked, 400), &["error greeting.refused"]);
+    assert!(told.contains("not today"), "{told}");
+    ill(|asked| refused(asked, 200), &["error greeting.refused"]);
+    let told = ill(|asked| refused(asked, 401), &["error http.401"]);
+    assert!(told.contains("not today"), "{told}");
+    ill(|asked| refused(asked, 503), &["error http.500"]);
+}
+
+/// wire: OLD-2
+#[test]
+fn a_stream_that_was_wanted_and_is_not_there_is_told() {
+    let site = Site::start(|_| None);
+    let args = ["doctor", "--json", "--transport", "sse-only", &site.url];
+    let run = run(&args, &[]);
+    assert_eq!(findings(&report(&run))[0], "error sse.stream");
+    assert_eq!(run.code, Some(1));
+}
+
 /// wire: HTTP-5, MH-18
 #[test]
 fn what_is_no_server_is_told_from_one() {
@@ -217,6 +243,11 @@ fn sessions_that_cannot_be_kept_are_found() {
     ill(careless, &["warning http.lost-session", "note http.no-session"]);
     ill(|asked| (asked.verb == "DELETE").then(|| status(405)), &["note http.delete"]);
     ill(|asked| (asked.verb == "DELETE").then(|| status(500)), &["warning http.delete"]);
+    let keeps: Fault =
+        |asked| (asked.method == "initialize").then(|| Response(200, JSON, answer(asked).2));
+    let site = Site::start(keeps);
+    let kept = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);
+    assert!(findings(&report(&kept)).contains(&"error http.session-missing".to_owned()));
     let odd: Fault = |asked| {
         let headers = "content-type: application/json\r\nmcp-session-id: s 1\r\n";
         (asked.method == "initialize").then(|| Response(200, headers, answer(asked).2))

@@ -27,6 +27,8 @@ pub(super) fn answers(evidence: &Evidence) -> Vec<Finding> {
     }
     let Some(asked) = evidence.exchange(method::INITIALIZE) else { return not_modern(evidence) };
     match &asked.outcome {
+        // Statuses that say more than the error have findings of their own.
+        Outcome::Answer { http: Some(facts), .. } if facts.status > 400 => Vec::new(),
         outcome @ Outcome::Answer { .. } if outcome.error().is_some() => {
             let what = format!("initialize {}", in_words(outcome));
             let remedy = "the message of the server is the reason; if it is about the version, it \
@@ -53,7 +55,9 @@ fn not_modern(evidence: &Evidence) -> Vec<Finding> {
             let what = format!("the server speaks {theirs}, and none of these is known here");
             Finding::error("greeting.versions", what).rule("NEG-1").remedy("update switchboard")
         }
-        (None, outcome @ (Outcome::Answer { .. } | Outcome::Silence)) => {
+        (None, outcome @ (Outcome::Answer { .. } | Outcome::Silence))
+            if outcome.facts().is_none_or(|facts| facts.status <= 400) =>
+        {
             let what = format!("server/discover {}", in_words(outcome));
             let finding = Finding::error("greeting.not-modern", what).rule("DISC-1");
             finding.remedy("the server is not modern; leave --era modern out")

@@ -3,8 +3,8 @@
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{Evidence, Facts, Reply, Trial};
-use crate::doctor::report::Finding;
+use crate::doctor::evidence::{Evidence, Facts, Outcome, Reply, Trial};
+use crate::doctor::report::{Finding, in_words};
 
 /// How the first words were received, if they got us nowhere.
 fn refused(evidence: &Evidence) -> Option<&Facts> {
@@ -64,9 +64,11 @@ pub(super) fn has_an_endpoint(evidence: &Evidence) -> Vec<Finding> {
         let finding = Finding::error("http.html", what).rule("HTTP-5");
         return vec![finding.remedy("the path is missing or wrong: often it ends in /mcp or /sse")];
     }
+    // With a JSON-RPC error, a 400 is the server's own refusal.
+    let is_told = first_answer(evidence).is_some();
     when(
         evidence,
-        |status| matches!(status, 400 | 404 | 405 | 410),
+        |status| matches!(status, 404 | 405 | 410) || (status == 400 && !is_told),
         |facts| {
             let (said, status) = (said(facts), facts.status);
             let (id, what) = match status {
@@ -83,6 +85,24 @@ pub(super) fn has_an_endpoint(evidence: &Evidence) -> Vec<Finding> {
             Finding::error(id, what).rule("HTTP-1").remedy(remedy)
         },
     )
+}
+
+pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence) -> Vec<Finding> {
+    // Whoever was asked by other means as well has findings of that.
+    let is_all = evidence.exchanges.is_empty();
+    let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return Vec::new() };
+    let what = match outcome {
+        Outcome::Http(facts) if facts.status == 200 && facts.is_stream() => {
+            "the event stream does not begin with the address to post to".to_owned()
+        }
+        Outcome::Http(facts) => format!(
+            "a GET for the event stream is answered with HTTP {} {}",
+            facts.status, facts.content_type
+        ),
+        outcome => format!("a GET for the event stream {}", in_words(outcome)),
+    };
+    let finding = Finding::error("sse.stream", what).rule("OLD-2");
+    vec![finding.remedy("this is no HTTP+SSE endpoint; leave out --transport sse-only, or \"sse\"")]
 }
 
 pub(super) fn takes_our_media_types(evidence: &Evidence) -> Vec<Finding> {
@@ -240,6 +260,25 @@ pub(super) fn keeps_its_sessions_apart(evidence: &Evidence) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+pub(super) fn gives_out_the_session_it_wants(evidence: &Evidence) -> Vec<Finding> {
+    let greeting = evidence.exchange(method::INITIALIZE).and_then(|asked| asked.outcome.facts());
+    let has_none = greeting.is_some_and(|facts| facts.session.is_none());
+    let is_refused =
+        |trial: &(Trial, Reply)| matches!(&trial.1, Reply::Http(facts) if facts.status == 400);
+    let is_refused = evidence.trials.iter().any(is_refused)
+        && evidence
+            .exchange(method::PING)
+            .is_some_and(|asked| asked.outcome.facts().is_some_and(|facts| facts.status == 400));
+    if !has_none || !is_refused {
+        return Vec::new();
+    }
+    let what = "calls are refused (HTTP 400) as if they lacked a session, but none was given out";
+    let finding = Finding::error("http.session-missing", what).rule("HTTP-20").remedy(
+        "send Mcp-Session-Id with the answer to initialize; a proxy in front may take it off",
+    );
+    vec![finding]
 }
 
 pub(super) fn ends_sessions(evidence: &Evidence) -> Vec<Finding> {

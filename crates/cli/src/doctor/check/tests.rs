@@ -16,3 +16,33 @@ fn a_step_that_takes_long_is_told() {
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert_eq!(findings[0].what, "resolve takes 1.2 s");
 }
+
+/// Whoever reads `[STD-2]` must be able to look it up.
+#[test]
+fn every_rule_that_is_cited_exists() {
+    let rules = include_str!("../../../../../docs/wire-rules.txt");
+    let sources = [
+        include_str!("greeting.rs"),
+        include_str!("http.rs"),
+        include_str!("items.rs"),
+        include_str!("lists.rs"),
+        include_str!("messages.rs"),
+        include_str!("reach.rs"),
+        include_str!("stdio.rs"),
+    ];
+    let is_rule = |text: &&str| {
+        let parts = text.split_once('-');
+        parts.is_some_and(|(letters, digits)| {
+            letters.len() > 1
+                && letters.chars().all(|c| c.is_ascii_uppercase())
+                && !digits.is_empty()
+                && digits.chars().all(|c| c.is_ascii_digit())
+        })
+    };
+    let cited: Vec<_> =
+        sources.iter().flat_map(|source| source.split('"')).filter(is_rule).collect();
+    assert!(cited.len() > 30, "{cited:?}");
+    for rule in cited {
+        assert!(rules.lines().any(|line| line.starts_with(&format!("{rule} |"))), "{rule}");
+    }
+}

@@ -44,7 +44,7 @@ pub(super) async fn visit(mut door: Door, strategy: Strategy, plan: Plan, eviden
             evidence.transport = None;
         }
     }
-    if !evidence.was_greeted() {
+    if !evidence.was_greeted() && may_be_wrong_path(evidence) {
         siblings(&door, evidence).await;
     }
 }
@@ -156,12 +156,28 @@ fn is_no_endpoint(evidence: &Evidence) -> bool {
     last.is_some_and(|facts| matches!(facts.status, 400 | 404 | 405))
 }
 
+/// Whether what was said could come from a place where no server is.
+fn may_be_wrong_path(evidence: &Evidence) -> bool {
+    match evidence.exchanges.last().map(|last| &last.outcome) {
+        Some(Outcome::Http(facts)) => !matches!(facts.status, 401 | 403 | 407 | 429 | 500..),
+        Some(_) => false,
+        // Only the older transport was asked for.
+        None => true,
+    }
+}
+
 /// The two endpoints of 2024-11-05; whether the server was greeted there.
 async fn old(door: &Door, plan: Plan, evidence: &mut Evidence) -> bool {
     let started = Instant::now();
     let opening = Old::open(&door.fetch, &door.url, &door.headers);
     let opened = tokio::time::timeout(plan.patience.min(GLANCE), opening).await;
-    let Ok(Ok(opened)) = opened else { return false };
+    let opened = match opened.unwrap_or(Err(Outcome::Silence)) {
+        Ok(opened) => opened,
+        Err(outcome) => {
+            evidence.no_stream = Some(outcome);
+            return false;
+        }
+    };
     evidence.step("event stream", started.elapsed());
     evidence.transport = Some(Transport::Sse);
     // What was refused on the way here was no mistake of the server's.
@@ -239,6 +255,6 @@ async fn siblings(door: &Door, evidence: &mut Evidence) {
 async fn is_server(door: &Door) -> bool {
     let mut wire = Wire::Http(Box::new(Http { era: Era::Legacy, ..http(door) }));
     let asked = wire.ask(json!(1), method::INITIALIZE, greeting(), GLANCE).await;
-    let is_answer = asked.outcome.message().is_some();
+    let is_answer = asked.outcome.result().is_some();
     is_answer || Old::open(&door.fetch, &door.url, &door.headers).await.is_ok()
 }
