@@ -65,7 +65,6 @@ use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::revision::Era;
 
-use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
@@ -227,9 +226,9 @@ impl Server {
         Works::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
-            let answer = race(answer, state.stop.said()).await;
+            let answer = state.run(answer).await;
             server.seats.rise(face.number(), exchange);
-            if let Either::Left(result) = answer {
+            if let Some(result) = answer {
                 server.finish(&face, exchange, era, &call, result);
             }
         })
@@ -267,7 +266,7 @@ impl Inside for Server {
             Up::Drop { exchange, .. } => {
                 self.unlisten(face.number(), exchange);
                 if let Some(call) = self.seats.rise(face.number(), exchange) {
-                    call.stop.say();
+                    call.cancel();
                 }
             }
             Up::Note { .. } => {}
@@ -278,7 +277,7 @@ impl Inside for Server {
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
         for call in self.seats.forget(face.number()) {
-            call.stop.say();
+            call.cancel();
         }
         self.tasks.forget(face.number());
     }

@@ -1,6 +1,8 @@
 //! What a call may do besides answering: report, log, ask, notice that it is unwanted.
 
 use std::fmt;
+use std::future::ready;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::Server;
 use super::level::Level;
 use super::session::Caller;
 use super::task::{self, Task};
-use crate::drive::Stop;
+use crate::drive::{Either, Stop, race};
 use crate::face::{Face, lock};
 
 pub(super) mod ask;
@@ -40,7 +42,44 @@ pub(super) struct State {
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
     reported: Mutex<f64>,
-    pub(super) stop: Stop,
+    /// Said to the call.
+    unwanted: Stop,
+    /// Said to whoever runs it, after that.
+    over: Stop,
+}
+
+impl State {
+    fn new(server: Arc<Server>, caller: Caller, way: Way) -> Self {
+        Self {
+            server,
+            caller,
+            way,
+            token: None,
+            task_ttl: None,
+            reported: Mutex::new(f64::NEG_INFINITY),
+            unwanted: Stop::new(),
+            over: Stop::new(),
+        }
+    }
+
+    /// Nobody wants the answer any more.
+    pub(super) fn cancel(&self) {
+        self.unwanted.say();
+        self.over.say();
+    }
+
+    /// Does the work of the call, unless it is cancelled before it is done.
+    pub(super) async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        match race(&mut work, self.over.said()).await {
+            Either::Left(done) => (!self.unwanted.is_said()).then_some(done),
+            Either::Right(()) => {
+                // It was woken before we were: this time it notices.
+                _ = race(&mut work, ready(())).await;
+                None
+            }
+        }
+    }
 }
 
 /// Where a call's words go.
@@ -62,21 +101,17 @@ impl Context {
         };
         let token = request.payload().unwrap_or_default();
         let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
-        let reported = Mutex::new(f64::NEG_INFINITY);
-        let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
+        let state = State { token, task_ttl, ..State::new(server, caller, way) };
         Self { state: Arc::new(state) }
     }
 
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<Task>) -> Self {
+        let (server, caller) = (Arc::clone(&self.state.server), self.state.caller.clone());
         let state = State {
-            server: Arc::clone(&self.state.server),
-            caller: self.state.caller.clone(),
-            way: Way::Task(task),
             token: self.state.token.clone(),
-            task_ttl: None,
             reported: Mutex::new(*lock(&self.state.reported)),
-            stop: Stop::new(),
+            ..State::new(server, caller, Way::Task(task))
         };
         Self { state: Arc::new(state) }
     }
@@ -153,7 +188,7 @@ impl Context {
     /// Waits until the client does not want the answer any more. The call is
     /// dropped right after: this is the chance to clean up without awaiting.
     pub async fn cancelled(&self) {
-        self.state.stop.said().await;
+        self.state.unwanted.said().await;
     }
 
     /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
