@@ -19,7 +19,6 @@ use crate::peer::within;
 mod ask;
 mod call;
 mod change;
-mod example;
 mod hello;
 mod raw;
 mod seed;
