@@ -13,6 +13,8 @@ mod log;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod signal;
 #[cfg(test)]
 mod upstream;
