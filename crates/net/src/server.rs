@@ -109,6 +109,10 @@ pub use task::Support;
 pub use tool::{Answer, Draft, Tool, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
+///
+/// Made with [`Server::builder`], and served by [`stdio::serve`](crate::stdio::serve), by a
+/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
+/// adds or removes something here, or calls `*_changed`, has clients told.
 pub struct Server {
     identity: greet::Identity,
     catalog: RwLock<Arc<Catalog>>,

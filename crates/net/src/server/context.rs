@@ -26,6 +26,13 @@ pub(super) mod ask;
 pub use ask::Elicited;
 
 /// One call, towards the client that made it. Cheap to clone.
+///
+/// On the way to its answer a call may report ([`progress`](Self::progress)),
+/// write to the client's log ([`log`](Self::log)), and ask: a person
+/// ([`elicit`](Self::elicit), [`elicit_url`](Self::elicit_url)), the client's model
+/// ([`sample`](Self::sample)), or where the client works ([`roots`](Self::roots)).
+/// Whether a question is a request or a second round is the client's era, and
+/// not the call's business.
 #[derive(Clone)]
 pub struct Context {
     pub(super) state: Arc<State>,
