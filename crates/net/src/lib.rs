@@ -69,6 +69,31 @@
 //! # }
 //! ```
 //!
+//! # Keep many
+//!
+//! A [`roster::Roster`] has servers by name, connects them side by side, heals
+//! what breaks, and offers together what they offer. One that is slow or broken
+//! holds up nobody:
+//!
+//! ```
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use switchboard_net::roster::{Roster, RosterOptions, State};
+//! use switchboard_net::stdio::child::Command;
+//! use switchboard_net::upstream::Server;
+//!
+//! let roster = Roster::new(RosterOptions::default());
+//! roster.add("broken", Server::command(Command::new("/no/such/server"), Vec::new()))?;
+//! for late in roster.ready().await {
+//!     assert_ne!(late.state, State::Ready);
+//!     println!("{}: {}", late.name, late.state);
+//! }
+//! assert!(roster.tools().is_empty());
+//! roster.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Join the two
 //!
 //! A [`bridge::Bridge`] stands where a server of yours would, and passes all
@@ -96,7 +121,7 @@
 //! [`inside::Inside`]; one client before it is a [`face::Face`]; a connection to
 //! one server is an [`upstream::Upstream`]. They speak in the verbs of
 //! [`switchboard_proto::exchange`], and the halves of [`switchboard_proto`] turn
-//! these into messages of either era. Whoever needs more than the three parts
+//! these into messages of either era. Whoever needs more than the parts
 //! above writes an `Inside`.
 //!
 //! Nothing here prints, reads the environment or ends the process. All that can
@@ -112,6 +137,7 @@ pub mod face;
 pub mod http;
 pub mod inside;
 mod park;
+pub mod roster;
 mod seal;
 pub mod server;
 pub mod stdio;
