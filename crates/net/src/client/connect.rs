@@ -35,6 +35,8 @@ pub(super) struct Met {
     pub(super) welcome: Value,
 }
 
+const NO_VERSIONS: &str = "its answer names no versions";
+
 /// Meets a server.
 pub(super) async fn meet(
     server: &Server,
@@ -104,7 +106,7 @@ fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
         Ok(answer) if answer.kind() == Kind::Error => {
             ConnectError::NotModern { why: CallError::from_answer(&answer).to_string() }
         }
-        Ok(_) => ConnectError::NotModern { why: "its answer names no versions".to_owned() },
+        Ok(_) => ConnectError::NotModern { why: NO_VERSIONS.to_owned() },
         Err(error) => ConnectError::Failed(error),
     }
 }
@@ -126,14 +128,11 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
         Verdict::Legacy if options.era != Some(Era::Modern) => {
             greet(Line::new(server, Era::Legacy, options), options).await
         }
+        Verdict::Legacy if probed.text.is_empty() => {
+            Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() })
+        }
         Verdict::Legacy => Err(ConnectError::NotModern { why: probed.text }),
-        Verdict::Undecided => Err(match &probed.answer {
-            Some(_) if probed.text.is_empty() => {
-                let what = "server/discover names no versions".to_owned();
-                CallError::Unusable { what }.into()
-            }
-            _ => CallError::from_text(probed.text).into(),
-        }),
+        Verdict::Undecided => Err(CallError::from_text(probed.text).into()),
     }
 }
 
@@ -175,6 +174,7 @@ async fn greet(line: Line, options: &Arc<ClientOptions>) -> Result<Met, ConnectE
         }
     };
     line.upstream.note(Message::notification(method::INITIALIZED, None)).detach();
+    line.upstream.until_listening().await;
     if let Some(level) = &options.log_level
         && welcome["capabilities"].get("logging").is_some()
     {

@@ -216,3 +216,38 @@ async fn a_connection_that_is_not_wanted_any_more_leaves_no_child() {
     drop(connecting);
     journal.all_gone().await;
 }
+
+/// wire: NEG-5
+#[tokio::test]
+async fn an_endpoint_that_answers_anything_with_nothing_is_greeted() {
+    let mut server = HttpServer::start().await;
+    let options = ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() };
+    let (refused, ()) = tokio::join!(Client::connect(at(&server), options), async {
+        server.post("server/discover").await.result(json!({})).await;
+    });
+    let why = "its answer names no versions".to_owned();
+    assert_eq!(refused.unwrap_err(), ConnectError::NotModern { why });
+    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let (client, ()) = tokio::join!(connecting, async {
+        server.post("server/discover").await.result(json!({})).await;
+        server.greet(None, LEGACY).await;
+    });
+    assert_eq!(client.unwrap().era(), Era::Legacy);
+}
+
+/// Servers drop what they want to say before they are listened to.
+#[tokio::test]
+async fn calls_wait_until_the_server_is_listened_to() {
+    let mut server = HttpServer::start().await;
+    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() };
+    let target = at(&server);
+    let call = tokio::spawn(call_once(target, "tools/list", json!({}), options));
+    server.post("initialize").await.welcome(Some("s1"), LEGACY).await;
+    server.post("notifications/initialized").await.answer(202, &[], "").await;
+    let first = server.take(|_| true).await;
+    assert_eq!(first.method, "GET");
+    let _stream = first.stream().await;
+    server.post("tools/list").await.result(json!({"tools": []})).await;
+    server.delete().await.answer(204, &[], "").await;
+    within(call).await.unwrap().unwrap();
+}
