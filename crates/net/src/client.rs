@@ -50,7 +50,7 @@ pub use listen::{Filter, Listening};
 pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
-pub use question::Declined;
+pub use question::{Declined, form_defaults};
 
 use line::Line;
 
