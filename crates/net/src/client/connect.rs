@@ -43,17 +43,34 @@ pub(super) async fn meet(
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
-    // The older transport has no modern servers.
-    let strategies = [Strategy::SseOnly, Strategy::SseFirst];
-    let old =
-        matches!(server.target(), Target::Url { strategy, .. } if strategies.contains(strategy));
-    let old = old.then_some(Era::Legacy);
-    match options.era.or(known.filter(|&era| era == Era::Legacy)).or(old) {
-        Some(Era::Legacy) => greet(Line::new(server, Era::Legacy, options), options).await,
-        _ => match server.target() {
-            Target::Command(_) => meet_child(server, options).await,
-            Target::Url { .. } => meet_endpoint(server, options).await,
-        },
+    let era = options.era.or(known.filter(|&era| era == Era::Legacy));
+    match (era, server.target()) {
+        (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
+            greet(Line::new(server, Era::Legacy, options), options).await
+        }
+        (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
+            meet_old_first(server, options).await
+        }
+        (_, Target::Command(_)) => meet_child(server, options).await,
+        (_, Target::Url { .. }) => meet_endpoint(server, options).await,
+    }
+}
+
+/// The older transport has no modern servers; but there may be one where it
+/// was looked for.
+async fn meet_old_first(
+    server: &Server,
+    options: &Arc<ClientOptions>,
+) -> Result<Met, ConnectError> {
+    let greeted = greet(Line::new(server, Era::Legacy, options), options).await;
+    let Err(ConnectError::Failed(CallError::Server { .. } | CallError::Http { .. })) = greeted
+    else {
+        return greeted;
+    };
+    let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
+    match meet_endpoint(server, &Arc::new(only_modern)).await {
+        Ok(met) => Ok(met),
+        Err(_) => greeted,
     }
 }
 
