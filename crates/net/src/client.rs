@@ -44,6 +44,7 @@ mod listen;
 mod options;
 mod question;
 mod slot;
+mod task;
 
 pub use error::{CallError, ConnectError};
 pub use listen::{Filter, Listening};
@@ -51,6 +52,7 @@ pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
 pub use question::{Declined, form_defaults};
+pub use task::{Called, Task};
 
 use line::Line;
 
@@ -115,7 +117,7 @@ impl Client {
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
         let params = call::text_of(&params)?;
-        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let message = Message::notification(method, Some(&params));
         self.inner.line.upstream.note(message).await;
         Ok(())

@@ -17,6 +17,7 @@ use super::Inner;
 use super::error::CallError;
 use super::options::CallOptions;
 use super::slot::{Patience, Slot};
+use super::task;
 use crate::face::now;
 
 /// How often a server may ask before it can answer (MRTR-11).
@@ -68,6 +69,9 @@ impl Inner {
                     };
                     params = next?;
                 }
+                Some("task") if method == method::CALL_TOOL && self.takes_tasks(options) => {
+                    return Ok(Bytes::copy_from_slice(result));
+                }
                 Some(kind) => {
                     let what = format!("resultType {kind:?} for {method}");
                     return Err(CallError::Unusable { what });
@@ -75,6 +79,13 @@ impl Inner {
             }
         }
         Err(CallError::TooManyRounds { rounds: ROUNDS })
+    }
+
+    /// Whether a call may go on as a task (TASK-1).
+    fn takes_tasks(&self, options: &CallOptions) -> bool {
+        let always = self.options.capabilities.get("extensions");
+        let always = always.is_some_and(|extensions| extensions.get(task::EXTENSION).is_some());
+        always || options.extensions.contains_key(task::EXTENSION)
     }
 
     async fn ask(
@@ -86,7 +97,7 @@ impl Inner {
     ) -> Result<Message, CallError> {
         let exchange = self.line.desk.next_exchange();
         let reports = method::may_ask(method) || options.on_progress.is_some();
-        let params = self.enveloped(params, &options.meta, reports.then_some(exchange))?;
+        let params = self.enveloped(params, options, reports.then_some(exchange))?;
         let request = Message::request(&Id::from(0), method, Some(&params));
         let slot = Arc::new(Slot::new(options.on_progress.clone(), None));
         self.line.ask(exchange, slot, &request, patience).await
@@ -99,10 +110,11 @@ impl Inner {
     pub(super) fn enveloped(
         &self,
         params: &Bytes,
-        more: &Map<String, Value>,
+        options: &CallOptions,
         token: Option<Exchange>,
     ) -> Result<Bytes, CallError> {
         let mut params = params.clone();
+        let more = &options.meta;
         let mut members: Vec<(&str, String)> =
             more.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
         let path = ["_meta", meta::PROGRESS_TOKEN];
@@ -110,7 +122,10 @@ impl Inner {
         if let Some(token) = token.filter(|_| !has_token) {
             members.push((meta::PROGRESS_TOKEN, token.0.to_string()));
         }
-        members.extend(self.envelope.iter().map(|(name, value)| (*name, value.clone())));
+        members.extend(self.envelope.iter().map(|(name, value)| match *name {
+            meta::CAPABILITIES => (*name, extended(value, &options.extensions)),
+            _ => (*name, value.clone()),
+        }));
         if members.is_empty() {
             return Ok(params);
         }
@@ -138,7 +153,10 @@ impl Inner {
         let mut params = original.clone();
         match (requests, state) {
             (Some(requests), _) => {
-                let answers = self.gather(requests).await?.to_string();
+                let requests = serde_json::from_slice(requests).map_err(|_| {
+                    CallError::Unusable { what: "inputRequests is no object".to_owned() }
+                })?;
+                let answers = Value::from(self.gather(requests).await?).to_string();
                 params = patch::put(&params, &[], "inputResponses", answers.as_bytes())
                     .ok_or(CallError::BadParams)?;
             }
@@ -159,9 +177,10 @@ impl Inner {
 
     /// All answers of one round, side by side; the first that fails ends it
     /// for all, because there is no way to say so (MRTR-10).
-    async fn gather(&self, requests: &[u8]) -> Result<Value, CallError> {
-        let requests: Map<String, Value> = serde_json::from_slice(requests)
-            .map_err(|_| CallError::Unusable { what: "inputRequests is no object".to_owned() })?;
+    pub(super) async fn gather(
+        &self,
+        requests: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         if requests.len() > self.options.limits.asks {
             return Err(CallError::Unusable { what: "too many inputRequests".to_owned() });
         }
@@ -189,6 +208,18 @@ impl Inner {
                 }
             }
         }
-        Ok(answers.into())
+        Ok(answers)
     }
+}
+
+/// Capabilities with more extensions (EXT-1).
+fn extended(capabilities: &str, extensions: &Map<String, Value>) -> String {
+    if extensions.is_empty() {
+        return capabilities.to_owned();
+    }
+    let mut all: Value = serde_json::from_str(capabilities).unwrap_or_default();
+    for (name, settings) in extensions {
+        all["extensions"][name] = settings.clone();
+    }
+    all.to_string()
 }

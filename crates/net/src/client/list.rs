@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use super::{CallError, CallOptions, Client};
+use super::{CallError, CallOptions, Client, Task};
 
 /// Pages of one list. A server that has more has no end.
 const PAGES: usize = 1000;
@@ -34,7 +34,7 @@ impl Client {
     /// Every page of a list, in order.
     ///
     /// wire: PAG-1, UTL-5
-    async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+    pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let mut items = Vec::new();
         let mut params = json!({});
         for _ in 0..PAGES {
@@ -60,7 +60,8 @@ impl Client {
         Err(CallError::Unusable { what: format!("{method} has no end") })
     }
 
-    /// Calls a tool; the result may say `isError`.
+    /// Calls a tool; the result may say `isError`. A call that goes on as a task
+    /// is waited for.
     pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
         self.call_tool_with(name, args, CallOptions::default()).await
     }
@@ -74,8 +75,13 @@ impl Client {
     ) -> Result<Value, CallError> {
         let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
         let args = if args.is_null() { json!({}) } else { args };
-        self.request_with(method::CALL_TOOL, json!({"name": name, "arguments": args}), options)
-            .await
+        let params = json!({"name": name, "arguments": args});
+        let result = self.request_with(method::CALL_TOOL, params, options).await?;
+        // Only for who says that tasks are welcome on this connection.
+        match Task::created(self, &result).filter(|_| self.era() == Era::Modern) {
+            Some(mut task) => task.result().await,
+            None => Ok(result),
+        }
     }
 
     /// Gets a prompt.

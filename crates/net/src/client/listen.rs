@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::line::Open;
 use super::options::Notification;
 use super::slot::{Heard, Patience, Slot};
-use super::{CallError, Client};
+use super::{CallError, CallOptions, Client};
 use crate::face::now;
 
 /// Notifications that wait for a listener that does not read.
@@ -122,7 +122,7 @@ impl Client {
     ) -> Result<(Course, Value), CallError> {
         let line = &self.inner.line;
         let params = super::call::text_of(&filter.params())?;
-        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
         let slot = Arc::new(Slot::new(None, Some(notes)));
         let open = line.open(line.desk.next_exchange(), &slot);

@@ -194,6 +194,9 @@ pub struct CallOptions {
     pub total: Option<Duration>,
     /// More members of `_meta`.
     pub meta: Map<String, Value>,
+    /// Extensions that this call declares to a modern server, beside those in
+    /// [`ClientOptions::capabilities`].
+    pub extensions: Map<String, Value>,
     /// Told how far it has got.
     pub on_progress: Option<Callback<Progress>>,
 }

@@ -5,6 +5,7 @@ mod era;
 mod listening;
 mod lists;
 mod rounds;
+mod tasks;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
