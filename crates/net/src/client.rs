@@ -34,6 +34,7 @@ use switchboard_proto::revision::Era;
 use crate::face::now;
 use crate::upstream::Server;
 
+mod cache;
 mod call;
 mod connect;
 mod desk;
@@ -46,6 +47,7 @@ mod question;
 mod slot;
 mod task;
 
+pub use cache::Cache;
 pub use error::{CallError, ConnectError};
 pub use listen::{Filter, Listening};
 pub use options::{

@@ -28,6 +28,11 @@ const ROUNDS: usize = 10;
 const PACE: Duration = Duration::from_millis(50);
 const SLOWEST: Duration = Duration::from_millis(250);
 
+fn pace(round: usize) -> Duration {
+    let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
+    PACE.saturating_mul(times).min(SLOWEST)
+}
+
 /// Parameters as text: an object, or nothing.
 pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
     let text = serde_json::to_vec(params).map_err(|_| CallError::BadParams)?;
@@ -39,15 +44,49 @@ pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
 }
 
 impl Inner {
-    /// Makes a call and answers what the server asks on the way.
+    /// Makes a call, unless its result is known already.
+    ///
+    /// wire: CACHE-2, MRTR-12
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        params: Bytes,
+        options: &CallOptions,
+    ) -> Result<Bytes, CallError> {
+        let cache = self.options.cache.as_ref().filter(|_| self.may_keep(method, &params, options));
+        let Some(cache) = cache else {
+            return Ok(self.converse(method, params, options).await?.0);
+        };
+        let place = &self.line.desk.place;
+        if let Some(kept) = cache.get(place, method, &params, now()) {
+            return Ok(kept);
+        }
+        let emptied = cache.emptied();
+        let (result, rounds) = self.converse(method, params.clone(), options).await?;
+        if rounds == 0 {
+            cache.put(place, (method, &params), &result, emptied, now());
+        }
+        Ok(result)
+    }
+
+    /// Whether a result would depend on nothing but who asks and for what.
+    fn may_keep(&self, method: &str, params: &Bytes, options: &CallOptions) -> bool {
+        let plain = options.meta.is_empty() && options.extensions.is_empty();
+        let telling = ["_meta", "inputResponses", "requestState"];
+        let tells = telling.iter().any(|member| patch::get(params, &[member]).is_some());
+        self.era == Era::Modern && method::is_cacheable(method) && plain && !tells
+    }
+
+    /// Makes a call and answers what the server asks on the way; the result, and
+    /// how often it was asked for before.
     ///
     /// wire: MRTR-5, MRTR-6, MRTR-11, MOD-6
-    pub(super) async fn call(
+    pub(super) async fn converse(
         &self,
         method: &str,
         original: Bytes,
         options: &CallOptions,
-    ) -> Result<Bytes, CallError> {
+    ) -> Result<(Bytes, usize), CallError> {
         let until = now() + options.total.unwrap_or(self.options.total);
         let quiet = options.timeout.unwrap_or(self.options.timeout);
         let mut params = original.clone();
@@ -60,7 +99,7 @@ impl Inner {
             let result = answer.payload().unwrap_or_default();
             let kind = patch::string(result, &["resultType"]);
             match kind.as_deref().filter(|_| self.era == Era::Modern) {
-                None | Some("complete") => return Ok(Bytes::copy_from_slice(result)),
+                None | Some("complete") => return Ok((Bytes::copy_from_slice(result), round)),
                 Some("input_required") if method::may_ask(method) => {
                     let left = until.saturating_duration_since(now());
                     let next = self.next_round(&original, result, round);
@@ -70,7 +109,7 @@ impl Inner {
                     params = next?;
                 }
                 Some("task") if method == method::CALL_TOOL && self.takes_tasks(options) => {
-                    return Ok(Bytes::copy_from_slice(result));
+                    return Ok((Bytes::copy_from_slice(result), round));
                 }
                 Some(kind) => {
                     let what = format!("resultType {kind:?} for {method}");
@@ -161,8 +200,7 @@ impl Inner {
                     .ok_or(CallError::BadParams)?;
             }
             (None, Some(_)) => {
-                let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
-                tokio::time::sleep(PACE.saturating_mul(times).min(SLOWEST)).await;
+                tokio::time::sleep(pace(round)).await;
             }
             (None, None) => {
                 let what = "input_required without questions or state".to_owned();
@@ -222,4 +260,25 @@ fn extended(capabilities: &str, extensions: &Map<String, Value>) -> String {
         all["extensions"][name] = settings.clone();
     }
     all.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: MRTR-6
+    #[test]
+    fn a_server_that_gives_nothing_but_its_state_is_asked_more_and_more_slowly() {
+        let paces: Vec<_> = (0..ROUNDS).map(pace).collect();
+        assert!(paces.is_sorted() && paces[0] > Duration::ZERO, "{paces:?}");
+        assert_eq!(pace(usize::MAX), SLOWEST);
+    }
+
+    /// wire: EXT-1
+    #[test]
+    fn a_call_may_declare_more_than_the_connection() {
+        let more = Map::from_iter([("a.b/c".to_owned(), serde_json::json!({"k": 1}))]);
+        assert_eq!(extended("{}", &more), r#"{"extensions":{"a.b/c":{"k":1}}}"#);
+        assert_eq!(extended(r#"{"roots":{}}"#, &Map::new()), r#"{"roots":{}}"#);
+    }
 }

@@ -1,11 +1,13 @@
 //! A method for each thing that a server can do.
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
-use super::{CallError, CallOptions, Client, Task};
+use super::{CallError, CallOptions, Client, Inner, Task};
 
 /// Pages of one list. A server that has more has no end.
 const PAGES: usize = 1000;
@@ -31,10 +33,25 @@ impl Client {
         self.all(method::LIST_TEMPLATES, "resourceTemplates").await
     }
 
-    /// Every page of a list, in order.
+    /// Every page of a list, in order. A cursor that was kept may lead nowhere
+    /// any more: then the list is read anew.
     ///
-    /// wire: PAG-1, UTL-5
+    /// wire: CACHE-4
     pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+        let Inner { options, line, .. } = &*self.inner;
+        let read = self.pages(method, member).await;
+        match (&options.cache, &read) {
+            (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
+                if cache.forget_list(&line.desk.place, method) =>
+            {
+                self.pages(method, member).await
+            }
+            _ => read,
+        }
+    }
+
+    /// wire: PAG-1, UTL-5
+    async fn pages(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let mut items = Vec::new();
         let mut params = json!({});
         for _ in 0..PAGES {
@@ -122,15 +139,19 @@ impl Client {
             Era::Legacy => method::PING,
             Era::Modern => method::DISCOVER,
         };
-        self.request(method, json!({})).await.map(drop)
+        // What was kept would say nothing.
+        let none = Bytes::from_static(b"{}");
+        self.inner.converse(method, none, &CallOptions::default()).await.map(drop)
     }
 
-    /// Tells a legacy server that the roots have changed. A modern one asks when
-    /// it wants to know.
+    /// Tells a legacy server that the roots have changed, if it was told of any.
+    /// A modern one asks when it wants to know.
     pub async fn roots_changed(&self) -> Result<(), CallError> {
         match self.era() {
-            Era::Legacy => self.notify("notifications/roots/list_changed", json!({})).await,
-            Era::Modern => Ok(()),
+            Era::Legacy if self.inner.options.callbacks.answers.roots.is_some() => {
+                self.notify("notifications/roots/list_changed", json!({})).await
+            }
+            Era::Legacy | Era::Modern => Ok(()),
         }
     }
 }

@@ -103,6 +103,13 @@ impl Client {
         let (course, honoured) = match self.era() {
             Era::Modern => self.open_listen(&filter, sender).await?,
             Era::Legacy => {
+                // What was not agreed on is not asked for (LIF-3).
+                if !filter.uris.is_empty() && self.capabilities()["resources"]["subscribe"] != true
+                {
+                    return Err(CallError::Unsupported {
+                        what: "watching of resources".to_owned(),
+                    });
+                }
                 self.inner.line.desk.listen(sender);
                 for uri in &filter.uris {
                     self.request(method::SUBSCRIBE, json!({ "uri": uri })).await?;
@@ -193,6 +200,9 @@ impl Listening {
             self.missed = lists.map(|of| note(of, Value::Null)).collect();
             let uris = self.filter.uris.iter();
             self.missed.extend(uris.map(|uri| note(method::UPDATED, json!({ "uri": uri }))));
+            for note in &self.missed {
+                self.client.inner.line.desk.handle_change(&note.method, || note.params.clone());
+            }
             return Some(());
         }
     }

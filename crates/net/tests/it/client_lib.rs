@@ -1,7 +1,9 @@
 //! The client library against scripted servers of both eras.
 
+mod agreed;
 mod calls;
 mod era;
+mod kept;
 mod listening;
 mod lists;
 mod rounds;
