@@ -149,11 +149,11 @@ async function runAll(suites, values, each) {
 
 function nameLeftOut(suites, side) {
   for (const rule of LEFT_OUT.filter((one) => one.side === side)) {
-    console.log(`out of scope, because ${rule.reason}:`);
-    for (const { name, leftOut } of suites) {
+    const lines = suites.flatMap(({ name, leftOut }) => {
       const names = leftOut.filter((one) => rule.scenario.test(one));
-      if (names.length) console.log(`      ${name} (${names.length}): ${names.join(', ')}`);
-    }
+      return names.length ? [`      ${name} (${names.length}): ${names.join(', ')}`] : [];
+    });
+    if (lines.length) console.log([`out of scope, because ${rule.reason}:`, ...lines].join('\n'));
   }
 }
 

@@ -10,7 +10,8 @@ const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
 /**
  * `size` is how many scenarios the release has, so that none can go missing unnoticed; `by` the option
- * that picks them. The stable suite is for one revision only.
+ * that picks them, or `names` what they are called: the newer suite runs skills by name only. The stable
+ * suite is for one revision only.
  */
 const SUITES = [
   { side: 'server', set: 'stable', size: 32 },
@@ -22,6 +23,7 @@ const SUITES = [
   { side: 'client', set: '2025-06-18', size: 5, by: '--spec-version' },
   { side: 'client', set: '2025-11-25', size: 25, by: '--requirements' },
   { side: 'client', set: '2026-07-28', size: 39, by: '--requirements' },
+  { side: 'client', set: 'skills', size: 4, names: /^sep-2640-/ },
 ];
 const REVISION_OF_STABLE = '2025-11-25';
 const FIRST_MODERN = '2026-07-28';
@@ -65,10 +67,10 @@ export function namesIn(listing, side) {
   return names;
 }
 
-function scenariosOf({ side, set, size, by }, node) {
+function scenariosOf({ side, set, size, by, names: called = /./ }, node) {
   const which = by ? [by, set] : [];
   const listing = execFileSync(node, [suiteOf(set), 'list', `--${side}`, ...which], { encoding: 'utf8', timeout: 60_000 });
-  const names = namesIn(listing, side);
+  const names = namesIn(listing, side).filter((name) => called.test(name));
   if (names.length !== size) throw new Error(`${side}/${set} lists ${names.length} scenarios instead of ${size}`);
   return names;
 }
@@ -94,7 +96,7 @@ export function fillIn(serve, { set }) {
 }
 
 function oneByOne({ set, scenarios }, head, tail) {
-  const wire = set === 'stable' ? [] : ['--spec-version', set, '--force'];
+  const wire = set === 'stable' ? [] : ['--spec-version', set === 'skills' ? FIRST_MODERN : set, '--force'];
   return scenarios.map((scenario) => ({ scenario, argv: [...head, '--scenario', scenario, ...wire, ...tail] }));
 }
 

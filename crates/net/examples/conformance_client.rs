@@ -8,7 +8,7 @@ use std::env;
 use std::error::Error;
 
 use serde_json::{Map, Value, json};
-use switchboard_net::client::{Client, ClientOptions, form_defaults};
+use switchboard_net::client::{CallError, Client, ClientOptions, form_defaults};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::revision::era_of;
@@ -67,6 +67,12 @@ async fn play(client: &Client, scenario: &str, context: &Value) -> Outcome {
                 call(client, name, one["arguments"].clone()).await?;
             }
         }
+        "sep-2640-client-no-prefetch" => {
+            client.skills().await?;
+        }
+        "sep-2640-client-verify-digest"
+        | "sep-2640-client-verify-size"
+        | "sep-2640-client-verify-frontmatter" => every_skill(client).await?,
         _ => return Err(format!("scenario {scenario:?} is not known here").into()),
     }
     Ok(())
@@ -123,6 +129,22 @@ async fn everything(client: &Client) -> Outcome {
     }
     for prompt in client.prompts().await? {
         client.prompt(prompt["name"].as_str().unwrap_or_default(), Value::Null).await?;
+    }
+    Ok(())
+}
+
+/// Loads every skill, and all its files if it is sound.
+async fn every_skill(client: &Client) -> Outcome {
+    for skill in client.skills().await? {
+        match client.load_skill(&skill).await {
+            Err(CallError::Unusable { .. }) => {}
+            loaded => {
+                loaded?;
+                for file in skill.files() {
+                    client.skill_file(&skill, file).await?;
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -44,6 +44,7 @@ mod list;
 mod listen;
 mod options;
 mod question;
+mod skill;
 mod slot;
 mod task;
 
@@ -54,6 +55,7 @@ pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
 pub use question::{Declined, form_defaults};
+pub use skill::Skill;
 pub use task::{Called, Task};
 
 use line::Line;

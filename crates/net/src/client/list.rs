@@ -38,24 +38,30 @@ impl Client {
     ///
     /// wire: CACHE-4
     pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+        let plain = &CallOptions::default();
         let Inner { options, line, .. } = &*self.inner;
-        let read = self.pages(method, member).await;
+        let read = self.all_with(method, member, plain).await;
         match (&options.cache, &read) {
             (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
                 if cache.forget_list(&line.desk.place, method) =>
             {
-                self.pages(method, member).await
+                self.all_with(method, member, plain).await
             }
             _ => read,
         }
     }
 
     /// wire: PAG-1, UTL-5
-    async fn pages(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+    pub(super) async fn all_with(
+        &self,
+        method: &str,
+        member: &str,
+        options: &CallOptions,
+    ) -> Result<Vec<Value>, CallError> {
         let mut items = Vec::new();
         let mut params = json!({});
         for _ in 0..PAGES {
-            let mut page = self.request(method, &params).await?;
+            let mut page = self.request_with(method, &params, options.clone()).await?;
             if let Value::Array(more) = page[member].take() {
                 items.extend(more);
             }

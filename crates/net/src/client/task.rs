@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Whether the server has an extension, as far as is known.
-    fn may_extend(&self, name: &str) -> bool {
+    pub(super) fn may_extend(&self, name: &str) -> bool {
         let capabilities = self.capabilities();
         capabilities.is_null() || capabilities["extensions"].get(name).is_some()
     }

@@ -7,6 +7,7 @@ mod kept;
 mod listening;
 mod lists;
 mod rounds;
+mod skills;
 mod tasks;
 
 use http::HeaderMap;
