@@ -44,6 +44,7 @@ mod list;
 mod listen;
 mod options;
 mod question;
+mod raw;
 mod skill;
 mod slot;
 mod task;
@@ -55,6 +56,7 @@ pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
 pub use question::{Declined, form_defaults};
+pub(crate) use raw::elements;
 pub use skill::Skill;
 pub use task::{Called, Task};
 
