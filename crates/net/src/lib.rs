@@ -7,6 +7,7 @@ pub mod face;
 pub mod http;
 pub mod inside;
 mod park;
+mod pipe;
 mod seal;
 pub mod server;
 pub mod stdio;
