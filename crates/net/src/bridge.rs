@@ -12,23 +12,28 @@ use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
+use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Seat, Server, Upstream};
+use crate::upstream::{self, Recipient, Seat, Server, Upstream};
 
 mod children;
+mod hide;
 
 pub use children::Children;
 use children::Whose;
+use hide::Blinkered;
+pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
 pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
+    hidden: Arc<Hidden>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -45,10 +50,21 @@ struct State {
 impl Bridge {
     /// A bridge to `server`; it is reached when the first client needs it.
     pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+        Self::hiding(Hidden::default(), server, children, limits)
+    }
+
+    /// The same, without some of the server's tools.
+    pub fn hiding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             server,
             children,
             limits,
+            hidden: Arc::new(hidden),
             state: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -60,17 +76,39 @@ impl Bridge {
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
+        if let Some(why) = self.hidden.refuses(request) {
+            face.finish(exchange, &Message::refusal(None, &why));
+            return Works::none();
+        }
         let whose = self.children.whose(face, exchange, request);
         let Some(upstream) = self.upstream_for(face, whose, request) else {
             face.finish(exchange, &Message::refusal(None, &upstream::over()));
             return Works::none();
         };
-        let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
+        let seat = Seat { owner: self.owner(face, &upstream, request), exchange };
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
         }
         works
+    }
+
+    /// Who is told the answer: the client, or somebody who looks through it first.
+    fn owner(
+        &self,
+        face: &Arc<Face>,
+        upstream: &Upstream,
+        request: &Message,
+    ) -> Arc<dyn Recipient> {
+        let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
+        if !self.hidden.concerns(request) {
+            return owner;
+        }
+        if upstream.era() == Era::Legacy {
+            // What belongs to no call is told to the client, who outlives this one.
+            upstream.attach(&owner);
+        }
+        Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(&self.hidden) })
     }
 
     /// The connection that a call goes by, made if need be; none at the end.
