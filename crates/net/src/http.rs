@@ -2,18 +2,24 @@
 //!
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //! - [`guard`]: who may talk to a server: `Host`, `Origin`, CORS.
+//! - [`key`]: a key that clients must show.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
+//! - [`site`]: the paths of one server; [`sites`]: several of them, and a few pages.
 //!
-//! Nothing here knows MCP; the endpoint and its client are built on top.
+//! Of these only the sites know MCP.
 
 mod body;
 mod endpoint;
 pub mod fetch;
 pub mod guard;
+pub mod key;
 pub mod listen;
 mod old;
 mod session;
 pub mod site;
+pub mod sites;
+mod stateless;
+mod ws;
 
 pub use body::Body;
 
