@@ -6,10 +6,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
+use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
+use switchboard_net::upstream::Server;
 use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, Spoken};
+use crate::args::{ClientArgs, ReachArgs, Spoken};
 use crate::exit::{ExitStatus, Failure};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
@@ -43,8 +45,8 @@ where
     R: Future<Output = Result<(), Failure>>,
 {
     let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
-    let (server, operands) = server(args).map_err(usage)?;
-    let options = options(args);
+    let (server, operands, timeouts) = server(&args.reach, &args.operands).map_err(usage)?;
+    let options = terminal::answering(options(&args.reach, timeouts));
     let Some(connected) = until(&stop, Client::connect(server, options)).await else {
         return Err(interrupted());
     };
@@ -72,31 +74,36 @@ async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-fn server(args: &ClientArgs) -> Result<(switchboard_net::upstream::Server, Vec<String>), Failure> {
+/// The server that the user named, what follows its name, and how long it may take.
+pub(super) fn server(
+    args: &ReachArgs,
+    operands: &[String],
+) -> Result<(Server, Vec<String>, Timeouts), Failure> {
     if args.is_local() {
         let server = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
-        return Ok((server, args.operands.clone()));
+        return Ok((server, operands.to_vec(), Timeouts::default()));
     }
-    let Some((url, rest)) = args.operands.split_first() else {
-        return Err(
-            Failure::new("no server is named").hint("give its URL, or its command after --")
-        );
+    let Some((name, rest)) = operands.split_first() else {
+        return Err(Failure::new("no server is named")
+            .hint("give its URL, its name in a configuration file, or its command after --"));
     };
-    Ok((target::remote(url, &args.remote())?, rest.to_vec()))
+    let (server, timeouts) = target::remote(name, &args.config, &args.remote(), &args.local())?;
+    Ok((server, rest.to_vec(), timeouts))
 }
 
-fn options(args: &ClientArgs) -> ClientOptions {
-    let options = ClientOptions {
+pub(super) fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
+    let options = ClientOptions::default();
+    let said = args.timeout.map(Duration::from_secs);
+    ClientOptions {
         name: "switchboard-cli".to_owned(),
-        timeout: Duration::from_secs(args.timeout),
+        timeout: said.or(timeouts.call).unwrap_or(options.timeout),
         era: match args.era {
             Spoken::Auto => None,
             Spoken::Legacy => Some(Era::Legacy),
             Spoken::Modern => Some(Era::Modern),
         },
-        ..ClientOptions::default()
-    };
-    terminal::answering(options)
+        ..options
+    }
 }
 
 impl Asked {

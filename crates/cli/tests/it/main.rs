@@ -11,6 +11,8 @@ mod demo;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
+mod named;
+#[cfg(test)]
 mod process;
 #[cfg(test)]
 mod signal;

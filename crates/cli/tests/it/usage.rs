@@ -84,7 +84,13 @@ fn a_command_that_is_not_there_fails_the_start() {
 #[test]
 fn a_url_that_is_none_fails_the_start() {
     fails(&["bridge", "example.com/mcp"], "error: \"example.com/mcp\" is not", "hint: write it in");
-    fails(&["bridge", "npx"], "error: \"npx\" is not", "hint: to run a command");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/empty.json");
+    let shown = fails(
+        &["bridge", "npx", "--config", file],
+        "error: no configuration file names a server \"npx\"",
+        "hint: looked into",
+    );
+    assert!(shown.contains("a command after --"), "{shown}");
     let shown = fails(&["bridge", "http://me:secret@127.0.0.1/"], "error: the URL", "hint: send");
     assert!(!shown.contains("secret"), "{shown}");
 }

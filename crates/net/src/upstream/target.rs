@@ -26,7 +26,7 @@ struct Inner {
 }
 
 /// What is at the other end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum Target {
     /// A command that speaks on its stdin and stdout.
