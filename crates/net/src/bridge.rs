@@ -12,20 +12,18 @@ use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
-use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Recipient, Seat, Server, Upstream};
+use crate::upstream::{self, Seat, Server, Upstream};
 
 mod children;
 mod hide;
 
 pub use children::Children;
 use children::Whose;
-use hide::Blinkered;
 pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
@@ -85,30 +83,12 @@ impl Bridge {
             face.finish(exchange, &Message::refusal(None, &upstream::over()));
             return Works::none();
         };
-        let seat = Seat { owner: self.owner(face, &upstream, request), exchange };
+        let seat = Seat { owner: hide::owner(&self.hidden, face, &upstream, request), exchange };
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
         }
         works
-    }
-
-    /// Who is told the answer: the client, or somebody who looks through it first.
-    fn owner(
-        &self,
-        face: &Arc<Face>,
-        upstream: &Upstream,
-        request: &Message,
-    ) -> Arc<dyn Recipient> {
-        let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
-        if !self.hidden.concerns(request) {
-            return owner;
-        }
-        if upstream.era() == Era::Legacy {
-            // What belongs to no call is told to the client, who outlives this one.
-            upstream.attach(&owner);
-        }
-        Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(&self.hidden) })
     }
 
     /// The connection that a call goes by, made if need be; none at the end.

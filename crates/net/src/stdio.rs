@@ -92,7 +92,9 @@ async fn write(pipe: &Pipe, mut output: impl AsyncWrite + Unpin) -> io::Result<(
     loop {
         let (messages, over) = pipe.next().await;
         let mut buffer = BytesMut::new();
-        messages.iter().for_each(|text| line::encode(text, &mut buffer));
+        for text in &messages {
+            line::encode(text, &mut buffer);
+        }
         output.write_all(&buffer).await?;
         output.flush().await?;
         if over {

@@ -10,9 +10,10 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
 
 use crate::face::Face;
-use crate::upstream::Recipient;
+use crate::upstream::{Recipient, Upstream};
 
 /// Names of tools, with `*` for any characters; their case does not count.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +45,7 @@ impl Hidden {
     }
 
     /// Whether the answer to `request` has to be looked through.
-    pub(super) fn concerns(&self, request: &Message) -> bool {
+    fn concerns(&self, request: &Message) -> bool {
         !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
     }
 
@@ -88,10 +89,28 @@ fn fits(pattern: &str, name: &str) -> bool {
     true
 }
 
+/// Who is told the answer: the client, or somebody who looks through it first.
+pub(super) fn owner(
+    hidden: &Arc<Hidden>,
+    face: &Arc<Face>,
+    upstream: &Upstream,
+    request: &Message,
+) -> Arc<dyn Recipient> {
+    let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
+    if !hidden.concerns(request) {
+        return owner;
+    }
+    if upstream.era() == Era::Legacy {
+        // What belongs to no call is told to the client, who outlives this one.
+        upstream.attach(&owner);
+    }
+    Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(hidden) })
+}
+
 /// A client that asked for a list.
-pub(super) struct Blinkered {
-    pub(super) face: Arc<Face>,
-    pub(super) hidden: Arc<Hidden>,
+struct Blinkered {
+    face: Arc<Face>,
+    hidden: Arc<Hidden>,
 }
 
 impl Recipient for Blinkered {

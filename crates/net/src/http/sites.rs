@@ -94,13 +94,11 @@ impl Sites {
             }
             return site.route(request).await;
         }
-        match inner.pages.iter().find(|(place, _)| same_path(place, path)) {
-            Some((_, page)) => self.show(page, request),
-            None => {
-                let first = inner.sites.first().map(Site::options);
-                nothing_here(first.map_or("", |options| options.path.as_str()))
-            }
+        if let Some((_, page)) = inner.pages.iter().find(|(place, _)| same_path(place, path)) {
+            return self.show(page, request);
         }
+        let first = inner.sites.first().map(Site::options);
+        nothing_here(first.map_or("", |options| options.path.as_str()))
     }
 
     fn show<B>(&self, page: &Page, request: Request<B>) -> Response<Body> {

@@ -227,22 +227,19 @@ async fn write(
             }
             tokio::time::timeout(keep_alive, pipe.next()).await.ok()
         };
-        let written = match next.await {
-            Some((messages, over)) => {
-                let written = say(sink, messages).await;
-                if over {
-                    return;
-                }
-                written
+        let written = if let Some((messages, over)) = next.await {
+            let written = say(sink, messages).await;
+            if over {
+                return;
             }
-            None => {
-                unanswered = if heard.swap(false, Ordering::Relaxed) { 0 } else { unanswered + 1 };
-                if unanswered == MOST_UNANSWERED {
-                    tracing::debug!("a socket answers no pings, closed");
-                    return;
-                }
-                sink.send(Message::Ping(Bytes::new())).await
+            written
+        } else {
+            unanswered = if heard.swap(false, Ordering::Relaxed) { 0 } else { unanswered + 1 };
+            if unanswered == MOST_UNANSWERED {
+                tracing::debug!("a socket answers no pings, closed");
+                return;
             }
+            sink.send(Message::Ping(Bytes::new())).await
         };
         if let Err(error) = written {
             tracing::debug!(%error, "a socket broke");

@@ -56,9 +56,9 @@ async fn hear(socket: &mut Socket) -> Value {
 /// What the server says last.
 async fn close_code(socket: &mut Socket) -> CloseCode {
     loop {
-        match within(socket.next()).await.expect("a close frame").unwrap() {
-            Message::Close(frame) => return frame.expect("a code").code,
-            _ => {}
+        let message = within(socket.next()).await.expect("a close frame").unwrap();
+        if let Message::Close(frame) = message {
+            return frame.expect("a code").code;
         }
     }
 }
