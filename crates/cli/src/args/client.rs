@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
 
-use super::{Assignment, CommandArgs, RemoteArgs};
+use super::{Assignment, CommandArgs, NetworkArgs, RemoteArgs};
 
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
@@ -91,6 +91,7 @@ impl ReachArgs {
             header: self.header.clone(),
             transport: self.transport,
             ca_file: self.ca_file.clone(),
+            network: NetworkArgs::default(),
         }
     }
 
