@@ -22,7 +22,7 @@ pub(crate) struct WebArgs {
     /// Where a WebSocket can be opened (default: /ws)
     #[arg(long, requires = "port", value_name = "PATH")]
     pub(crate) ws_path: Option<String>,
-    /// What clients see before these paths, behind a proxy: https://example.com/tools
+    /// What clients see before these paths, such as /tools behind a proxy
     #[arg(long, requires = "port", value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Let in only who sends this as X-API-Key or as a bearer token; ${VAR} is replaced

@@ -90,7 +90,7 @@ impl Stage {
         let (sse, port) = Switchboard::serve(&[]);
         let file = home.write("file", case.file);
         let sse_url = format!("http://127.0.0.1:{port}/sse");
-        let fill = |text: &str| {
+        let filled = |text: &str| {
             text.replace("{line}", &server_line())
                 // By name, so that names are looked up.
                 .replace("{url}", &url.url().replace("127.0.0.1", "localhost"))
@@ -102,11 +102,11 @@ impl Stage {
         for word in case.line.split(' ') {
             match word {
                 "{server}" => words.extend(SERVER.map(ToOwned::to_owned)),
-                word => words.push(fill(&word.replace('_', " "))),
+                word => words.push(filled(&word.replace('_', " "))),
             }
         }
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let vars: Vec<_> = case.vars.iter().map(|(name, value)| (*name, fill(value))).collect();
+        let vars: Vec<_> = case.vars.iter().map(|(name, value)| (*name, filled(value))).collect();
         let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let running = Switchboard::start_program(program, &words, &vars);
         Self { line: case.line.to_owned(), running: Some(running), url, _sse: sse }
@@ -150,7 +150,7 @@ impl Talk {
     fn open(port: u16, path: &str, key: Option<&str>) -> Self {
         let mut talk = Self { port, path: path.to_owned(), headers: Vec::new() };
         talk.headers.extend(key.map(|key| ("X-API-Key", key.to_owned())));
-        let answer = talk.ask("initialize", greeting());
+        let answer = talk.ask("initialize", &greeting());
         assert_eq!(answer.status, 200, "{answer:?}");
         let session = answer.header("mcp-session-id").expect("a session").to_owned();
         talk.headers.push(("Mcp-Session-Id", session));
@@ -165,12 +165,12 @@ impl Talk {
         post_to(self.port, &self.path, &headers, message.to_string().as_bytes())
     }
 
-    fn ask(&self, method: &str, params: Value) -> Response {
+    fn ask(&self, method: &str, params: &Value) -> Response {
         self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
     }
 
     fn call(&self, name: &str, arguments: &Value) -> String {
-        text_of(&self.ask("tools/call", json!({"name": name, "arguments": arguments})).message())
+        text_of(&self.ask("tools/call", &json!({"name": name, "arguments": arguments})).message())
     }
 }
 

@@ -60,7 +60,7 @@ fn has_bounds_and_a_key(stage: &mut Stage) {
     let large = vec![b' '; 4096];
     assert_eq!(post_to(port, "/rpc", &[("X-API-Key", "k3y")], &large).status, 413);
     let never = json!({"name": "wait", "arguments": {"file": "/nowhere/at-all"}});
-    let answer = talk.ask("tools/call", never).message();
+    let answer = talk.ask("tools/call", &never).message();
     let text = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(text.contains("timeout"), "{answer}");
     let granted = preflight(port, "/rpc", "https://any.example");

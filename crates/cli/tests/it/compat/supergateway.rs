@@ -52,7 +52,7 @@ fn is_on_sse(stage: &mut Stage) {
     let [one, two] = [0, 1].map(|_| Talk::open(port, "/rpc", None));
     assert_eq!(one.call("pid", &json!({})), two.call("pid", &json!({})), "one process for all");
     assert!(one.call("variables", &json!({})).contains("AWS_SECRET"));
-    assert_eq!(one.ask("tools/list", json!({})).header("x-mine"), Some("1"));
+    assert_eq!(one.ask("tools/list", &json!({})).header("x-mine"), Some("1"));
     for page_path in ["/healthz", "/readyz"] {
         assert_eq!(page(port, page_path), (200, "ok".to_owned()));
     }
@@ -70,7 +70,7 @@ fn has_sessions(stage: &mut Stage) {
     let pid = talk.call("pid", &json!({})).parse().unwrap();
     assert!(runs(pid));
     until("an unused session ends with its process", || !runs(pid));
-    assert_eq!(talk.ask("tools/list", json!({})).status, 404);
+    assert_eq!(talk.ask("tools/list", &json!({})).status, 404);
 }
 
 fn has_no_sessions(stage: &mut Stage) {

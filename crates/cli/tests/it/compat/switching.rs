@@ -24,7 +24,7 @@ fn blocks(language: &str) -> Vec<String> {
     for line in text.lines() {
         match &mut open {
             Some(_) if line == "```" => found.extend(open.take().filter(|_| is_after)),
-            Some(block) => *block += &format!("{line}\n"),
+            Some(block) => block.extend([line, "\n"]),
             None if line == fence => open = Some(String::new()),
             None if line.starts_with("After") => is_after = true,
             None if line.contains("efore:") || line.starts_with('#') => is_after = false,
@@ -125,7 +125,7 @@ fn words(line: &str) -> Vec<String> {
             }
             // A port by a variable only, so the address needs a flag.
             "--endpoint" => {
-                ready.extend(["--host", "127.0.0.1", "--endpoint"].map(ToOwned::to_owned))
+                ready.extend(["--host", "127.0.0.1", "--endpoint"].map(ToOwned::to_owned));
             }
             "npx" => {
                 ready.extend([BINARY, "demo"].map(ToOwned::to_owned));
