@@ -275,7 +275,7 @@ impl Upstream {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
-            self.spawn(pipe::run(Arc::clone(self)));
+            self.spawn(pipe::run(Arc::clone(self), self.server.piped()));
         }
     }
 
