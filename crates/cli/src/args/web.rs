@@ -54,6 +54,9 @@ pub(crate) struct WebArgs {
     #[arg(long, requires = "port", value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) idle_connection: Option<u64>,
+    /// End when the pipe to stdin is closed, as whoever started us ends
+    #[arg(long, requires = "port")]
+    pub(crate) end_with_stdin: bool,
     /// Seconds that requests in flight get at the end (default: 10)
     #[arg(long, requires = "port", value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]

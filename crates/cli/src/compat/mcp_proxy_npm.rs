@@ -74,8 +74,9 @@ const ROWS: &[Row] = &[
     .means(Means::Plan("bridge, or bridge --history 0 with --no-eventStore")),
     Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept")
         .means(Means::Later("4 MiB of events are kept for each session, however many")),
-    Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern")
-        .means(Means::Always("a client is met in the era it speaks, and so is the server")),
+    Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::Always(
+        "each side is met in the era it speaks, as far as the bridge translates",
+    )),
     Row::new("--shell", Takes::Nothing, "run the command by a shell")
         .means(Means::Plan("bridge -- sh -c CMD")),
     Row::new("--debug", Takes::Nothing, "log more").means(Means::Words(&["--log-level=debug"])),

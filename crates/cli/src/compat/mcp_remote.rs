@@ -27,8 +27,9 @@ const ROWS: &[Row] = &[
         .means(Means::Ours("--header-file")),
     Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
         .means(Means::Ours("--transport")),
-    Row::new("--protocol", Takes::One, "legacy or auto")
-        .means(Means::Always("a client is met in the era it speaks")),
+    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
+        "each side is met in the era it speaks, as far as the bridge translates",
+    )),
     Row::new("--allow-http", Takes::Nothing, "go to http:// on other machines than this")
         .means(Means::Plan("nothing; without it such URLs are refused")),
     Row::new("--ignore-tool", Takes::One, "keep tools from the client; * for any characters")

@@ -135,6 +135,7 @@ fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complai
     }
     plan.port = Some(given.last("--port").unwrap_or("8000").to_owned());
     plan.say("--host", given.last("--host").unwrap_or("::"));
+    plan.words.push("--end-with-stdin".to_owned());
     let message_path = given.last("--messagePath").unwrap_or("/message");
     match transport {
         "ws" => {

@@ -36,7 +36,7 @@ fn a_line_is_theirs_by_name_by_word_or_by_flag() {
     assert_eq!(ours("sb -y mcp-remote@latest https://a.example/mcp"), remote);
     assert_eq!(ours("sb https://a.example/mcp --allow-http"), remote);
     assert_eq!(ours("sb bridge https://a.example/mcp --allow-http"), remote);
-    let gateway = "--pass-environment --host=:: --message-path=/message --children=shared \
+    let gateway = "--pass-environment --host=:: --end-with-stdin --message-path=/message --children=shared \
                    --health=/h --port=8000 --stdio=node server.js";
     assert_eq!(ours("sb --stdio node_server.js --healthEndpoint /h"), gateway);
     assert_eq!(ours("sb bridge --stdio node_server.js --health-endpoint /h"), gateway);
@@ -96,7 +96,7 @@ fn defaults_are_theirs() {
     assert_eq!(ours("mcp-proxy http://a.example/sse"), "--transport=sse-only http://a.example/sse");
     assert_eq!(
         ours("supergateway --stdio cd_/tmp_&&_node --outputTransport streamableHttp"),
-        "--pass-environment --host=:: --message-path=/message --stateless=2024-11-05 \
+        "--pass-environment --host=:: --end-with-stdin --message-path=/message --stateless=2024-11-05 \
          --port=8000 -- sh -c cd /tmp && node"
     );
     assert_eq!(

@@ -50,6 +50,9 @@ pub(crate) async fn serve(
     });
     let sites = Sites::new(guard.clone(), sites.collect(), pages(web, names));
     announce(address, &sites);
+    if web.end_with_stdin {
+        stop.at_end_of_stdin();
+    }
     let mut options = ListenOptions::default();
     options.grace = web.grace.map_or(options.grace, Duration::from_secs);
     options.head_timeout = web.idle_connection.map_or(options.head_timeout, Duration::from_secs);

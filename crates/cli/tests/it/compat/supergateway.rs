@@ -71,6 +71,8 @@ fn has_sessions(stage: &mut Stage) {
     assert!(runs(pid));
     until("an unused session ends with its process", || !runs(pid));
     assert_eq!(talk.ask("tools/list", &json!({})).status, 404);
+    stage.running().close_stdin();
+    assert_eq!(stage.running().exit_code(), Some(0), "it ends with whoever started it");
 }
 
 fn has_no_sessions(stage: &mut Stage) {
