@@ -7,8 +7,11 @@ use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::exit::ExitStatus;
 pub(crate) use bridge::BridgeArgs;
-pub(crate) use client::{ClientArgs, Form, ReachArgs, Spoken};
+use client::help;
+pub(crate) use client::{ClientArgs, Form, ReachArgs};
+pub(crate) use completion::CompletionArgs;
 pub(crate) use demo::{DemoArgs, EraChoice};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use network::NetworkArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
@@ -16,7 +19,9 @@ pub(crate) use web::{Transport, WebArgs};
 
 mod bridge;
 mod client;
+mod completion;
 mod demo;
+mod doctor;
 mod network;
 mod serve;
 mod target;
@@ -40,39 +45,51 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
-    /// List the tools of a server: TARGET
+    /// List the tools of a server
+    #[command(after_help = help::TOOLS, override_usage = help::usage("tools", ""))]
     Tools(Box<ClientArgs>),
-    /// Call a tool: TARGET NAME [K=V | K:=JSON]...
+    /// Call a tool
+    #[command(after_help = help::CALL, override_usage = help::usage("call", " NAME [K=V | K:=JSON]..."))]
     Call(Box<ClientArgs>),
-    /// List the prompts of a server: TARGET
+    /// List the prompts of a server
+    #[command(after_help = help::PROMPTS, override_usage = help::usage("prompts", ""))]
     Prompts(Box<ClientArgs>),
-    /// Get a prompt: TARGET NAME [K=V]...
+    /// Get a prompt
+    #[command(after_help = help::PROMPT, override_usage = help::usage("prompt", " NAME [K=V]..."))]
     Prompt(Box<ClientArgs>),
-    /// List the resources and templates of a server: TARGET
+    /// List the resources and templates of a server
+    #[command(after_help = help::RESOURCES, override_usage = help::usage("resources", ""))]
     Resources(Box<ClientArgs>),
-    /// Read a resource: TARGET URI
+    /// Read a resource
+    #[command(after_help = help::READ, override_usage = help::usage("read", " URI"))]
     Read(Box<ClientArgs>),
-    /// Complete an argument: TARGET prompt:NAME|TEMPLATE ARGUMENT, then VALUE and K=V if there are any
+    /// Complete an argument
+    #[command(after_help = help::COMPLETE, override_usage = help::usage("complete", " prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]..."))]
     Complete(Box<ClientArgs>),
-    /// Tell what a server is and can do: TARGET
+    /// Tell what a server is and can do
+    #[command(after_help = help::DISCOVER, override_usage = help::usage("discover", ""))]
     Discover(Box<ClientArgs>),
-    /// Print changes as they happen: TARGET [tools | prompts | resources | URI]...
+    /// Print changes as they happen
+    #[command(after_help = help::LISTEN, override_usage = help::usage("listen", " [tools | prompts | resources | URI]..."))]
     Listen(Box<ClientArgs>),
-    /// Tell whether a server answers: TARGET
+    /// Tell whether a server answers
+    #[command(after_help = help::PING, override_usage = help::usage("ping", ""))]
     Ping(Box<ClientArgs>),
+    Doctor(Box<DoctorArgs>),
+    Completion(CompletionArgs),
 }
 
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_) | Self::Demo(_))
+        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_))
     }
 }
 
 /// How the program ends after arguments that clap did not take. The commands
 /// that call a server have the statuses of the Inspector, `bridge` those of clap.
 pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStatus {
-    const CLIENT: [&str; 10] = [
+    const CLIENT: [&str; 11] = [
         "tools",
         "call",
         "prompts",
@@ -81,6 +98,7 @@ pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStat
         "read",
         "complete",
         "discover",
+        "doctor",
         "listen",
         "ping",
     ];
@@ -116,7 +134,7 @@ pub(crate) fn is_global(flag: &str) -> bool {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
-    /// How much to log, on stderr (default: LOG_LEVEL, else info)
+    /// How much to log, on stderr (default: LOG_LEVEL, else info; error for calls)
     ///
     /// RUST_LOG, if set, decides alone, module by module.
     #[arg(long, global = true, value_enum, value_name = "LEVEL", display_order = 100)]
@@ -157,10 +175,16 @@ Examples:
     switchboard tools https://example.com/mcp
     switchboard call https://example.com/mcp add a:=1 b:=2
 
+  Use a server that Claude, Cursor, VS Code or another client has, by its name there:
+    switchboard tools github
+
+  Find out why a server does not connect:
+    switchboard doctor https://example.com/mcp
+
   Try a client with a server that has everything:
     switchboard demo --http --port 8000
 
-More about a command: switchboard bridge --help";
+More about a command: switchboard call --help";
 
 /// The arguments, with the `--` put in that some clients swallow on the way:
 /// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.

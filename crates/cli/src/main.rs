@@ -4,6 +4,7 @@ mod args;
 mod command;
 mod compat;
 mod demo;
+mod doctor;
 mod exit;
 mod header;
 mod log;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     let ended = run(cli.command);
     sink.flush_lines();
     match ended {
-        Ok(()) => ExitStatus::Success.into(),
+        Ok(status) => status.into(),
         Err(failure) => {
             failure.report();
             failure.status.into()
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: args::Command) -> Result<(), Failure> {
+fn run(command: args::Command) -> Result<ExitStatus, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of(&error))?;
     let ended = runtime.block_on(command::run(command));

@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 use switchboard_gateway::config::Timeouts;
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_net::upstream::{Server, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
 use crate::exit::Failure;
@@ -16,18 +16,47 @@ use crate::header;
 
 mod named;
 
+/// A server that was named, and has not been called yet.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) target: Target,
+    /// What its file says about time.
+    pub(crate) timeouts: Timeouts,
+    /// How to reach it, if it is at a URL.
+    pub(crate) fetch: Option<Fetch>,
+}
+
+impl Found {
+    /// The server, after checking what can be checked before it is called.
+    pub(crate) fn server(self) -> Result<Server, Failure> {
+        match (self.target, self.fetch) {
+            (Target::Command(command), _) => start(command),
+            (Target::Url { url, strategy, headers }, Some(fetch)) => {
+                Ok(Server::url(url, strategy, headers, fetch))
+            }
+            (Target::Url { .. }, None) => Err(Failure::new("nothing to reach the URL with")),
+        }
+    }
+}
+
+/// Our environment, for the servers we start.
+pub(crate) fn environment() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().collect()
+}
+
 /// A server by its command.
 pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<Server, Failure> {
-    start(command(line, words, args)?)
+) -> Result<Found, Failure> {
+    let target = Target::Command(command(line, words, args)?);
+    Ok(Found { target, timeouts: Timeouts::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
 fn start(command: Command) -> Result<Server, Failure> {
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let environment = environment();
     command.check(&environment).map_err(|error| {
         Failure::of(&error).hint(format!("try it by itself first: {} --help", command.program))
     })?;
@@ -40,19 +69,25 @@ pub(crate) fn remote(
     files: &[PathBuf],
     args: &RemoteArgs,
     local: &CommandArgs,
-) -> Result<(Server, Timeouts), Failure> {
+) -> Result<Found, Failure> {
     if text.contains("://") {
-        let server = at(url(text)?, args.transport.unwrap_or_default(), HeaderMap::new(), args)?;
-        return Ok((server, Timeouts::default()));
+        let strategy = args.transport.unwrap_or_default();
+        let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
+        let timeouts = Timeouts::default();
+        return Ok(Found { target, timeouts, fetch: Some(fetch(args)?) });
     }
     let entry = named::find(text, files)?;
-    let server = match entry.target {
-        Target::Command(command) => start(with_args(command, local))?,
-        Target::Url { url, strategy, headers } => {
-            at(url, args.transport.unwrap_or(strategy), headers, args)?
+    let timeouts = entry.timeouts;
+    Ok(match entry.target {
+        Target::Command(command) => {
+            Found { target: Target::Command(with_args(command, local)), timeouts, fetch: None }
         }
-    };
-    Ok((server, entry.timeouts))
+        Target::Url { url, strategy, headers: given } => {
+            let strategy = args.transport.unwrap_or(strategy);
+            let target = Target::Url { url, strategy, headers: headers(Some(given), args)? };
+            Found { target, timeouts, fetch: Some(fetch(args)?) }
+        }
+    })
 }
 
 /// A command under a name of its own; like a command of ours but for its variables.
@@ -76,28 +111,25 @@ pub(crate) fn named_in(
     let servers = wanted.map(|entry| {
         let server = match entry.target {
             Target::Command(command) => start(with_args(command, &local).name(&entry.name)),
-            Target::Url { url, strategy, headers } => at(url, strategy, headers, args),
+            Target::Url { url, strategy, headers: given } => {
+                Ok(Server::url(url, strategy, headers(Some(given), args)?, fetch(args)?))
+            }
         };
         Ok((entry.name, server?))
     });
     servers.collect()
 }
 
-/// A server at a URL; headers of the command line are stronger than `headers`.
-fn at(
-    url: Uri,
-    strategy: Strategy,
-    headers: HeaderMap,
-    args: &RemoteArgs,
-) -> Result<Server, Failure> {
-    let mut given = Vec::new();
+/// Headers of a configuration, the stronger ones of files of headers, and the
+/// strongest of the command line.
+fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Failure> {
+    let mut said = Vec::new();
     for file in &args.network.header_file {
-        given.extend(header::lines_of(file)?);
+        said.extend(header::lines_of(file)?);
     }
-    given.extend_from_slice(&args.header);
-    let headers = header::merge(headers, &given, |name| std::env::var(name).ok())
-        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
-    Ok(Server::url(url, strategy, headers, fetch(args)?))
+    said.extend_from_slice(&args.header);
+    header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
+        .map_err(|error| Failure::of(&error).hint(error.hint()))
 }
 
 /// The HTTP client that the options describe.

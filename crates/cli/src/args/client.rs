@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
+use switchboard_proto::revision::Era;
 
 use super::{Assignment, CommandArgs, NetworkArgs, RemoteArgs};
 
+pub(crate) mod help;
+
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
 pub(crate) struct ClientArgs {
     /// The server's URL or its name in a configuration file, unless a command follows --;
     /// then what the command is about
@@ -80,6 +82,17 @@ pub(crate) enum Spoken {
     Modern,
 }
 
+impl Spoken {
+    /// The era that was asked for; none if the server is to be asked.
+    pub(crate) fn era(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
+}
+
 impl ReachArgs {
     /// Whether the server is a command.
     pub(crate) fn is_local(&self) -> bool {
@@ -103,18 +116,3 @@ impl ReachArgs {
         }
     }
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  switchboard tools https://example.com/mcp
-  switchboard call https://example.com/mcp add a:=1 b:=2
-  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
-  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
-  switchboard complete https://example.com/mcp prompt:review language py
-  switchboard listen https://example.com/mcp tools file:///a/b --output json
-  switchboard tools github --config ~/.cursor/mcp.json
-
-A TARGET that is no URL is the name of a server in ./.mcp.json, ./mcp.json, or the files
-of VS Code, Cursor, Claude, Codex and other clients.
-Arguments: k=v is text, k:=json is JSON. Exit status: 0 done, 1 wrong usage or another
-failure, 3 not let in, 4 not reached, 5 the tool failed; with one line of JSON on stderr.";

@@ -64,10 +64,8 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> 
 /// The server, after checking what can be checked before somebody calls it.
 fn server(args: &BridgeArgs) -> Result<Server, Failure> {
     match &args.url {
-        Some(url) => {
-            target::remote(url, &args.config, &args.remote, &args.local).map(|(server, _)| server)
-        }
-        None => target::local(args.stdio.as_deref(), &args.words, &args.local),
+        Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
+        None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),
     }
 }
 

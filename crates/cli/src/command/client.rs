@@ -8,14 +8,12 @@ use std::time::Duration;
 use serde_json::Value;
 use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
-use switchboard_net::upstream::Server;
-use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, ReachArgs, Spoken};
+use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{ExitStatus, Failure};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
-use crate::target;
+use crate::target::{self, Found};
 
 mod arguments;
 mod call;
@@ -45,8 +43,9 @@ where
     R: Future<Output = Result<(), Failure>>,
 {
     let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
-    let (server, operands, timeouts) = server(&args.reach, &args.operands).map_err(usage)?;
-    let options = terminal::answering(options(&args.reach, timeouts));
+    let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
+    let options = terminal::answering(options(&args.reach, found.timeouts));
+    let server = found.server().map_err(usage)?;
     let Some(connected) = until(&stop, Client::connect(server, options)).await else {
         return Err(interrupted());
     };
@@ -64,7 +63,7 @@ where
 }
 
 /// Runs `work` until it is done or a signal comes.
-async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(stop.clone().asked());
     let mut work = pin!(work);
     poll_fn(|cx| match asked.as_mut().poll(cx) {
@@ -74,34 +73,27 @@ async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// The server that the user named, what follows its name, and how long it may take.
-pub(super) fn server(
-    args: &ReachArgs,
-    operands: &[String],
-) -> Result<(Server, Vec<String>, Timeouts), Failure> {
+/// The server that the user named, and what follows its name.
+pub(super) fn find(args: &ReachArgs, operands: &[String]) -> Result<(Found, Vec<String>), Failure> {
     if args.is_local() {
-        let server = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
-        return Ok((server, operands.to_vec(), Timeouts::default()));
+        let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
+        return Ok((found, operands.to_vec()));
     }
     let Some((name, rest)) = operands.split_first() else {
         return Err(Failure::new("no server is named")
             .hint("give its URL, its name in a configuration file, or its command after --"));
     };
-    let (server, timeouts) = target::remote(name, &args.config, &args.remote(), &args.local())?;
-    Ok((server, rest.to_vec(), timeouts))
+    let found = target::remote(name, &args.config, &args.remote(), &args.local())?;
+    Ok((found, rest.to_vec()))
 }
 
-pub(super) fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
+fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
     let options = ClientOptions::default();
     let said = args.timeout.map(Duration::from_secs);
     ClientOptions {
         name: "switchboard-cli".to_owned(),
         timeout: said.or(timeouts.call).unwrap_or(options.timeout),
-        era: match args.era {
-            Spoken::Auto => None,
-            Spoken::Legacy => Some(Era::Legacy),
-            Spoken::Modern => Some(Era::Modern),
-        },
+        era: args.era.era(),
         ..options
     }
 }
@@ -134,15 +126,15 @@ impl Asked {
     }
 }
 
-fn usage(failure: Failure) -> Failure {
+pub(super) fn usage(failure: Failure) -> Failure {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-fn other(text: &str) -> Failure {
+pub(super) fn other(text: &str) -> Failure {
     Failure::new(text).for_scripts(ExitStatus::Failure, "other")
 }
 
-fn interrupted() -> Failure {
+pub(super) fn interrupted() -> Failure {
     Failure::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
 }
 

@@ -9,7 +9,13 @@ mod client;
 #[cfg(test)]
 mod compat;
 #[cfg(test)]
+mod completion;
+#[cfg(test)]
 mod demo;
+#[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod doctor_http;
 #[cfg(test)]
 mod log;
 #[cfg(test)]

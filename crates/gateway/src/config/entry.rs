@@ -1,9 +1,11 @@
 //! One server of a file.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-use switchboard_net::upstream::Target;
+use switchboard_net::http::fetch::Fetch;
+use switchboard_net::upstream::{Server, Target};
 
 use super::expand::Variables;
 use super::problem::{Place, Problem, Weight};
@@ -50,6 +52,17 @@ pub struct ToolFilter {
     pub only: Option<Vec<String>>,
     /// Never these.
     pub never: Vec<String>,
+}
+
+impl Entry {
+    /// The server, to connect to. `environment` is ours, of which a command gets
+    /// what it may have; `fetch` is how URLs are reached.
+    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> Server {
+        match self.target.clone() {
+            Target::Command(command) => Server::command(command, environment),
+            Target::Url { url, strategy, headers } => Server::url(url, strategy, headers, fetch),
+        }
+    }
 }
 
 impl fmt::Debug for Entry {

@@ -1,5 +1,6 @@
 //! Files as people have them, and what must come of them.
 
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::upstream::{Strategy, Target};
 
 use super::*;
@@ -266,4 +267,13 @@ fn variables_of_a_file_come_before_those_of_the_server() {
     let config = Config::parse(Path::new("m.json"), text, &around).unwrap();
     assert_eq!(line(&config, "a"), "A=1 B=2 B=3 c");
     assert!(config.server("b").unwrap().is_err());
+}
+
+#[test]
+fn an_entry_is_a_server_to_connect_to() {
+    let text = r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h/mcp?key=${TOKEN}"}}}"#;
+    let config = read("m.json", text);
+    let fetch = Fetch::new(FetchOptions::default()).unwrap();
+    let names = config.servers.iter().map(|entry| entry.server(Vec::new(), fetch.clone()).name());
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "h/mcp"]);
 }

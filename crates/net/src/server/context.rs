@@ -1,6 +1,7 @@
 //! What a call may do besides answering: report, log, ask, notice that it is unwanted.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,17 +17,23 @@ use super::Server;
 use super::level::Level;
 use super::session::Caller;
 use super::task::{self, Task};
+use super::tool::schema::Promise;
 use crate::drive::Stop;
 use crate::face::{Face, lock};
 
 pub(super) mod ask;
+mod form;
+mod page;
 
 pub use ask::Elicited;
+pub use page::Page;
 
 /// One call, towards the client that made it. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     pub(super) state: Arc<State>,
+    /// What the tool that is called says of its results.
+    pub(super) promise: Promise,
 }
 
 /// What is known of a call while it lasts.
@@ -40,6 +47,8 @@ pub(super) struct State {
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
     reported: Mutex<f64>,
+    /// Whether the answer depends on what the client was asked.
+    pub(super) asked: AtomicBool,
     pub(super) stop: Stop,
 }
 
@@ -63,8 +72,14 @@ impl Context {
         let token = request.payload().unwrap_or_default();
         let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
         let reported = Mutex::new(f64::NEG_INFINITY);
-        let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
-        Self { state: Arc::new(state) }
+        let (asked, stop) = (AtomicBool::new(false), Stop::new());
+        let state = State { server, caller, way, token, task_ttl, reported, asked, stop };
+        Self { state: Arc::new(state), promise: Promise::default() }
+    }
+
+    /// The same call, of a tool that has promised something.
+    pub(super) fn promising(self, promise: Promise) -> Self {
+        Self { promise, ..self }
     }
 
     /// The same call, going on as a task.
@@ -76,9 +91,10 @@ impl Context {
             token: self.state.token.clone(),
             task_ttl: None,
             reported: Mutex::new(*lock(&self.state.reported)),
+            asked: AtomicBool::new(false),
             stop: Stop::new(),
         };
-        Self { state: Arc::new(state) }
+        Self { state: Arc::new(state), promise: self.promise.clone() }
     }
 
     /// Reports how far the call has got.
@@ -110,7 +126,8 @@ impl Context {
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
-        if self.state.caller.level().is_none_or(|least| level < least) {
+        let wanted = self.state.caller.level().is_some_and(|least| level >= least);
+        if !wanted || !self.server().logs() {
             return;
         }
         let Ok(data) = serde_json::to_value(data) else { return };
@@ -164,6 +181,13 @@ impl Context {
     /// What the client can do, as it declared it.
     pub fn client_capabilities(&self) -> Value {
         self.state.caller.capabilities()
+    }
+
+    /// The client's settings of an extension; none if it does not have it, and
+    /// then nothing of it may be used (EXT-1).
+    pub fn extension(&self, id: &str) -> Option<Value> {
+        let mut declared = self.client_capabilities();
+        Some(declared["extensions"][id].take()).filter(Value::is_object)
     }
 
     /// The era that the client speaks.

@@ -316,3 +316,6 @@ impl Tasks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

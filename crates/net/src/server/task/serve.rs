@@ -94,8 +94,9 @@ impl Context {
                 created
             }
         };
-        let work = work(cx.clone());
-        let work = Caught(Box::pin(async move { work.await.into_answer() }));
+        let (work, promise) = (work(cx.clone()), cx.promise.clone());
+        let work = async move { work.await.into_answer().and_then(|result| promise.check(result)) };
+        let work = Caught(Box::pin(work));
         tokio::spawn(tell_changes(server, Arc::clone(&task)));
         tokio::spawn(async move {
             let end = match race(cx.state.stop.said(), work).await {

@@ -1,9 +1,19 @@
 //! The examples do what they say.
 
+use http::HeaderMap;
 use serde_json::json;
+use switchboard_net::client::{self as connect, ClientOptions};
+use switchboard_net::upstream::{self, Strategy};
+use switchboard_proto::revision::Era;
 
-use super::{Client, text};
+use super::web::Web;
+use super::{Client, fixture, text};
+use crate::peer::within;
+use crate::upstream::fetch;
 
+#[expect(dead_code, reason = "only what it serves is of interest here")]
+#[path = "../../../examples/forward.rs"]
+mod forward;
 #[expect(dead_code, reason = "only what it serves is of interest here")]
 #[path = "../../../examples/raw.rs"]
 mod raw;
@@ -47,4 +57,39 @@ async fn the_raw_example_counts_calls() {
     client.modern("tools/list", json!({})).await;
     let calls = client.modern("x/calls", json!({})).await;
     assert_eq!(calls["result"]["calls"], json!({"tools/list": 2, "x/calls": 1}));
+}
+
+#[tokio::test]
+async fn the_forwarding_example_stands_between_any_two_eras() {
+    let (told, mut tell) = tokio::sync::mpsc::channel(8);
+    let far = fixture().on_notification(move |notice| {
+        let told = told.clone();
+        async move { told.send(notice.method().to_owned()).await.unwrap() }
+    });
+    let web = Web::of(far).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let url = format!("http://{}/mcp", web.address).parse().unwrap();
+        let other = upstream::Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        let to = within(connect::Client::connect(other, options)).await.unwrap();
+        let mut client = Client::of(forward::server(to.clone()).unwrap());
+        client.greet("2025-06-18", json!({})).await;
+        let steps = json!({"name": "steps", "_meta": {"progressToken": "mine"}});
+        for modern in [false, true] {
+            client.heard.clear();
+            let params = if modern { client.envelope(steps.clone()) } else { steps.clone() };
+            assert_eq!(text(&client.call("tools/call", params).await), "done", "{era:?}");
+            let progress = client.heard_of("notifications/progress");
+            assert_eq!(progress.len(), 2, "{era:?}");
+            assert_eq!(progress[0]["params"]["progressToken"], "mine");
+        }
+        let list = client.modern("resources/list", json!({})).await;
+        assert_eq!(list["result"]["resources"][0]["uri"], "a://text");
+        let broken = client.call("tools/call", json!({"name": "broken"})).await;
+        assert_eq!(broken["error"], json!({"code": 7, "message": "broken"}));
+        client.say(json!({"jsonrpc": "2.0", "method": "notifications/x"})).await;
+        assert_eq!(within(tell.recv()).await.unwrap(), "notifications/x");
+        to.close().await;
+    }
+    web.stopped().await;
 }
