@@ -184,7 +184,10 @@ Examples:
   Try a client with a server that has everything:
     switchboard demo --http --port 8000
 
-More about a command: switchboard call --help";
+  Put it in the place of mcp-remote, supergateway or mcp-proxy, flags and all:
+    switchboard mcp-remote https://example.com/mcp --header 'X-Key: ${KEY}'
+
+More about a command: switchboard call --help, switchboard supergateway --help";
 
 /// The arguments, with the `--` put in that some clients swallow on the way:
 /// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.
