@@ -1,12 +1,16 @@
-//! HTTP: what the server and the client side share.
+//! HTTP, for whoever serves and whoever calls.
 //!
-//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
-//! - [`guard`]: who may talk to a server: `Host`, `Origin`, CORS.
-//! - [`key`]: a key that clients must show.
+//! To serve, put a [`site::Site`] before a server or a bridge, and run it with
+//! [`listen::serve`] or mount it in a router of your own:
+//!
+//! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
+//! - [`sites`]: several of them behind one listener, and a few pages.
+//! - [`guard`]: who may talk to it: `Host`, `Origin`, CORS; [`key`]: a key to show.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
-//! - [`site`]: the paths of one server; [`sites`]: several of them, and a few pages.
+//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! Of these only the sites know MCP.
+//! `guard`, `key`, `listen` and `fetch` know nothing of MCP. Beside them are the few
+//! questions about headers that both sides ask.
 
 mod body;
 mod endpoint;

@@ -68,7 +68,6 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
@@ -116,6 +115,10 @@ pub use task::Support;
 pub use tool::{Answer, Draft, Tool, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
+///
+/// Made with [`Server::builder`], and served by [`stdio::serve`](crate::stdio::serve), by a
+/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
+/// adds or removes something here, or calls `*_changed`, has clients told.
 pub struct Server {
     identity: greet::Identity,
     catalog: RwLock<Arc<Catalog>>,
@@ -235,9 +238,9 @@ impl Server {
         Works::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
-            let answer = race(answer, state.stop.said()).await;
+            let answer = state.run(answer).await;
             server.seats.rise(face.number(), exchange);
-            if let Either::Left(mut result) = answer {
+            if let Some(mut result) = answer {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(project::unkept);
@@ -279,7 +282,7 @@ impl Inside for Server {
             Up::Drop { exchange, .. } => {
                 self.unlisten(face.number(), exchange);
                 if let Some(call) = self.seats.rise(face.number(), exchange) {
-                    call.stop.say();
+                    call.cancel();
                 }
             }
             Up::Note { message } => return self.hear(face, message),
@@ -290,7 +293,7 @@ impl Inside for Server {
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
         for call in self.seats.forget(face.number()) {
-            call.stop.say();
+            call.cancel();
         }
         self.tasks.forget(face.number());
     }

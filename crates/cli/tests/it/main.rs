@@ -23,6 +23,8 @@ mod named;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod signal;
 #[cfg(test)]
 mod upstream;

@@ -26,6 +26,10 @@ use super::trace::{self, Ring};
 const PAGE: usize = 1000;
 
 /// A server on its way.
+///
+/// What is wrong with any part (a name twice, a schema that is none) is told by
+/// [`build`](Self::build), so that the parts can be put together in one go.
+/// Capabilities follow from what there is.
 pub struct Builder {
     info: Map<String, Value>,
     instructions: Option<String>,

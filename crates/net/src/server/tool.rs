@@ -28,6 +28,28 @@ pub(super) mod schema;
 pub use result::{Answer, ToolResult};
 
 /// A tool that is complete: it has a name, a schema, and something to do.
+///
+/// [`Tool::new`] begins one, the methods of [`Draft`] describe it, and
+/// [`Draft::run`] completes it with an async function of the arguments and the
+/// [`Context`]. What that may return is an [`Answer`].
+///
+/// ```
+/// use switchboard_net::server::{Tool, ToolResult};
+/// use serde_json::{Value, json};
+///
+/// let shout = Tool::new("shout")
+///     .description("Says it louder")
+///     .input_schema(&json!({
+///         "type": "object",
+///         "properties": {"text": {"type": "string"}},
+///         "required": ["text"],
+///     }))
+///     .run(async |args: Value, _| match args["text"].as_str() {
+///         Some("") => ToolResult::error("there is nothing to say"),
+///         text => ToolResult::text(text.unwrap_or_default().to_uppercase()),
+///     });
+/// assert_eq!(shout.name(), "shout");
+/// ```
 pub struct Tool {
     name: String,
     /// Its entry in a list, up to the closing brace.

@@ -13,7 +13,8 @@ use super::Road;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
-/// A server and all that is needed to reach it. Cheap to clone.
+/// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
+/// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,

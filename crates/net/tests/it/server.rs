@@ -20,7 +20,6 @@ mod ask;
 mod call;
 mod change;
 mod everywhere;
-mod example;
 mod hello;
 mod notice;
 mod output;
