@@ -11,13 +11,13 @@ pub(crate) struct ServeArgs {
     /// The first line on stdout is the URL of the endpoint.
     #[arg(long, short)]
     pub(crate) port: Option<u16>,
-    /// The address to listen on; there is no authentication, so think twice
+    /// The address to listen on; there is no authentication but --api-key, so think twice
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
     /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all (repeatable)
+    /// Also let web pages of this origin in; * for all, /REGEX/ for many (repeatable)
     #[arg(long, requires = "port", value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends

@@ -7,6 +7,8 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod compat;
+#[cfg(test)]
 mod completion;
 #[cfg(test)]
 mod demo;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -42,12 +43,19 @@ pub(crate) struct Run {
 
 /// Runs to its end with nothing on stdin.
 pub(crate) fn run(args: &[&str], vars: &[(&str, &str)]) -> Run {
-    let mut switchboard = Switchboard::start_with(args, vars);
-    switchboard.close_stdin();
-    let code = switchboard.exit_code();
-    let stdout = switchboard.stdout.iter().collect::<Vec<_>>().join("\n");
-    let stderr = switchboard.stderr.iter().collect::<Vec<_>>().join("\n");
-    Run { code, stdout, stderr }
+    Switchboard::start_with(args, vars).finish()
+}
+
+impl Switchboard {
+    /// Runs to its end with nothing on stdin.
+    pub(crate) fn finish(self) -> Run {
+        let mut switchboard = self;
+        switchboard.close_stdin();
+        let code = switchboard.exit_code();
+        let stdout = switchboard.stdout.iter().collect::<Vec<_>>().join("\n");
+        let stderr = switchboard.stderr.iter().collect::<Vec<_>>().join("\n");
+        Run { code, stdout, stderr }
+    }
 }
 
 impl Switchboard {
@@ -56,7 +64,12 @@ impl Switchboard {
     }
 
     pub(crate) fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_switchboard"))
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_switchboard")), args, vars)
+    }
+
+    /// Starts it by another name.
+    pub(crate) fn start_program(program: &Path, args: &[&str], vars: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(program)
             .args(args)
             .env_remove("RUST_LOG")
             .env_remove("LOG_LEVEL")
@@ -96,10 +109,18 @@ impl Switchboard {
 
     /// The port in the first line on stdout.
     pub(crate) fn port(&mut self) -> u16 {
+        let (port, path) = self.place();
+        assert_eq!(path, "/mcp");
+        port
+    }
+
+    /// The port and the path in the next line on stdout.
+    pub(crate) fn place(&mut self) -> (u16, String) {
         let line = self.line();
-        let port =
-            line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/mcp"));
-        port.unwrap_or_else(|| panic!("no URL: {line}")).parse().unwrap()
+        let rest = line.split_once("://127.0.0.1:").map(|(_, rest)| rest);
+        let (port, path) =
+            rest.and_then(|rest| rest.split_once('/')).unwrap_or_else(|| panic!("no URL: {line}"));
+        (port.parse().unwrap(), format!("/{path}"))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
@@ -160,6 +181,12 @@ impl Switchboard {
                 return line;
             }
         }
+    }
+
+    /// All of stderr up to its end.
+    pub(crate) fn whole_log(&mut self) -> String {
+        self.logged.extend(self.stderr.iter());
+        self.logged.join("\n")
     }
 
     fn rest_of_log(&mut self) -> &[String] {

@@ -19,6 +19,10 @@ def call(name, arguments):
         return arguments["text"]
     if name == "pid":
         return str(os.getpid())
+    if name == "greeted":
+        return version
+    if name == "folder":
+        return os.getcwd()
     if name == "variables":
         return " ".join(sorted(os.environ))
     if name == "wait":
@@ -41,8 +45,11 @@ def call(name, arguments):
 
 
 def answer(message):
+    # The revision that the client greeted in, for whoever asks.
+    global version
     method, params = message.get("method"), message.get("params", {})
     if method == "initialize":
+        version = params["protocolVersion"]
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {}},

@@ -103,13 +103,18 @@ impl Events {
 
 /// One POST to the endpoint, on a connection of its own.
 pub(crate) fn post(port: u16, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    post_to(port, "/mcp", headers, body)
+}
+
+/// The same to an endpoint elsewhere.
+pub(crate) fn post_to(port: u16, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let length = body.len().to_string();
     let basic = [
         ("Content-Type", "application/json"),
         ("Accept", "application/json, text/event-stream"),
         ("Content-Length", length.as_str()),
     ];
-    send(port, "POST /mcp", &[&basic, headers].concat(), body)
+    send(port, &format!("POST {path}"), &[&basic, headers].concat(), body)
 }
 
 /// One request, on a connection of its own.

@@ -33,6 +33,7 @@ use switchboard_proto::server::legacy::Phase;
 use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
+use super::stateless;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
@@ -57,6 +58,11 @@ where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
+    if let Some(response) =
+        site.options.stateless.and_then(|_| stateless::refuse_others(&parts.method))
+    {
+        return Ok(response);
+    }
     match parts.method {
         Method::POST => post(site, parts, body).await,
         Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
@@ -87,8 +93,9 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    match converse(site, &parts.headers, &incoming) {
-        Ok(talk) => Ok(exchange(site, talk, incoming, &parts.headers).await),
+    match converse(site, &parts.headers, &incoming).await {
+        Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
+        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -115,7 +122,12 @@ impl Talk {
     }
 }
 
-fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Talk, Refusal> {
+/// None if there is nobody to pass it to, and nobody waits for an answer.
+async fn converse(
+    site: &Inner,
+    headers: &HeaderMap,
+    incoming: &Incoming,
+) -> Result<Option<Talk>, Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
@@ -125,24 +137,39 @@ fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Ta
         Incoming::Batch(_) => "",
     };
     if classify(incoming, Some(headers))? == Era::Modern {
+        if !site.options.modern {
+            return Err(legacy_only(headers));
+        }
         if let Incoming::One(message) = incoming
             && let Some((face, parked)) = site.parking.claim(message)?
         {
-            return Ok(Talk { face, held: None, parked: Some(parked) });
+            return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }
         let face = new(Era::Modern);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
-        return Ok(Talk::with(face, listen));
+        return Ok(Some(Talk::with(face, listen)));
     }
     check_version(headers)?;
+    if let Some(revision) = site.options.stateless {
+        if stateless::wants_nothing(incoming) {
+            return Ok(None);
+        }
+        let (face, held) = stateless::face(site, revision, incoming).await?;
+        return Ok(Some(Talk::with(face, Some(held))));
+    }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
         let held = site.sessions.open(&face)?;
-        return Ok(Talk::with(face, Some(held)));
+        return Ok(Some(Talk::with(face, Some(held))));
     }
-    Ok(Talk::with(session_of(site, headers)?, None))
+    Ok(Some(Talk::with(session_of(site, headers)?, None)))
+}
+
+fn legacy_only(headers: &HeaderMap) -> Refusal {
+    let asked = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
 }
 
 fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
@@ -179,7 +206,8 @@ async fn exchange(
     };
     let patience = patience(headers, &site.options.limits);
     let frame = first_frame(&open, &mut works, patience).await;
-    let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);
+    let is_session = site.options.stateless.is_none() && is_greeted(&face);
+    let session = held.as_mut().filter(|_| is_session).map(Held::tell);
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, text),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),

@@ -14,6 +14,7 @@ use crate::client::Way;
 use crate::peer::within;
 use crate::script::Stage;
 
+mod alone;
 mod cut;
 mod era;
 mod limit;
@@ -23,6 +24,7 @@ mod post;
 mod session;
 mod stop;
 mod stream;
+mod ws;
 
 /// A site with a test behind it.
 struct Set {
