@@ -55,6 +55,7 @@ impl Offer {
             guard: guard(address, args),
             limits: self.limits,
             keep_alive: Duration::from_secs(args.keep_alive),
+            hang_up: args.hang_up_after,
             session_idle: Duration::from_secs(args.session_timeout),
             shared: self.shared,
             ..SiteOptions::default()

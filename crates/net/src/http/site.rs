@@ -37,6 +37,10 @@ pub struct SiteOptions {
     pub limits: Arc<Limits>,
     /// How long a stream is silent before a comment keeps it open; zero for no comments.
     pub keep_alive: Duration,
+    /// How long the stream of a call is silent before its connection is ended and
+    /// the client comes back for the answer, where its revision has that; zero
+    /// for never.
+    pub hang_up: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -60,6 +64,7 @@ impl Default for SiteOptions {
             guard: Guard::loopback(),
             limits: Arc::new(Limits::default()),
             keep_alive: Duration::from_secs(15),
+            hang_up: Duration::ZERO,
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,

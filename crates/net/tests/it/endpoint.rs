@@ -16,6 +16,7 @@ use crate::script::Stage;
 
 mod cut;
 mod era;
+mod hang_up;
 mod limit;
 mod mount;
 mod park;
