@@ -213,7 +213,16 @@ check_conformance() {
     target=$(target_directory)
     node --test conformance/lib/*.test.mjs
     cargo build --locked --package switchboard
-    node conformance/run.mjs server --serve "'$target/debug/switchboard' demo --http --port 0"
+    local switchboard="'$target/debug/switchboard'"
+    say "the built-in server"
+    node conformance/run.mjs server --serve "$switchboard demo --http --port 0"
+    # On a pipe a server cannot hang up on a call (SEP-1699), so the bridge does it.
+    say "the built-in server on stdio, through the bridge"
+    node conformance/run.mjs server \
+        --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
+    say "the built-in server over HTTP, through the bridge"
+    node conformance/run.mjs server --behind "$switchboard demo --http --port 0" \
+        --serve "$switchboard bridge --port 0 {url}"
 }
 
 # --- the parts ----------------------------------------------------------------
@@ -264,7 +273,7 @@ usage() {
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   peers    other people's SDKs on both sides of the bridge
-  conformance  the official suites against the built-in server
+  conformance  the official suites against the built-in server, also through the bridge
   setup    only get what the outside suites need
 TEXT
 }

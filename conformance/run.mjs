@@ -14,7 +14,7 @@ const READY_MS = 30_000;
 const SUITE_MS = 5 * 60_000;
 const SCENARIO_MS = 60_000;
 const WHOLE_RUN_MS = 20 * 60_000;
-const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--only REGEX] [--expected FILE] [--results FILE]
+const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--behind "CMD"] [--only REGEX] [--expected FILE] [--results FILE]
 node conformance/run.mjs client --command "CMD" [--only REGEX] [--expected FILE] [--results FILE]`;
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -28,6 +28,7 @@ function options() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      behind: text,
       command: text,
       expected: { ...text, default: at('expected-failures.txt') },
       only: { ...text, default: '' },
@@ -40,6 +41,7 @@ function options() {
   const targets = ['url', 'serve', 'command'].filter((name) => values[name]);
   const fits = side === 'client' ? targets[0] === 'command' : side === 'server' && targets[0] !== 'command';
   if (positionals.length !== 1 || targets.length !== 1 || !fits) stop(USAGE);
+  if (values.behind && !values.serve?.includes('{url}')) stop('--behind needs --serve with {url} in it');
   return { ...values, side, only: new RegExp(values.only) };
 }
 
@@ -103,8 +105,13 @@ function report(suite, results, entries, seconds) {
 }
 
 /** The server to test: one that is there already, or one that we start and end. */
-async function serverOf({ url, serve }) {
+async function serverOf({ url, serve, behind }) {
   if (url) return { url, close: async () => true };
+  if (behind) {
+    const far = await serverOf({ serve: behind });
+    const near = await serverOf({ serve: serve.replaceAll('{url}', far.url) });
+    return { url: near.url, close: async () => (await near.close()) && far.close() };
+  }
   const begin = (onOut) => start('server', ['sh', '-c', `exec ${serve}`], { onOut });
   const [handle, found] = await announced(begin, (line) => /https?:\/\/\S+/.exec(line)?.[0], READY_MS);
   return { url: found, close: () => end(handle) };
