@@ -20,6 +20,7 @@
 //! server, and ending the first alone leaks the last. The group also ends when
 //! we end, by whatever means; `group` and decision 0004 say how.
 
+mod census;
 mod command;
 mod exit;
 mod group;

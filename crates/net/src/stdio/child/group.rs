@@ -9,7 +9,6 @@
 //! the group, cannot be given to a stranger while we may still signal it.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use super::census::has_members;
 
 /// A process group that ends with this value, or with us, whichever is first.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ impl Group {
     /// Ends whoever is left, with TERM and after `grace` with KILL, and reaps
     /// the guard.
     pub(super) async fn sweep(&self, grace: Duration) {
-        if has_members(self.id).await {
+        if has_members(self.id()).await {
             self.terminate();
             _ = timeout(grace, self.emptied()).await;
         }
@@ -93,10 +94,11 @@ impl Group {
         }
     }
 
-    /// Waits until the guard is alone. The system has no event for this.
+    /// Waits until the guard is alone. The system has no event for this, and
+    /// where it does not show its processes the grace ends the waiting.
     async fn emptied(&self) {
         let mut pause = Duration::from_millis(2);
-        while has_members(self.id).await {
+        while has_members(self.id()).await {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
@@ -113,37 +115,6 @@ impl Drop for Group {
     }
 }
 
-/// Whether anybody but the guard lives in the group. A system without `/proc`
-/// cannot tell; then we say yes, and every sweep takes its whole grace.
-async fn has_members(group: Pid) -> bool {
-    tokio::task::spawn_blocking(move || scan(group).unwrap_or(true)).await.unwrap_or(true)
-}
-
-fn scan(group: Pid) -> io::Result<bool> {
-    let group = group.as_raw_pid();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        let id = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        if id.is_none_or(|id| id == group) {
-            continue;
-        }
-        // A process may end between the listing and the reading.
-        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
-        if lives_in(&String::from_utf8_lossy(&stat), group) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Reads `pid (name) state parent group …`; the name may hold anything.
-fn lives_in(stat: &str, group: i32) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut fields = rest.split_ascii_whitespace();
-    let dead = matches!(fields.next(), Some("Z" | "X") | None);
-    !dead && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
-}
-
 /// Every Unix has one here; `PATH` has no say in who guards.
 const SHELL: &str = "/bin/sh";
 
@@ -157,17 +128,3 @@ kill -CONT 0
 sleep 2
 kill -KILL 0
 "#;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_lives_in_the_group_its_stat_names() {
-        assert!(lives_in("7 (sh) S 1 42 42 0 -1", 42));
-        assert!(!lives_in("7 (sh) S 42 1 42 0 -1", 42));
-        assert!(!lives_in("7 (sh) Z 1 42 42 0 -1", 42));
-        assert!(lives_in("7 (a) Z 1 1 (b) R 1 42 42 0 -1", 42));
-        assert!(!lives_in("7 (sh", 42));
-    }
-}
