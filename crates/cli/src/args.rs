@@ -215,6 +215,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) keep_alive: u64,
+    /// Seconds that a client may take over sending a request, or the next one
+    #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) request_timeout: u64,
     /// Seconds of silence after which a call's connection is ended; 0 for never
     ///
     /// The client comes back for the answer, where its revision has that. For proxies

@@ -5,6 +5,7 @@ mod command;
 mod demo;
 mod exit;
 mod header;
+mod limit;
 mod log;
 mod output;
 mod serve;

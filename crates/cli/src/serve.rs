@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::args::ServeArgs;
 use crate::exit::Failure;
+use crate::limit;
 use crate::signal::Stop;
 
 /// What is served.
@@ -45,6 +46,7 @@ impl Offer {
     }
 
     async fn serve_http(self, port: u16, args: &ServeArgs, stop: Stop) -> Result<(), Failure> {
+        limit::raise();
         let (listener, address) = bind(&args.host, port).await?;
         if !address.ip().is_loopback() {
             tracing::warn!(
@@ -56,13 +58,15 @@ impl Offer {
             limits: self.limits,
             keep_alive: Duration::from_secs(args.keep_alive),
             hang_up: args.hang_up_after,
+            body_pause: Duration::from_secs(args.request_timeout),
             session_idle: Duration::from_secs(args.session_timeout),
             shared: self.shared,
             ..SiteOptions::default()
         };
         let site = Site::new(self.inside, options);
         announce(address);
-        let options = ListenOptions::default();
+        let head_timeout = Duration::from_secs(args.request_timeout);
+        let options = ListenOptions { head_timeout, ..ListenOptions::default() };
         let closing = close_in_time(site.clone(), options.grace, stop.clone());
         tokio::join!(listen::serve(listener, site, options, stop.asked()), closing);
         Ok(())

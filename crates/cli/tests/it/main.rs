@@ -15,6 +15,8 @@ mod process;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]
+mod torture;
+#[cfg(test)]
 mod upstream;
 #[cfg(test)]
 mod usage;

@@ -24,25 +24,27 @@ use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
 use super::session::Held;
+use super::site::SiteOptions;
 use crate::face::Face;
 use crate::inside::Works;
 
 /// What a client that sends too much may send before its connection is cut.
 const MOST_UNREAD: u64 = 256 << 20;
 
-/// Between two pieces of a body: longer than a network needs, short enough that
-/// slow senders do not hold all connections.
-const PAUSE: Duration = Duration::from_secs(30);
-
-/// Reads a whole body of up to `limit` bytes.
+/// Reads a whole body of up to the bytes that a message may have.
 ///
 /// One that is longer is read all the same, and forgotten: whoever writes first
 /// and reads then would get a reset instead of our refusal.
-pub(super) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Refusal>
+pub(super) async fn read<B>(
+    headers: &HeaderMap,
+    body: B,
+    options: &SiteOptions,
+) -> Result<Bytes, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
+    let limit = options.limits.message;
     let too_large = Refusal::TooLarge { limit };
     let announced = body.size_hint().lower();
     let asks_first = headers.contains_key(EXPECT);
@@ -53,7 +55,7 @@ where
     let mut text = Text::default();
     let mut length: u64 = 0;
     loop {
-        let next = tokio::time::timeout(PAUSE, body.frame()).await;
+        let next = tokio::time::timeout(options.body_pause, body.frame()).await;
         let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
         // The client broke off: whatever it was, it is not all there.
         let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
@@ -261,7 +263,7 @@ impl Live {
         }
         if !piece.is_empty() {
             self.ping.as_mut().reset(Instant::now() + self.keep_alive);
-            return Poll::Ready(Some(piece.into()));
+            return Poll::Ready(Some(self.lane.face.lend(piece.into())));
         }
         if self.over {
             return Poll::Ready(None);

@@ -82,7 +82,7 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, &site.options).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
@@ -182,7 +182,7 @@ async fn exchange(
     let frame = first_frame(&open, &mut works, patience).await;
     let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, text),
+        Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
             let body = Body::live(open, works, prime, site.options.keep_alive);

@@ -41,6 +41,9 @@ pub struct SiteOptions {
     /// the client comes back for the answer, where its revision has that; zero
     /// for never.
     pub hang_up: Duration,
+    /// Between two pieces of a request's body: longer than a network needs, short
+    /// enough that slow senders do not hold all connections.
+    pub body_pause: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -65,6 +68,7 @@ impl Default for SiteOptions {
             limits: Arc::new(Limits::default()),
             keep_alive: Duration::from_secs(15),
             hang_up: Duration::ZERO,
+            body_pause: Duration::from_secs(30),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,

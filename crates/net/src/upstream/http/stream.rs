@@ -72,7 +72,7 @@ impl Upstream {
                 match self.read(link, post.lane, &post.message, &mut course, response).await {
                     Over::Done => return Works::none(),
                     Over::Ended if course.polls && course.last.is_some() => {
-                        self.pass_hang_up(post.lane)
+                        self.pass_hang_up(post.lane);
                     }
                     Over::Ended | Over::Broken => {}
                 }
