@@ -7,6 +7,8 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod container;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod log;

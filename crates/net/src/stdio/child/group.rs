@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::census::has_members;
+use super::container::{Container, REMOVE};
 
 /// A process group that ends with this value, or with us, whichever is first.
 #[derive(Debug)]
@@ -37,12 +38,19 @@ enum Hold {
 
 impl Group {
     /// A group with nobody in it but its guard. `path` is where the guard
-    /// finds `sleep`; without it there is no grace, yet still an end.
-    pub(super) fn guarded(path: Option<&OsStr>) -> io::Result<Self> {
+    /// finds `sleep`; without it there is no grace, yet still an end. If the
+    /// child runs a container, the guard removes that too.
+    pub(super) fn guarded(path: Option<&OsStr>, runs: Option<&Container>) -> io::Result<Self> {
+        let (words, environment) = match runs {
+            Some(container) => (container.remove_words(), container.environment()),
+            None => (Vec::new(), &[][..]),
+        };
         let guard = Command::new(SHELL)
-            .args(["-c", GUARD, "switchboard-guard"])
+            .args(["-c", GUARD, "switchboard-guard", REMOVE])
+            .args(words)
             .env_clear()
             .env("PATH", path.unwrap_or_else(|| OsStr::new("/usr/bin:/bin")))
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // So that the guard keeps no file system busy.
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -116,15 +124,25 @@ impl Drop for Group {
 }
 
 /// Every Unix has one here; `PATH` has no say in who guards.
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 
 /// Ignores what is meant for the others, waits for the end of its stdin, then
-/// ends its own group, itself included. Builtins but for `sleep`.
+/// ends its own group, itself included. Builtins but for `sleep`. A container is
+/// removed in between, by a shell that leaves the guard ten seconds at most to wait.
 const GUARD: &str = r#"
 trap "" HUP INT QUIT TERM PIPE ALRM USR1 USR2 TSTP TTIN TTOU
 while read -r line; do :; done
 kill -TERM 0
 kill -CONT 0
 sleep 2
+remove=$1
+shift
+if [ $# -gt 0 ]; then
+    /bin/sh -c "$remove" switchboard-remove "$@" >/dev/null 2>&1 &
+    for second in 1 2 3 4 5 6 7 8 9 10; do
+        kill -0 $! 2>/dev/null || break
+        sleep 1
+    done
+fi
 kill -KILL 0
 "#;
