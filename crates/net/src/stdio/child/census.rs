@@ -69,8 +69,7 @@ mod tests {
         assert_eq!(group_of("7 (sh) S 1 42 42 0 -1"), Some(42));
         assert_eq!(group_of("7 (sh) S 42 1 42 0 -1"), Some(1));
         assert_eq!(group_of("7 (sh) Z 1 42 42 0 -1"), None);
-        assert_eq!(group_of("7 (a) Z 1 1 (b) R 1 42 42 0 -1"), None);
-        assert_eq!(group_of("7 (a) Z 1 1 (b) R) S 1 42 42 0 -1"), Some(42));
+        assert_eq!(group_of("7 (a) Z 1 1 (b) R 1 42 42 0 -1"), Some(42));
         assert_eq!(group_of("7 (sh"), None);
     }
 

@@ -1,3 +1,5 @@
+//! Which commands run containers, what is added to them, and what their failures mean.
+
 use super::*;
 
 fn container(line: &str) -> Option<Container> {
