@@ -218,10 +218,13 @@ target_directory() {
 check_peers() {
     local target
     target=$(target_directory)
-    cargo build --locked --package switchboard
+    cargo build --locked --package switchboard --package switchboard-peer
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
+    # Before the bridge: what fails here would fail there too, and is easier to see. The
+    # cells wait more than they compute, so that four of them keep two cores busy.
+    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard"
     node peers/run.mjs --full --bridge "$target/debug/switchboard"
 }
 
@@ -230,16 +233,25 @@ check_conformance() {
     target=$(target_directory)
     node --test conformance/lib/*.test.mjs
     cargo build --locked --package switchboard
+    cargo build --locked --package switchboard-net --example conformance_client
     local switchboard="'$target/debug/switchboard'"
-    say "the built-in server"
-    node conformance/run.mjs server --serve "$switchboard demo --http --port 0"
+    local demo="$switchboard demo --http --port 0"
+    node conformance/run.mjs server --serve "$demo"
+    say "the same with a server that speaks one revision"
+    node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
+    say "the same with a server that speaks the legacy era"
+    node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
     # On a pipe a server cannot hang up on a call (SEP-1699), so the bridge does it.
-    say "the built-in server on stdio, through the bridge"
-    node conformance/run.mjs server \
+    say "the same on stdio, through the bridge"
+    node conformance/run.mjs server --brief \
         --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
-    say "the built-in server over HTTP, through the bridge"
-    node conformance/run.mjs server --behind "$switchboard demo --http --port 0" \
-        --serve "$switchboard bridge --port 0 {url}"
+    say "the same over HTTP, through the bridge"
+    node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
+    say "the client"
+    # The suite splits the command at spaces and knows no quotes.
+    mkdir -p .cache
+    ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
+    node conformance/run.mjs client --command .cache/conformance-client
 }
 
 # --- the parts ----------------------------------------------------------------
@@ -289,8 +301,8 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
-  peers    other people's SDKs on both sides of the bridge
-  conformance  the official suites against the built-in server, also through the bridge
+  peers    other people's SDKs with our client and server, and on both sides of the bridge
+  conformance  the official suites against the built-in server, through the bridge, and with our client
   setup    only get what the outside suites need
 TEXT
 }

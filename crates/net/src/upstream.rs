@@ -1,4 +1,4 @@
-//! One server: a client half, and the road to it.
+//! One server: a client half, and the road to it. [`Server`] says where it is.
 //!
 //! The half is a pure machine behind a short lock. Verbs come in from a bridge
 //! (`open`, `note`, …), messages from the
@@ -275,7 +275,7 @@ impl Upstream {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
-            self.spawn(pipe::run(Arc::clone(self)));
+            self.spawn(pipe::run(Arc::clone(self), self.server.piped()));
         }
     }
 

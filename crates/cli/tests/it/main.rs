@@ -7,13 +7,23 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod completion;
+#[cfg(test)]
 mod container;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod doctor_http;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
+mod named;
+#[cfg(test)]
 mod process;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]

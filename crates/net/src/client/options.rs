@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
+use super::cache::Cache;
 use super::question::{Answers, Declined, boxed};
 
 /// Called with what happened; must not block.
@@ -43,6 +44,23 @@ pub struct Remembered {
 }
 
 /// How to connect, and whom to tell.
+///
+/// Each `on_` method that answers a question also declares to the server that
+/// it may be asked.
+///
+/// ```
+/// use serde_json::json;
+/// use std::time::Duration;
+/// use switchboard_net::client::{ClientOptions, Declined};
+///
+/// let options = ClientOptions { timeout: Duration::from_secs(5), ..ClientOptions::default() }
+///     .on_roots(async |_| Ok(json!({"roots": [{"uri": "file:///project"}]})))
+///     .on_elicitation(async |form| match form["message"].as_str() {
+///         Some("Are you sure?") => Ok(json!({"action": "accept", "content": {"sure": true}})),
+///         _ => Err(Declined("nobody is here".to_owned())),
+///     })
+///     .on_notification(|note| assert!(note.method.starts_with("notifications/")));
+/// ```
 #[derive(Clone)]
 pub struct ClientOptions {
     /// Who we say we are.
@@ -64,6 +82,9 @@ pub struct ClientOptions {
     pub log_level: Option<String>,
     /// Capabilities beyond those that follow from who answers questions.
     pub capabilities: Map<String, Value>,
+    /// Where results are kept that modern servers allow to be kept; none keeps
+    /// nothing. Clients that share one ask less often.
+    pub cache: Option<Cache>,
     /// The bounds of the core.
     pub limits: Arc<Limits>,
     /// Whom to tell and to ask; set with the `on_` methods.
@@ -74,9 +95,9 @@ pub struct ClientOptions {
 #[derive(Clone, Default)]
 pub struct Callbacks {
     pub(super) answers: Answers,
-    pub(super) on_notification: Option<Callback<Notification>>,
-    pub(super) on_close: Option<Callback<()>>,
-    pub(super) on_error: Option<Callback<String>>,
+    pub(crate) on_notification: Option<Callback<Notification>>,
+    pub(crate) on_close: Option<Callback<()>>,
+    pub(crate) on_error: Option<Callback<String>>,
 }
 
 impl fmt::Debug for Callbacks {
@@ -97,6 +118,7 @@ impl Default for ClientOptions {
             total: Duration::from_mins(10),
             log_level: None,
             capabilities: Map::new(),
+            cache: None,
             limits: Arc::default(),
             callbacks: Callbacks::default(),
         }
@@ -194,6 +216,9 @@ pub struct CallOptions {
     pub total: Option<Duration>,
     /// More members of `_meta`.
     pub meta: Map<String, Value>,
+    /// Extensions that this call declares to a modern server, beside those in
+    /// [`ClientOptions::capabilities`].
+    pub extensions: Map<String, Value>,
     /// Told how far it has got.
     pub on_progress: Option<Callback<Progress>>,
 }

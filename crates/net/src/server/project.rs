@@ -20,6 +20,13 @@ pub struct Cache {
     pub public: bool,
 }
 
+impl Cache {
+    /// As it stands on the wire.
+    pub(super) fn scope(self) -> &'static str {
+        if self.public { "public" } else { "private" }
+    }
+}
+
 /// Members that only modern clients know.
 const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
@@ -40,7 +47,7 @@ pub(super) fn modern(
             add.extend_from_slice(format!("\"ttlMs\":{},", cache.ttl_ms).as_bytes());
         }
         if !found.modern[2] {
-            let scope = if cache.public { "public" } else { "private" };
+            let scope = cache.scope();
             add.extend_from_slice(format!("\"cacheScope\":\"{scope}\",").as_bytes());
         }
     }
@@ -57,6 +64,12 @@ pub(super) fn modern(
     let named = patch::get(&whole, &["_meta", meta::SERVER]).is_some();
     let named = (!named).then(|| patch::put(&whole, &["_meta"], meta::SERVER, server)).flatten();
     Ok(named.unwrap_or_else(|| whole.into()))
+}
+
+/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
+pub(super) fn unkept(result: Bytes) -> Bytes {
+    let result = patch::put(&result, &[], "ttlMs", b"0").unwrap_or(result);
+    patch::put(&result, &[], "cacheScope", b"\"private\"").unwrap_or(result)
 }
 
 /// The result for a legacy client.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
+use tokio::sync::watch;
 
 use super::Road;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
-/// A server and all that is needed to reach it. Cheap to clone.
+/// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
+/// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,
@@ -23,10 +25,21 @@ struct Inner {
     environment: Vec<(OsString, OsString)>,
     grace: Grace,
     fetch: Option<Fetch>,
+    /// How many pipes to it there are, if somebody counts them.
+    pipes: Option<watch::Sender<usize>>,
+}
+
+/// A pipe that counts.
+pub(super) struct Piped(watch::Sender<usize>);
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// What is at the other end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum Target {
     /// A command that speaks on its stdin and stdout.
@@ -72,9 +85,8 @@ impl Server {
     /// A command; `environment` is ours, of which it gets what it may have.
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
         let target = Target::Command(command);
-        Self {
-            inner: Arc::new(Inner { target, environment, grace: Grace::default(), fetch: None }),
-        }
+        let (grace, fetch) = (Grace::default(), None);
+        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes: None }) }
     }
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
@@ -82,7 +94,8 @@ impl Server {
         remove_ours(&mut headers);
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch: Some(fetch) }) }
+        let fetch = Some(fetch);
+        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes: None }) }
     }
 
     /// What is at the other end.
@@ -95,9 +108,31 @@ impl Server {
         let Target::Url { url, headers, .. } = &self.inner.target else { return self.clone() };
         let (url, headers) = (url.clone(), headers.clone());
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
-        let fetch = self.inner.fetch.clone();
+        let (fetch, pipes) = (self.inner.fetch.clone(), self.inner.pipes.clone());
         let (environment, grace) = (Vec::new(), self.inner.grace);
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch }) }
+        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes }) }
+    }
+
+    /// The same server, and how many pipes to it there are: at none, every
+    /// process that was started for it has ended.
+    pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
+        let (pipes, count) = watch::channel(0);
+        let Inner { target, environment, grace, fetch, .. } = &*self.inner;
+        let inner = Inner {
+            target: target.clone(),
+            environment: environment.clone(),
+            grace: *grace,
+            fetch: fetch.clone(),
+            pipes: Some(pipes),
+        };
+        (Self { inner: Arc::new(inner) }, count)
+    }
+
+    /// There is a pipe to it until this is dropped.
+    pub(super) fn piped(&self) -> Option<Piped> {
+        let pipes = self.inner.pipes.clone()?;
+        pipes.send_modify(|count| *count += 1);
+        Some(Piped(pipes))
     }
 
     /// What to call it in logs and errors: never anything secret.
