@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod header;
+mod limit;
 mod log;
 mod output;
 mod serve;

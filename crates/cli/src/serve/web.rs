@@ -16,6 +16,7 @@ use super::{Offer, bind};
 use crate::args::{ServeArgs, Transport, WebArgs};
 use crate::exit::Failure;
 use crate::header;
+use crate::limit;
 use crate::log;
 use crate::signal::Stop;
 
@@ -30,6 +31,7 @@ pub(crate) async fn serve(
     web: &WebArgs,
     stop: Stop,
 ) -> Result<(), Failure> {
+    limit::raise();
     let template = options(args, web)?;
     let (listener, address) = bind(&args.host, port).await?;
     if !address.ip().is_loopback() && template.key.is_none() {
@@ -55,7 +57,7 @@ pub(crate) async fn serve(
     }
     let mut options = ListenOptions::default();
     options.grace = web.grace.map_or(options.grace, Duration::from_secs);
-    options.head_timeout = web.idle_connection.map_or(options.head_timeout, Duration::from_secs);
+    options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
     let closing = close_in_time(sites.clone(), options.grace, stop.clone());
     tokio::join!(listen::serve(listener, sites, options, stop.asked()), closing);
     Ok(())
@@ -73,6 +75,8 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
     };
     Ok(SiteOptions {
         keep_alive: Duration::from_secs(args.keep_alive),
+        hang_up: args.hang_up_after,
+        body_pause: Duration::from_secs(args.request_timeout),
         session_idle: Duration::from_secs(args.session_timeout),
         base: web.base_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
         path: place(Transport::Http, &web.path, "/mcp"),

@@ -11,6 +11,8 @@ mod compat;
 #[cfg(test)]
 mod completion;
 #[cfg(test)]
+mod container;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod doctor;
@@ -26,6 +28,8 @@ mod process;
 mod readme;
 #[cfg(test)]
 mod signal;
+#[cfg(test)]
+mod torture;
 #[cfg(test)]
 mod upstream;
 #[cfg(test)]

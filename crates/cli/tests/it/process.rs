@@ -69,8 +69,12 @@ impl Switchboard {
 
     /// Starts it by another name.
     pub(crate) fn start_program(program: &Path, args: &[&str], vars: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(program)
-            .args(args)
+        Self::launch(Command::new(program).args(args), vars)
+    }
+
+    /// The binary, started by way of a command that becomes it.
+    pub(crate) fn launch(command: &mut Command, vars: &[(&str, &str)]) -> Self {
+        let mut child = command
             .env_remove("RUST_LOG")
             .env_remove("LOG_LEVEL")
             .envs(vars.iter().copied())
@@ -100,8 +104,12 @@ impl Switchboard {
 
     /// Serves the test server over HTTP; the port it chose.
     pub(crate) fn serve(more: &[&str]) -> (Self, u16) {
-        let line = server_line();
-        let args = [&["bridge", "--stdio", line.as_str(), "--port", "0"], more].concat();
+        Self::serve_command(&server_line(), more)
+    }
+
+    /// The same with another server.
+    pub(crate) fn serve_command(line: &str, more: &[&str]) -> (Self, u16) {
+        let args = [&["bridge", "--stdio", line, "--port", "0"], more].concat();
         let mut switchboard = Self::start(&args);
         let port = switchboard.port();
         (switchboard, port)
@@ -210,6 +218,17 @@ impl Switchboard {
         status.code()
     }
 
+    /// How many descriptors are open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
+    }
+
+    /// The processes that it has started itself: servers, and their guards.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let parent: u32 = self.id.as_raw_pid().try_into().unwrap();
+        processes().filter(|process| process.parent == parent).map(|process| process.id).collect()
+    }
+
     /// Resident memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap();
@@ -225,6 +244,39 @@ impl Drop for Switchboard {
             _ = kill_process(self.id, Signal::KILL);
         }
     }
+}
+
+/// A process of this machine, as `/proc` shows it.
+pub(crate) struct Process {
+    pub(crate) id: u32,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+}
+
+/// All that run; those that only wait to be reaped do not.
+pub(crate) fn processes() -> impl Iterator<Item = Process> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let id = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in the middle may contain anything.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        let is_over = fields.next()? == "Z";
+        let mut number = || fields.next()?.parse().ok();
+        let process = Process { id, parent: number()?, group: number()? };
+        (!is_over).then_some(process)
+    })
+}
+
+/// The ids of all members of the groups that these processes are in.
+pub(crate) fn families(of: &[u32]) -> Vec<u32> {
+    let groups: Vec<_> = processes().filter(|it| of.contains(&it.id)).map(|it| it.group).collect();
+    processes().filter(|it| groups.contains(&it.group)).map(|it| it.id).collect()
+}
+
+/// Which of these processes run.
+pub(crate) fn running(of: &[u32]) -> Vec<u32> {
+    processes().map(|it| it.id).filter(|id| of.contains(id)).collect()
 }
 
 /// Bytes that are no text become marks, so that nothing is hidden.

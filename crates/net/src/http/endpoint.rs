@@ -22,13 +22,13 @@ use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
-use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
+use tokio::time::Instant;
 
 use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
@@ -88,7 +88,7 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, &site.options).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
@@ -198,21 +198,23 @@ async fn exchange(
     incoming: Incoming,
     headers: &HeaderMap,
 ) -> Response<Body> {
+    let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let mut works = match (parked, &incoming) {
         (Some(key), Incoming::One(request)) => face.retry(key, lane, request, Some(headers)),
         _ => face.step(|half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
-    let patience = patience(headers, &site.options.limits);
+    let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;
     let is_session = site.options.stateless.is_none() && is_greeted(&face);
     let session = held.as_mut().filter(|_| is_session).map(Held::tell);
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, text),
+        Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
-            stream(Body::live(open, works, prime, site.options.keep_alive).holding(held))
+            let body = Body::live(open, works, prime, site.options.keep_alive);
+            stream(body.hanging_up(site.options.hang_up, since).holding(held))
         }
         // Nothing will be said: the call was cancelled.
         Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
@@ -251,11 +253,14 @@ async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> 
 
 /// How long a POST may wait before it becomes a stream: who takes only one of
 /// the two forms of an answer gets that one, as far as it goes.
-fn patience(headers: &HeaderMap, limits: &Limits) -> Duration {
+fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
+    let SiteOptions { limits, hang_up, .. } = options;
     match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
         (false, _) => Duration::ZERO,
         (true, false) => limits.total,
-        (true, true) => limits.stream_after,
+        (true, true) if hang_up.is_zero() => limits.stream_after,
+        // What is to be hung up must be a stream by then.
+        (true, true) => limits.stream_after.min(*hang_up),
     }
 }
 
@@ -276,7 +281,8 @@ async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
         Some(Frame::Begin { prime }) => prime,
         _ => None,
     };
-    Ok(stream(Body::live(open, works, prime, site.options.keep_alive)))
+    let body = Body::live(open, works, prime, site.options.keep_alive);
+    Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
 }
 
 fn delete(site: &Inner, headers: &HeaderMap) -> Reply {

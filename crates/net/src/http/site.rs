@@ -40,6 +40,13 @@ pub struct SiteOptions {
     pub limits: Arc<Limits>,
     /// How long a stream is silent before a comment keeps it open; zero for no comments.
     pub keep_alive: Duration,
+    /// How long the stream of a call is silent before its connection is ended and
+    /// the client comes back for the answer, where its revision has that; zero
+    /// for never.
+    pub hang_up: Duration,
+    /// Between two pieces of a request's body: longer than a network needs, short
+    /// enough that slow senders do not hold all connections.
+    pub body_pause: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -74,6 +81,8 @@ impl Default for SiteOptions {
             guard: Guard::loopback(),
             limits: Arc::new(Limits::default()),
             keep_alive: Duration::from_secs(15),
+            hang_up: Duration::ZERO,
+            body_pause: Duration::from_secs(30),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,
