@@ -27,4 +27,6 @@
 //! # }
 //! ```
 
+pub mod catalog;
 pub mod config;
+pub mod name;
