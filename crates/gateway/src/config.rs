@@ -29,7 +29,7 @@ mod surroundings;
 mod tests;
 mod tree;
 
-pub use entry::{Entry, Timeouts, ToolFilter};
+pub use entry::{Entry, Timeouts};
 pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};

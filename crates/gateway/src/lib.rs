@@ -2,7 +2,7 @@
 //!
 //! [`config`] reads the configuration files that people already have for their
 //! clients, and says what is wrong with them, where, and what to write instead.
-
+//! [`plan`] is what they mean for a gateway, [`policy`] who may do what.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,3 +30,6 @@
 pub mod catalog;
 pub mod config;
 pub mod name;
+pub mod glob;
+pub mod plan;
+pub mod policy;

@@ -12,6 +12,7 @@ use super::problem::{Place, Problem, Weight};
 use super::shape::Section;
 use super::surroundings::Surroundings;
 use super::tree::{Key, Node};
+use crate::glob::Filter;
 use draft::Draft;
 
 mod draft;
@@ -33,7 +34,7 @@ pub struct Entry {
     /// How long it may take.
     pub timeouts: Timeouts,
     /// Which of its tools are wanted.
-    pub tools: ToolFilter,
+    pub tools: Filter,
 }
 
 /// How long a server may take, where its file says so.
@@ -43,15 +44,6 @@ pub struct Timeouts {
     pub start: Option<Duration>,
     /// To answer a call.
     pub call: Option<Duration>,
-}
-
-/// Which tools are wanted, by the names the server gives them.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ToolFilter {
-    /// Only these; all if not said.
-    pub only: Option<Vec<String>>,
-    /// Never these.
-    pub never: Vec<String>,
 }
 
 impl Entry {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Timeouts, ToolFilter};
+use super::Timeouts;
 use crate::config::expand::{Variables, is_bare};
 use crate::config::key::{Meaning, meaning, similar};
 use crate::config::problem::{Place, Problem};
 use crate::config::tree::{Key, Node, Value};
+use crate::glob::Filter;
 
 /// What is known so far.
 pub(super) struct Draft<'t> {
@@ -24,7 +25,7 @@ pub(super) struct Draft<'t> {
     pub(super) enabled: bool,
     pub(super) description: Option<String>,
     pub(super) timeouts: Timeouts,
-    pub(super) tools: ToolFilter,
+    pub(super) tools: Filter,
 }
 
 /// What a file calls a transport.
@@ -68,7 +69,7 @@ impl<'t> Draft<'t> {
             enabled: true,
             description: None,
             timeouts: Timeouts::default(),
-            tools: ToolFilter::default(),
+            tools: Filter::default(),
         }
     }
 
