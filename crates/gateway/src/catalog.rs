@@ -19,8 +19,11 @@ use switchboard_net::roster::{Definition, Kind};
 use switchboard_proto::patch;
 
 use crate::name;
+use crate::plan::ServerPlan;
+use edit::Shaped;
 use template::Pattern;
 
+mod edit;
 mod template;
 
 /// Definitions on one page. Many clients read the first page only, so it is a large one.
@@ -82,37 +85,46 @@ struct Item {
 impl Catalog {
     /// What these are together. The order of the servers is that of their names,
     /// and each has its own within.
-    pub fn new(mut definitions: Vec<Definition>) -> Self {
+    pub fn new<'p>(
+        mut definitions: Vec<Definition>,
+        plan: impl Fn(&str) -> Option<&'p ServerPlan>,
+    ) -> Self {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
         for definition in definitions {
-            catalog.add(&definition);
+            if let Some(shaped) = edit::shaped(plan(&definition.server), &definition) {
+                catalog.add(&definition.server, definition.kind, shaped);
+            }
         }
         catalog
     }
 
-    fn add(&mut self, definition: &Definition) {
-        let Definition { server, kind, .. } = definition;
-        let own = definition.name().into_owned();
+    #[cfg(test)]
+    pub(crate) fn plain(definitions: Vec<Definition>) -> Self {
+        Self::new(definitions, |_| None)
+    }
+
+    fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: Shaped) {
         let text = match kind {
-            Kind::Tools => named(&mut self.tools, definition, own),
-            Kind::Prompts => named(&mut self.prompts, definition, own),
-            Kind::Resources => match self.resources.entry(own) {
+            Kind::Tools => named(&mut self.tools, server, shaped),
+            Kind::Prompts => named(&mut self.prompts, server, shaped),
+            Kind::Resources => match self.resources.entry(shaped.own) {
                 Entry::Vacant(free) => {
                     free.insert(Arc::clone(server));
-                    Ok(definition.text.clone())
+                    Ok(shaped.text)
                 }
                 Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(taken.get()))),
             },
             Kind::Templates => {
-                self.templates.push((Pattern::new(&own), Arc::clone(server)));
-                Ok(definition.text.clone())
+                self.templates.push((Pattern::new(&shaped.own), Arc::clone(server)));
+                Ok(shaped.text)
             }
         };
         match text {
             Ok(text) => {
-                let list = &mut self.lists[*kind as usize];
-                let index = list.iter().rev().take_while(|item| item.server == *server).count();
+                let list = &mut self.lists[kind as usize];
+                let last = list.last().filter(|item| item.server == *server);
+                let index = last.map_or(0, |item| item.index + 1);
                 list.push(Item { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {
@@ -182,17 +194,17 @@ impl Catalog {
 /// The definition under its offered name; whose that name is, if it is taken.
 fn named(
     table: &mut HashMap<String, Owned>,
-    definition: &Definition,
-    own: String,
+    server: &Arc<str>,
+    shaped: Shaped,
 ) -> Result<Bytes, (String, Arc<str>)> {
-    let offered = name::offered(&definition.server, &own);
+    let offered = name::offered(server, &shaped.shown);
     match table.entry(offered) {
         Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(&taken.get().server))),
         Entry::Vacant(free) => {
             let name = Value::from(free.key().as_str()).to_string();
-            free.insert(Owned { server: Arc::clone(&definition.server), name: own });
-            let text = patch::replace(&definition.text, &["name"], name.as_bytes());
-            Ok(text.unwrap_or_else(|| definition.text.clone()))
+            free.insert(Owned { server: Arc::clone(server), name: shaped.own });
+            let text = patch::replace(&shaped.text, &["name"], name.as_bytes());
+            Ok(text.unwrap_or(shaped.text))
         }
     }
 }

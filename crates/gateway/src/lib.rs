@@ -29,7 +29,8 @@
 
 pub mod catalog;
 pub mod config;
-pub mod name;
 pub mod glob;
+pub mod name;
 pub mod plan;
 pub mod policy;
+pub mod route;
