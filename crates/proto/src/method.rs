@@ -43,6 +43,8 @@ pub const LIST_TEMPLATES: &str = "resources/templates/list";
 pub const READ_RESOURCE: &str = "resources/read";
 /// Asks what an argument could be.
 pub const COMPLETE: &str = "completion/complete";
+/// Waits for what a task comes to (legacy).
+pub const TASK_RESULT: &str = "tasks/result";
 /// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
 /// Asks the client's model something.

@@ -192,6 +192,26 @@ pub fn is_modern_code(code: i64) -> bool {
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
 pub const HEADER_MISMATCH: i64 = -32020;
 
+/// The code that a modern client gets for one of a legacy server: what a modern
+/// code means is not a legacy server's to say (GW-58, ERR-4).
+pub fn code_for_modern(code: i64) -> i64 {
+    match code {
+        code::RESOURCE_NOT_FOUND => code::INVALID_PARAMS,
+        -32099..=-32020 => code::INTERNAL,
+        other => other,
+    }
+}
+
+/// The code that a legacy client gets for one of a modern server. Some are
+/// about the way between us and that server, and mean nothing beyond it (ERR-4).
+pub fn code_for_legacy(code: i64, is_missing_resource: bool) -> i64 {
+    match code {
+        code::INVALID_PARAMS if is_missing_resource => code::RESOURCE_NOT_FOUND,
+        -32022..=-32020 => code::INTERNAL,
+        other => other,
+    }
+}
+
 /// The codes that the answers of a server use, for those who write one.
 pub mod code {
     /// The request makes no sense here and now.
@@ -206,6 +226,8 @@ pub mod code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The client did not declare what the call needs of it (META-3).
     pub const MISSING_CAPABILITY: i64 = -32021;
+    /// A person must visit a page first: what one legacy revision had for it (UTL-8).
+    pub const URL_REQUIRED: i64 = -32042;
 }
 
 #[cfg(test)]

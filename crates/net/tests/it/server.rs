@@ -21,6 +21,7 @@ mod call;
 mod change;
 mod example;
 mod hello;
+mod project;
 mod raw;
 mod seed;
 mod task;
