@@ -198,13 +198,13 @@ impl Upstream {
 
     /// A client says something that wants no answer.
     pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
-        let works = self.step(|half, _| half.note(message)).1;
+        let works = self.step(|half, now| half.note(message, now)).1;
         self.when_room(works)
     }
 
     /// A client answers a question.
     pub(crate) fn supply(self: &Arc<Self>, ask: Ask, answer: &Message) -> Works {
-        let works = self.step(|half, _| half.supply(ask, answer)).1;
+        let works = self.step(|half, now| half.supply(ask, answer, now)).1;
         self.when_room(works)
     }
 
@@ -239,7 +239,7 @@ impl Upstream {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
-            core.half.handle_lost(&over());
+            core.half.handle_lost(&over(), now());
         }
         let works = self.carry(&mut core);
         core.settle();
@@ -322,7 +322,7 @@ impl Upstream {
         core.outbound.clear();
         core.outbound_bytes = 0;
         core.choked = false;
-        core.half.handle_lost(why);
+        core.half.handle_lost(why, now());
         core.settle();
         drop(core);
         self.drained.notify_waiters();

@@ -18,7 +18,10 @@ use crate::refusal::{code_for_legacy, code_for_modern};
 use crate::revision::{Revision, Rules};
 
 mod content;
+mod question;
 mod schema;
+
+pub use question::{legacy_question, modern_question, permits};
 
 /// How long results may be kept, and by whom.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

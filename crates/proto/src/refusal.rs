@@ -44,6 +44,12 @@ pub enum Refusal {
     /// The envelope in `_meta` is missing or broken (modern).
     #[error("{what}")]
     BadEnvelope { what: String },
+    /// The client did not declare what the call needs of it (META-3).
+    #[error("this call needs a client that can do more")]
+    NeedsMore { needed: Value },
+    /// The parameters make no sense.
+    #[error("{what}")]
+    BadParams { what: String },
     /// A revision we do not speak.
     #[error("protocol version {asked:?} is not spoken here")]
     UnknownRevision { asked: String },
@@ -134,6 +140,8 @@ impl Refusal {
             Self::BadBatch { .. }                           => (-32600, 400),
             Self::HeaderMismatch { .. }                     => (-32020, 400),
             Self::BadEnvelope { .. }                        => (-32602, 400),
+            Self::NeedsMore { .. }                          => (-32021, 400),
+            Self::BadParams { .. }                          => (-32602, 200),
             Self::UnknownRevision { .. }                    => (-32022, 400),
             Self::BadVersionHeader { .. }                   => (-32600, 400),
             Self::WrongEra { .. }                           => (-32022, 400),
@@ -161,6 +169,7 @@ impl Refusal {
             Self::UnknownRevision { asked } | Self::WrongEra { asked, .. } => {
                 Some(json!({"supported": Revision::names(Era::Modern), "requested": asked}))
             }
+            Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
             _ => None,
         }
     }

@@ -163,7 +163,7 @@ impl Upstream {
         let over = |half: &mut Half<_>, now| {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
-            if matches!(half, Half::Legacy(half) if !half.is_ready()) {
+            if half.is_greeting() {
                 link.forget(&post.session);
             }
         };
@@ -256,7 +256,8 @@ impl Upstream {
             tracing::warn!(server = self.name, method, "not delivered: {text}");
             return Works::none();
         }
-        self.step(|half, _| half.handle_unanswered(post.lane, &Refusal::FarSide { text })).1
+        let why = Refusal::FarSide { text };
+        self.step(|half, now| half.handle_unanswered(post.lane, &why, now)).1
     }
 }
 

@@ -54,7 +54,7 @@ impl Upstream {
                     asked = asked || Arc::clone(face).ask(exchange, ask, &request);
                 });
                 if !asked {
-                    self.step(|half, _| half.refuse_ask(ask)).1.detach();
+                    self.step(|half, now| half.refuse_ask(ask, now)).1.detach();
                 }
             }
             Down::Recall { to, ask, message } => {

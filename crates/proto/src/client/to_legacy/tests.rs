@@ -1,0 +1,1 @@
+//! Modern clients of a legacy server.

@@ -1,0 +1,1 @@
+//! Legacy clients of a modern server.
