@@ -110,7 +110,7 @@ impl Client {
 
     fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
         if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
-            match self.parking.claim(message) {
+            match self.parking.claim(message, face.principal()) {
                 Ok(Some((face, key))) => return face.retry(key, Lane::MAIN, message, None),
                 Ok(None) => {}
                 Err(why) => {

@@ -16,6 +16,7 @@ use http::{HeaderName, HeaderValue};
 use crate::exchange::{Ask, Down, Lane, Said};
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
+use crate::revision::Era;
 use legacy::Legacy;
 use modern::Modern;
 use to_legacy::ToLegacy;
@@ -228,6 +229,14 @@ impl<T: Ticket> Half<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         each!(self, half => half.is_open(lane))
+    }
+
+    /// The era of the clients.
+    pub fn serves(&self) -> Era {
+        match self {
+            Self::Legacy(_) | Self::ToModern(_) => Era::Legacy,
+            Self::Modern(_) | Self::ToLegacy(_) => Era::Modern,
+        }
     }
 
     /// Whether a server with a handshake has not been through it.

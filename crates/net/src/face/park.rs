@@ -18,6 +18,16 @@ impl Face {
         _ = self.parking.set(Arc::clone(parking));
     }
 
+    /// Says on whose behalf it speaks; the first word counts.
+    pub(crate) fn speak_for(&self, principal: &[u8]) {
+        _ = self.principal.set(principal.into());
+    }
+
+    /// On whose behalf it speaks: nobody in particular, if it did not say.
+    pub(crate) fn principal(&self) -> &[u8] {
+        self.principal.get().map(|principal| &**principal).unwrap_or_default()
+    }
+
     /// Questions of a modern client's call are put to it together.
     pub(super) fn gather(self: &Arc<Self>, round: Option<(Exchange, u32)>) {
         if let (Some((exchange, round)), Some(parking)) = (round, self.parking.get()) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -125,12 +125,14 @@ fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Ta
         Incoming::Batch(_) => "",
     };
     if classify(incoming, Some(headers))? == Era::Modern {
+        let principal = principal(headers);
         if let Incoming::One(message) = incoming
-            && let Some((face, parked)) = site.parking.claim(message)?
+            && let Some((face, parked)) = site.parking.claim(message, principal)?
         {
             return Ok(Talk { face, held: None, parked: Some(parked) });
         }
         let face = new(Era::Modern);
+        face.speak_for(principal);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
         return Ok(Talk::with(face, listen));
@@ -143,6 +145,12 @@ fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Ta
         return Ok(Talk::with(face, Some(held)));
     }
     Ok(Talk::with(session_of(site, headers)?, None))
+}
+
+/// On whose behalf a request is made, as far as it says: who has another token
+/// is somebody else (MRTR-8).
+fn principal(headers: &HeaderMap) -> &[u8] {
+    headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
 }
 
 fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {

@@ -234,8 +234,10 @@ impl Upstream {
         let refused = Refused::read(response).await;
         let mut text = refused.to_string();
         if post.message.method() == method::INITIALIZE {
+            // What answers our own id speaks JSON-RPC here.
+            let is_answer = refused.error().is_some_and(|error| error.id() == post.message.id());
             let may_be_old = matches!(refused.status.as_u16(), 400 | 404 | 405);
-            if may_be_old && !refused.is_modern() {
+            if may_be_old && !is_answer && !refused.is_modern() {
                 match self.try_other_road(&text, Some(&post.message)) {
                     Ok(()) => return Works::none(),
                     Err(both) => text = both,

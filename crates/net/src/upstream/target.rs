@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
 
 use super::Road;
+use crate::face::{lock, now};
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
@@ -23,7 +25,27 @@ struct Inner {
     environment: Vec<(OsString, OsString)>,
     grace: Grace,
     fetch: Option<Fetch>,
+    known: Mutex<Known>,
 }
+
+/// Which eras it is known to speak or not to speak, and until when.
+#[derive(Default)]
+struct Known {
+    legacy: Option<(bool, Instant)>,
+    modern: Option<(bool, Instant)>,
+}
+
+/// How long an endpoint is taken for what it was: it may be replaced (NEG-9).
+const KNOWN: Duration = Duration::from_mins(10);
+
+/// The same for a command, which is what it is until it is installed anew.
+const KNOWN_COMMAND: Duration = Duration::from_hours(24);
+
+/// How long the user's word holds.
+const FOR_GOOD: Duration = Duration::from_hours(24 * 365);
+
+/// How long a guess holds that was made because nothing could be found out.
+const GUESSED: Duration = Duration::from_secs(2);
 
 /// What is at the other end.
 #[derive(Clone, Debug)]
@@ -72,9 +94,13 @@ impl Server {
     /// A command; `environment` is ours, of which it gets what it may have.
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
         let target = Target::Command(command);
-        Self {
-            inner: Arc::new(Inner { target, environment, grace: Grace::default(), fetch: None }),
-        }
+        Self::of(Inner {
+            target,
+            environment,
+            grace: Grace::default(),
+            fetch: None,
+            known: Mutex::default(),
+        })
     }
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
@@ -82,7 +108,43 @@ impl Server {
         remove_ours(&mut headers);
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch: Some(fetch) }) }
+        let (fetch, known) = (Some(fetch), Mutex::default());
+        Self::of(Inner { target, environment, grace, fetch, known })
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same server, of which it is known that it speaks this era: it is not asked.
+    #[must_use]
+    pub fn speaking(self, era: Era) -> Self {
+        self.assume(era, true, FOR_GOOD);
+        self
+    }
+
+    /// Whether it speaks an era, if that is known.
+    pub(crate) fn speaks(&self, era: Era) -> Option<bool> {
+        let known = lock(&self.inner.known);
+        let known = if era == Era::Modern { known.modern } else { known.legacy };
+        known.filter(|(_, until)| *until > now()).map(|(speaks, _)| speaks)
+    }
+
+    /// Remembers that it speaks an era, or does not.
+    pub(crate) fn learn(&self, era: Era, speaks: bool) {
+        let is_command = matches!(self.inner.target, Target::Command(_));
+        self.assume(era, speaks, if is_command { KNOWN_COMMAND } else { KNOWN });
+    }
+
+    /// Takes it to speak an era for now.
+    pub(crate) fn guess(&self, era: Era) {
+        self.assume(era, true, GUESSED);
+    }
+
+    fn assume(&self, era: Era, speaks: bool, time: Duration) {
+        let mut known = lock(&self.inner.known);
+        let known = if era == Era::Modern { &mut known.modern } else { &mut known.legacy };
+        *known = Some((speaks, now() + time));
     }
 
     /// What is at the other end.
@@ -97,7 +159,7 @@ impl Server {
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
         let fetch = self.inner.fetch.clone();
         let (environment, grace) = (Vec::new(), self.inner.grace);
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch }) }
+        Self::of(Inner { target, environment, grace, fetch, known: Mutex::default() })
     }
 
     /// What to call it in logs and errors: never anything secret.

@@ -97,7 +97,7 @@ impl Upstream {
     pub(super) async fn clients_have_room(&self) {
         let slow = std::mem::take(&mut *lock(&self.slow));
         for face in slow {
-            if self.sharing == Sharing::Alone {
+            if self.sharing() == Sharing::Alone {
                 face.room().await;
             } else if face.is_slow() {
                 tracing::warn!(server = self.name, "a client that does not read is disconnected");
