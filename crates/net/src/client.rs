@@ -43,6 +43,7 @@ mod list;
 mod listen;
 mod options;
 mod question;
+mod raw;
 mod slot;
 
 pub use error::{CallError, ConnectError};
@@ -51,6 +52,7 @@ pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
 pub use question::Declined;
+pub(crate) use raw::elements;
 
 use line::Line;
 

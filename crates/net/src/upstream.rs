@@ -33,6 +33,7 @@ mod child;
 mod core;
 mod era;
 mod http;
+mod known;
 mod pipe;
 mod seat;
 mod sse;
@@ -232,7 +233,7 @@ impl Upstream {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
-            self.spawn(pipe::run(Arc::clone(self)));
+            self.spawn(pipe::run(Arc::clone(self), self.server.piped()));
         }
     }
 

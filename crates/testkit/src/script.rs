@@ -30,6 +30,17 @@ impl Journal {
         command.args(["-u", "-c", include_str!("script/server.py")]).args(options.iter().copied())
     }
 
+    /// Whether servers with the option `moody` hang from their start on.
+    pub fn hang(&self, hang: bool) {
+        let path = format!("{}.hang", self.path());
+        if hang {
+            fs::write(path, "").expect("the folder takes files");
+        } else {
+            // It need not be there.
+            _ = fs::remove_file(path);
+        }
+    }
+
     fn path(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
@@ -69,6 +80,7 @@ impl Drop for Journal {
     fn drop(&mut self) {
         // It may never have been written.
         _ = fs::remove_file(&self.path);
+        self.hang(false);
     }
 }
 

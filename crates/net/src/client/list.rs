@@ -8,7 +8,7 @@ use switchboard_proto::revision::Era;
 use super::{CallError, CallOptions, Client};
 
 /// Pages of one list. A server that has more has no end.
-const PAGES: usize = 1000;
+pub(super) const PAGES: usize = 1000;
 
 impl Client {
     /// All tools.

@@ -74,9 +74,9 @@ pub struct ClientOptions {
 #[derive(Clone, Default)]
 pub struct Callbacks {
     pub(super) answers: Answers,
-    pub(super) on_notification: Option<Callback<Notification>>,
-    pub(super) on_close: Option<Callback<()>>,
-    pub(super) on_error: Option<Callback<String>>,
+    pub(crate) on_notification: Option<Callback<Notification>>,
+    pub(crate) on_close: Option<Callback<()>>,
+    pub(crate) on_error: Option<Callback<String>>,
 }
 
 impl fmt::Debug for Callbacks {

@@ -15,6 +15,7 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
+use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::drive::race;
 use crate::face::{lock, now};
@@ -33,8 +34,8 @@ pub(super) enum End {
 /// How long a server that keeps ending is left alone.
 const REST: Duration = Duration::from_mins(1);
 
-/// Makes the pipe whenever it is needed, until told to stop.
-pub(super) async fn run(up: Arc<Upstream>) {
+/// Makes the pipe whenever it is needed, until told to stop. It counts meanwhile.
+pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
     let mut restart = Restart::new();
     let mut not_before = now();
     let mut left_alone: Option<String> = None;

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
+use tokio::sync::watch;
 
 use super::Road;
-use crate::face::{lock, now};
+use super::known::Known;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
@@ -25,27 +25,19 @@ struct Inner {
     environment: Vec<(OsString, OsString)>,
     grace: Grace,
     fetch: Option<Fetch>,
-    known: Mutex<Known>,
+    /// How many pipes to it there are, if somebody counts them.
+    pipes: Option<watch::Sender<usize>>,
+    known: Known,
 }
 
-/// Which eras it is known to speak or not to speak, and until when.
-#[derive(Default)]
-struct Known {
-    legacy: Option<(bool, Instant)>,
-    modern: Option<(bool, Instant)>,
+/// A pipe that counts.
+pub(super) struct Piped(watch::Sender<usize>);
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
-
-/// How long an endpoint is taken for what it was: it may be replaced (NEG-9).
-const KNOWN: Duration = Duration::from_mins(10);
-
-/// The same for a command, which is what it is until it is installed anew.
-const KNOWN_COMMAND: Duration = Duration::from_hours(24);
-
-/// How long the user's word holds.
-const FOR_GOOD: Duration = Duration::from_hours(24 * 365);
-
-/// How long a guess holds that was made because nothing could be found out.
-const GUESSED: Duration = Duration::from_secs(2);
 
 /// What is at the other end.
 #[derive(Clone, Debug)]
@@ -94,13 +86,17 @@ impl Server {
     /// A command; `environment` is ours, of which it gets what it may have.
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
         let target = Target::Command(command);
-        Self::of(Inner {
-            target,
-            environment,
-            grace: Grace::default(),
-            fetch: None,
-            known: Mutex::default(),
-        })
+        let (grace, fetch) = (Grace::default(), None);
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes: None,
+                known: Known::default(),
+            }),
+        }
     }
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
@@ -108,43 +104,17 @@ impl Server {
         remove_ours(&mut headers);
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
-        let (fetch, known) = (Some(fetch), Mutex::default());
-        Self::of(Inner { target, environment, grace, fetch, known })
-    }
-
-    fn of(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
-    }
-
-    /// The same server, of which it is known that it speaks this era: it is not asked.
-    #[must_use]
-    pub fn speaking(self, era: Era) -> Self {
-        self.assume(era, true, FOR_GOOD);
-        self
-    }
-
-    /// Whether it speaks an era, if that is known.
-    pub(crate) fn speaks(&self, era: Era) -> Option<bool> {
-        let known = lock(&self.inner.known);
-        let known = if era == Era::Modern { known.modern } else { known.legacy };
-        known.filter(|(_, until)| *until > now()).map(|(speaks, _)| speaks)
-    }
-
-    /// Remembers that it speaks an era, or does not.
-    pub(crate) fn learn(&self, era: Era, speaks: bool) {
-        let is_command = matches!(self.inner.target, Target::Command(_));
-        self.assume(era, speaks, if is_command { KNOWN_COMMAND } else { KNOWN });
-    }
-
-    /// Takes it to speak an era for now.
-    pub(crate) fn guess(&self, era: Era) {
-        self.assume(era, true, GUESSED);
-    }
-
-    fn assume(&self, era: Era, speaks: bool, time: Duration) {
-        let mut known = lock(&self.inner.known);
-        let known = if era == Era::Modern { &mut known.modern } else { &mut known.legacy };
-        *known = Some((speaks, now() + time));
+        let fetch = Some(fetch);
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes: None,
+                known: Known::default(),
+            }),
+        }
     }
 
     /// What is at the other end.
@@ -157,9 +127,41 @@ impl Server {
         let Target::Url { url, headers, .. } = &self.inner.target else { return self.clone() };
         let (url, headers) = (url.clone(), headers.clone());
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
-        let fetch = self.inner.fetch.clone();
+        let (fetch, pipes) = (self.inner.fetch.clone(), self.inner.pipes.clone());
         let (environment, grace) = (Vec::new(), self.inner.grace);
-        Self::of(Inner { target, environment, grace, fetch, known: Mutex::default() })
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes,
+                known: Known::default(),
+            }),
+        }
+    }
+
+    /// The same server, and how many pipes to it there are: at none, every
+    /// process that was started for it has ended.
+    pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
+        let (pipes, count) = watch::channel(0);
+        let Inner { target, environment, grace, fetch, .. } = &*self.inner;
+        let inner = Inner {
+            target: target.clone(),
+            environment: environment.clone(),
+            grace: *grace,
+            fetch: fetch.clone(),
+            pipes: Some(pipes),
+            known: Known::default(),
+        };
+        (Self { inner: Arc::new(inner) }, count)
+    }
+
+    /// There is a pipe to it until this is dropped.
+    pub(super) fn piped(&self) -> Option<Piped> {
+        let pipes = self.inner.pipes.clone()?;
+        pipes.send_modify(|count| *count += 1);
+        Some(Piped(pipes))
     }
 
     /// What to call it in logs and errors: never anything secret.
@@ -175,6 +177,10 @@ impl Server {
                 None => url.path().to_owned(),
             },
         }
+    }
+
+    pub(super) fn known(&self) -> &Known {
+        &self.inner.known
     }
 
     pub(super) fn first_road(&self, era: Era) -> Road {

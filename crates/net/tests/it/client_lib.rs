@@ -2,7 +2,7 @@
 
 mod calls;
 mod era;
-mod listening;
+pub(crate) mod listening;
 mod lists;
 mod rounds;
 
@@ -18,11 +18,11 @@ use crate::upstream::fetch;
 
 const MODERN: &str = "2026-07-28";
 
-fn at(server: &HttpServer) -> Server {
+pub(crate) fn at(server: &HttpServer) -> Server {
     Server::url(server.url("/mcp"), Strategy::HttpFirst, HeaderMap::new(), fetch())
 }
 
-fn child(journal: &Journal, options: &[&str]) -> Server {
+pub(crate) fn child(journal: &Journal, options: &[&str]) -> Server {
     Server::command(journal.server(options), std::env::vars_os().collect())
 }
 
@@ -30,7 +30,7 @@ async fn connected(journal: &Journal, options: ClientOptions) -> Client {
     Client::connect(child(journal, &[]), options).await.unwrap()
 }
 
-fn discovered() -> Value {
+pub(crate) fn discovered() -> Value {
     json!({
         "resultType": "complete",
         "supportedVersions": [MODERN],

@@ -23,6 +23,8 @@ mod old;
 #[cfg(test)]
 mod peer;
 #[cfg(test)]
+mod roster;
+#[cfg(test)]
 mod script;
 #[cfg(test)]
 mod server;

@@ -5,7 +5,7 @@ import json, os, signal, sys, threading, time
 journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 writing = threading.Lock()
 asked = {}
-state = {"asks": 0, "hellos": 0}
+state = {"asks": 0, "hellos": 0, "tools": ["echo"]}
 
 
 def note_down(text):
@@ -68,6 +68,11 @@ def call(id, name, arguments, token):
     elif name == "long line":
         raw(b'{"jsonrpc":"2.0","x":"' + b"x" * arguments["size"] + b'"}\n')
         result(id, {})
+    elif name == "change":
+        state["tools"].append(arguments["tool"])
+        for _ in range(arguments.get("times", 1)):
+            say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        result(id, {})
     elif name == "stderr":
         for _ in range(arguments["lines"]):
             os.write(2, b"y" * 1000 + b"\n")
@@ -127,6 +132,11 @@ def handle(message):
         pass
     elif method == "server/discover" and "fragile" in sys.argv:
         os._exit(3)
+    elif method == "tools/list" and "lists" in sys.argv:
+        # Spaces and all, as some servers write it.
+        tools = ", ".join('{ "name" :"%s", "inputSchema":{"type":"object"},"x":1.0e2 }' % tool
+                          for tool in state["tools"])
+        raw(('{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}\n' % (json.dumps(id), tools)).encode())
     elif method == "tools/call":
         token = (params.get("_meta") or {}).get("progressToken")
         call(id, params["name"], params.get("arguments") or {}, token)
@@ -140,6 +150,8 @@ note_down("start %d" % os.getpid())
 if "dies" in sys.argv:
     os.write(2, b"no configuration\n")
     os._exit(4)
+if "moody" in sys.argv and os.path.exists(os.environ["JOURNAL"] + ".hang"):
+    time.sleep(1000)
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin.buffer:

@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 use super::{connected, legacy, modern};
 use crate::upstream::journal;
 
-const CHANGED: &str = "notifications/tools/list_changed";
+pub(crate) const CHANGED: &str = "notifications/tools/list_changed";
 
-fn note(method: &str, id: &Value, mut params: Value) -> Value {
+pub(crate) fn note(method: &str, id: &Value, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/subscriptionId"] = id.clone();
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-async fn acknowledge(hit: Hit) -> (Answer, Value) {
+pub(crate) async fn acknowledge(hit: Hit) -> (Answer, Value) {
     let id = hit.message()["id"].clone();
     let honoured = hit.message()["params"]["notifications"].clone();
     let mut stream = hit.stream().await;

@@ -1,0 +1,281 @@
+//! Many servers, each with a name: connected side by side, kept, and offered
+//! together.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use serde_json::json;
+//! use switchboard_net::roster::{Cache, Roster, RosterOptions};
+//! use switchboard_net::stdio::child::Command;
+//! use switchboard_net::upstream::Server;
+//!
+//! let cache = Some(Cache::at("/var/cache/example"));
+//! let roster = Roster::new(RosterOptions { cache, ..RosterOptions::default() });
+//! for (name, line) in [("files", "files-server ."), ("search", "npx -y search-server")] {
+//!     let environment = std::env::vars_os().collect();
+//!     roster.add(name, Server::command(Command::parse(line)?, environment))?;
+//! }
+//! for late in roster.ready().await {
+//!     println!("{}: {}", late.name, late.state);
+//! }
+//! for tool in roster.tools() {
+//!     println!("{} of {}", tool.name(), tool.server);
+//! }
+//! let found = roster.call("search", "find", json!({"text": "mcp"})).await?;
+//! println!("{found}");
+//! roster.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server that is slow or broken neither delays nor hides the others. It is
+//! connected again, a little later each time, and what it offered at an earlier
+//! time is offered meanwhile, if there is a [`Cache`]. A call to it waits a
+//! while and is sent at most once: whether a call that broke was acted on is
+//! for the caller to find out.
+//!
+//! What servers offer is not renamed, even if two offer the same.
+
+mod berth;
+mod cache;
+mod definition;
+mod inner;
+mod keep;
+mod link;
+mod muster;
+mod options;
+mod state;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use switchboard_proto::method;
+use tokio::sync::broadcast;
+use tokio::time::{timeout, timeout_at};
+
+pub use cache::{Bounds, Cache};
+pub use definition::{Definition, Kind};
+pub use options::RosterOptions;
+pub use state::{AddError, CallError, Change, Deferred, State};
+
+use crate::client::{self, CallOptions, Client, ClientOptions};
+use crate::face::now;
+use crate::upstream::Server;
+use berth::{Berth, View};
+use inner::Inner;
+use link::Link;
+
+/// Named servers. Clones share them; the last one dropped lets go of them.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    inner: Arc<Inner>,
+    _end: Arc<End>,
+}
+
+/// Ends the connections with their last user. Nobody waits for it, but it comes.
+#[derive(Debug)]
+struct End(Arc<Inner>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.shut();
+    }
+}
+
+impl Roster {
+    /// No servers yet. Must be called within a tokio runtime.
+    pub fn new(options: RosterOptions) -> Self {
+        let inner = Inner::new(options);
+        let end = Arc::new(End(Arc::clone(&inner)));
+        Self { inner, _end: end }
+    }
+
+    /// Adds a server and begins to connect it.
+    pub fn add(&self, name: impl Into<Arc<str>>, server: Server) -> Result<(), AddError> {
+        self.add_with(name, server, self.inner.options.client.clone())
+    }
+
+    /// The same with something different about how to connect, or whom to ask.
+    pub fn add_with(
+        &self,
+        name: impl Into<Arc<str>>,
+        server: Server,
+        options: ClientOptions,
+    ) -> Result<(), AddError> {
+        self.inner.add(Berth::new(name.into(), server, options))
+    }
+
+    /// Removes a server and waits for its end. False if there is none of that name.
+    pub async fn remove(&self, name: &str) -> bool {
+        let Some(berth) = self.inner.remove(name) else { return false };
+        // What takes longer ends by itself.
+        _ = timeout(self.inner.options.close, berth.gone()).await;
+        true
+    }
+
+    /// Connects a server anew, whatever it is doing. False if there is none of that name.
+    pub fn restart(&self, name: &str) -> bool {
+        self.inner.step(|muster, now| muster.restart(name, now))
+    }
+
+    /// Waits until every server is ready or known to be broken, or until
+    /// [`patience`](RosterOptions::patience) is over; those that are not ready.
+    pub async fn ready(&self) -> Vec<Deferred> {
+        let until = now() + self.inner.options.patience;
+        let is_settled = |view: &View| {
+            view.is_removed
+                || view.state == State::Ready
+                || view.is_loaded && view.state.is_settled()
+        };
+        for berth in self.inner.berths() {
+            let mut view = berth.view.subscribe();
+            if timeout_at(until.into(), view.wait_for(is_settled)).await.is_err() {
+                break;
+            }
+        }
+        self.deferred()
+    }
+
+    /// The servers that are not ready, by name.
+    pub fn deferred(&self) -> Vec<Deferred> {
+        self.inner.berths().iter().filter_map(|berth| berth.deferred()).collect()
+    }
+
+    /// All servers and how they stand, by name.
+    pub fn servers(&self) -> Vec<(Arc<str>, State)> {
+        let berths = self.inner.berths();
+        let state =
+            |berth: &Arc<Berth>| (Arc::clone(&berth.name), berth.view.borrow().state.clone());
+        berths.iter().map(state).collect()
+    }
+
+    /// What changes from here on.
+    pub fn changes(&self) -> Changes {
+        Changes { heard: self.inner.changes.subscribe() }
+    }
+
+    /// What all servers offer of one kind: by name, in the order of each.
+    pub fn definitions(&self, kind: Kind) -> Vec<Definition> {
+        self.inner.berths().iter().flat_map(|berth| berth.definitions(kind)).collect()
+    }
+
+    /// The tools of all servers.
+    pub fn tools(&self) -> Vec<Definition> {
+        self.definitions(Kind::Tools)
+    }
+
+    /// The prompts of all servers.
+    pub fn prompts(&self) -> Vec<Definition> {
+        self.definitions(Kind::Prompts)
+    }
+
+    /// The resources of all servers.
+    pub fn resources(&self) -> Vec<Definition> {
+        self.definitions(Kind::Resources)
+    }
+
+    /// The templates of resources of all servers.
+    pub fn templates(&self) -> Vec<Definition> {
+        self.definitions(Kind::Templates)
+    }
+
+    /// Calls a tool of a server; the result may say `isError`.
+    pub async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        args: impl Serialize,
+    ) -> Result<Value, CallError> {
+        self.call_with(server, tool, args, CallOptions::default()).await
+    }
+
+    /// The same with something different about this call.
+    pub async fn call_with(
+        &self,
+        server: &str,
+        tool: &str,
+        args: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Value, CallError> {
+        let args = serde_json::to_value(args).map_err(|_| client::CallError::BadParams)?;
+        let args = if args.is_null() { json!({}) } else { args };
+        let params = json!({"name": tool, "arguments": args});
+        self.request(server, method::CALL_TOOL, params, options).await
+    }
+
+    /// Calls any method of a server; the result as it came.
+    pub async fn request(
+        &self,
+        server: &str,
+        method: &str,
+        params: impl Serialize,
+        options: CallOptions,
+    ) -> Result<Value, CallError> {
+        let (client, link) = self.reach(server, &options).await?;
+        let result = client.request_with(method, params, options).await;
+        if let Err(client::CallError::Transport { .. }) = &result {
+            link.doubt();
+        }
+        Ok(result?)
+    }
+
+    /// The connection to a server, for whatever else it can do. It ends when
+    /// it breaks; ask again then.
+    pub async fn client(&self, server: &str) -> Result<Client, CallError> {
+        Ok(self.reach(server, &CallOptions::default()).await?.0)
+    }
+
+    /// Waits for a server within the time of a call to it.
+    async fn reach(
+        &self,
+        name: &str,
+        options: &CallOptions,
+    ) -> Result<(Client, Arc<Link>), CallError> {
+        let unknown = || CallError::Unknown { name: name.to_owned() };
+        let berth = self.inner.berth(name).ok_or_else(unknown)?;
+        self.inner.step(|muster, now| muster.want(name, now));
+        let time = options.timeout.unwrap_or(berth.options.timeout).min(self.inner.options.wait);
+        let mut view = berth.view.subscribe();
+        let is_over = |view: &View| {
+            view.is_removed || matches!(view.state, State::Ready | State::Failed { .. })
+        };
+        // In time or not, the view tells.
+        _ = timeout(time, view.wait_for(is_over)).await;
+        let view = berth.view.borrow().clone();
+        match view.client {
+            _ if view.is_removed => Err(unknown()),
+            Some(there) if view.state == State::Ready => Ok(there),
+            _ => Err(CallError::NotReady { name: name.to_owned(), state: view.state }),
+        }
+    }
+
+    /// Lets go of every server and waits for its end, for
+    /// [`close`](RosterOptions::close) at most. What is open fails.
+    pub async fn close(&self) {
+        let berths = self.inner.shut();
+        let ending = async {
+            for berth in berths {
+                berth.gone().await;
+            }
+        };
+        // What takes longer ends by itself.
+        _ = timeout(self.inner.options.close, ending).await;
+    }
+}
+
+/// Tells what changes; see [`Roster::changes`].
+#[derive(Debug)]
+pub struct Changes {
+    heard: broadcast::Receiver<Change>,
+}
+
+impl Changes {
+    /// The next change; none when the roster is gone.
+    pub async fn next(&mut self) -> Option<Change> {
+        match self.heard.recv().await {
+            Ok(change) => Some(change),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Change::Missed),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}

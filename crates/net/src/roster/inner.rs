@@ -1,0 +1,208 @@
+//! The shell of the machine: does what it says, and tells it what happened.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, broadcast};
+
+use super::berth::Berth;
+use super::definition::Kind;
+use super::link::Link;
+use super::muster::{Action, Muster};
+use super::state::{AddError, Change, State};
+use super::{RosterOptions, keep};
+use crate::drive::{Stop, race};
+use crate::face::{lock, now};
+
+/// Changes that a reader may be behind.
+const BEHIND: usize = 1024;
+
+/// What the clones of a roster share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) options: RosterOptions,
+    pub(super) changes: broadcast::Sender<Change>,
+    pub(super) stop: Stop,
+    core: Mutex<Core>,
+    /// The time of the next timer may be another.
+    woken: Notify,
+    runtime: Handle,
+}
+
+#[derive(Debug)]
+struct Core {
+    muster: Muster,
+    berths: BTreeMap<Arc<str>, Arc<Berth>>,
+}
+
+impl Inner {
+    pub(super) fn new(options: RosterOptions) -> Arc<Self> {
+        let muster = Muster::new(options.pace());
+        let inner = Arc::new(Self {
+            options,
+            changes: broadcast::Sender::new(BEHIND),
+            stop: Stop::new(),
+            core: Mutex::new(Core { muster, berths: BTreeMap::new() }),
+            woken: Notify::new(),
+            runtime: Handle::current(),
+        });
+        inner.runtime.spawn(watch_time(Arc::clone(&inner)));
+        inner
+    }
+
+    /// One step of the machine, and what must be done because of it.
+    pub(super) fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Muster, Instant) -> R) -> R {
+        let mut core = lock(&self.core);
+        let result = step(&mut core.muster, now());
+        self.act(&mut core);
+        result
+    }
+
+    fn act(self: &Arc<Self>, core: &mut Core) {
+        while let Some(action) = core.muster.poll() {
+            match action {
+                Action::Connect { name, attempt } => {
+                    if let Some(berth) = core.berths.get(&name) {
+                        self.connect(berth, attempt);
+                    }
+                }
+                Action::Release { name, attempt } => {
+                    if let Some(berth) = core.berths.get(&name) {
+                        berth.release(attempt);
+                    }
+                }
+                Action::Tell { name, state } => {
+                    if let Some(berth) = core.berths.get(&name) {
+                        self.tell(berth, state);
+                    }
+                }
+            }
+        }
+        self.woken.notify_one();
+    }
+
+    fn connect(self: &Arc<Self>, berth: &Arc<Berth>, attempt: u64) {
+        let mut kept = lock(&berth.kept);
+        let before = kept.take().map(|(_, task)| task);
+        let link = Arc::new(Link::new(attempt));
+        let keeping = keep::keep(Arc::clone(self), Arc::clone(berth), Arc::clone(&link), before);
+        *kept = Some((link, self.runtime.spawn(keeping)));
+    }
+
+    fn tell(&self, berth: &Berth, state: State) {
+        tracing::debug!(server = &*berth.name, "{state}");
+        berth.view.send_modify(|view| {
+            if state != State::Ready {
+                view.client = None;
+            }
+            view.state = state.clone();
+        });
+        // Nobody need listen.
+        _ = self.changes.send(Change::State { server: Arc::clone(&berth.name), state });
+    }
+
+    /// Adds a server, and has the cache asked about it.
+    pub(super) fn add(self: &Arc<Self>, berth: Berth) -> Result<(), AddError> {
+        let (name, berth) = (Arc::clone(&berth.name), Arc::new(berth));
+        let mut core = lock(&self.core);
+        if self.stop.is_said() {
+            return Err(AddError::Closed);
+        }
+        if core.berths.contains_key(&name) {
+            return Err(AddError::Taken { name: name.to_string() });
+        }
+        if core.berths.len() >= self.options.servers {
+            return Err(AddError::Full { most: self.options.servers });
+        }
+        core.berths.insert(Arc::clone(&name), Arc::clone(&berth));
+        core.muster.add(&name, now());
+        self.act(&mut core);
+        drop(core);
+        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        Ok(())
+    }
+
+    /// Removes a server; what is left to wait for.
+    pub(super) fn remove(self: &Arc<Self>, name: &str) -> Option<Arc<Berth>> {
+        let mut core = lock(&self.core);
+        core.muster.remove(name, now());
+        self.act(&mut core);
+        let berth = core.berths.remove(name)?;
+        berth.view.send_modify(|view| {
+            view.client = None;
+            view.is_removed = true;
+        });
+        _ = self.changes.send(Change::Removed { server: Arc::clone(&berth.name) });
+        Some(berth)
+    }
+
+    pub(super) fn berth(&self, name: &str) -> Option<Arc<Berth>> {
+        lock(&self.core).berths.get(name).cloned()
+    }
+
+    /// All servers, by name.
+    pub(super) fn berths(&self) -> Vec<Arc<Berth>> {
+        lock(&self.core).berths.values().cloned().collect()
+    }
+
+    /// A connection, or an attempt at one, has come to an end.
+    pub(super) fn broken(self: &Arc<Self>, berth: &Berth, attempt: u64, error: &str) {
+        let jitter = berth.jitter();
+        self.step(|muster, now| muster.handle_broken(&berth.name, attempt, error, now, jitter));
+    }
+
+    /// A server offers these lists.
+    pub(super) fn offer(&self, berth: &Berth, lists: Vec<(Kind, Vec<Bytes>)>) {
+        for kind in berth.set(lists) {
+            _ = self.changes.send(Change::Definitions { server: Arc::clone(&berth.name), kind });
+        }
+    }
+
+    /// Lets go of every server; what is left to wait for.
+    pub(super) fn shut(self: &Arc<Self>) -> Vec<Arc<Berth>> {
+        self.stop.say();
+        let berths = self.berths();
+        berths.iter().filter_map(|berth| self.remove(&berth.name)).collect()
+    }
+}
+
+impl Berth {
+    fn release(&self, attempt: u64) {
+        if let Some((link, _)) = &*lock(&self.kept)
+            && link.attempt == attempt
+        {
+            link.stop.say();
+        }
+    }
+
+    /// Waits until nothing of it is left.
+    pub(super) async fn gone(&self) {
+        let kept = lock(&self.kept).take();
+        if let Some((_, task)) = kept {
+            // A task that panicked has nothing left to wait for.
+            _ = task.await;
+        }
+    }
+}
+
+/// Tells the machine the time whenever it wants to know.
+async fn watch_time(inner: Arc<Inner>) {
+    loop {
+        let next = lock(&inner.core).muster.poll_timeout();
+        let due = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        if inner.stop.until(race(inner.woken.notified(), due)).await.is_none() {
+            return;
+        }
+        if next.is_some_and(|at| at <= now()) {
+            inner.step(Muster::handle_timeout);
+        }
+    }
+}

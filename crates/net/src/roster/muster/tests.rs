@@ -1,0 +1,414 @@
+//! Each test is a transcript: what happened, and what must come of it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn servers_connect_side_by_side_up_to_the_bound() {
+    check(
+        "add a
+         add b
+         add c
+         ready a 1",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         a: ready
+         c: connecting
+         connect c 3",
+    );
+}
+
+#[test]
+fn servers_that_hang_give_their_places_to_the_next_and_may_still_come() {
+    check(
+        "add a
+         add b
+         add c
+         at 0.1s
+         ready c 3
+         at 20s
+         ready a 1",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         c: connecting
+         connect c 3
+         c: ready
+         a: ready",
+    );
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_tried_again_a_little_later_each_time() {
+    check(
+        "add a
+         broken a 1
+         at 0.9s
+         at 1s
+         broken a 2
+         at 2.4s
+         at 2.5s
+         ready a 3",
+        "a: waiting
+         a: connecting
+         connect a 1
+         release a 1
+         a: retrying at 1s
+         a: waiting
+         a: connecting
+         connect a 2
+         release a 2
+         a: retrying at 2.5s
+         a: waiting
+         a: connecting
+         connect a 3
+         a: ready",
+    );
+}
+
+#[test]
+fn a_server_that_breaks_too_often_is_left_alone_until_it_is_used_after_a_rest() {
+    check(
+        "add a
+         broken a 1
+         at 1s
+         broken a 2
+         at 2.5s
+         broken a 3
+         at 20s
+         want a
+         at 33s
+         want a
+         ready a 4
+         broken a 4",
+        "a: waiting
+         a: connecting
+         connect a 1
+         release a 1
+         a: retrying at 1s
+         a: waiting
+         a: connecting
+         connect a 2
+         release a 2
+         a: retrying at 2.5s
+         a: waiting
+         a: connecting
+         connect a 3
+         release a 3
+         a: failed
+         a: waiting
+         a: connecting
+         connect a 4
+         a: ready
+         release a 4
+         a: failed",
+    );
+}
+
+#[test]
+fn a_server_that_breaks_after_a_long_life_is_connected_at_once_and_counts_anew() {
+    check(
+        "add a
+         broken a 1
+         at 1s
+         ready a 2
+         at 62s
+         broken a 2
+         broken a 3",
+        "a: waiting
+         a: connecting
+         connect a 1
+         release a 1
+         a: retrying at 1s
+         a: waiting
+         a: connecting
+         connect a 2
+         a: ready
+         release a 2
+         a: retrying at 62s
+         a: waiting
+         a: connecting
+         connect a 3
+         release a 3
+         a: retrying at 63.5s",
+    );
+}
+
+#[test]
+fn a_short_life_is_no_success() {
+    check(
+        "add a
+         ready a 1
+         broken a 1
+         at 1s
+         ready a 2
+         broken a 2
+         at 2.5s
+         ready a 3
+         broken a 3",
+        "a: waiting
+         a: connecting
+         connect a 1
+         a: ready
+         release a 1
+         a: retrying at 1s
+         a: waiting
+         a: connecting
+         connect a 2
+         a: ready
+         release a 2
+         a: retrying at 2.5s
+         a: waiting
+         a: connecting
+         connect a 3
+         a: ready
+         release a 3
+         a: failed",
+    );
+}
+
+#[test]
+fn a_restart_ends_what_there_is_and_what_is_told_of_it_later_changes_nothing() {
+    check(
+        "add a
+         ready a 1
+         restart a
+         broken a 1
+         ready a 1
+         ready a 2
+         restart b",
+        "a: waiting
+         a: connecting
+         connect a 1
+         a: ready
+         release a 1
+         a: waiting
+         a: connecting
+         connect a 2
+         a: ready
+         cannot restart b",
+    );
+}
+
+#[test]
+fn a_restart_while_it_waits_does_not_put_it_in_the_queue_twice() {
+    check(
+        "add a
+         add b
+         add c
+         restart c
+         ready a 1
+         ready b 2",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         c: waiting
+         a: ready
+         c: connecting
+         connect c 3
+         b: ready",
+    );
+}
+
+#[test]
+fn a_removed_server_gives_up_its_place_and_is_heard_of_no_more() {
+    check(
+        "add a
+         add b
+         add c
+         remove a
+         broken a 1
+         remove c
+         ready c 3
+         remove c
+         add c
+         add c",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         release a 1
+         c: connecting
+         connect c 3
+         release c 3
+         cannot remove c
+         c: waiting
+         c: connecting
+         connect c 4
+         cannot add c",
+    );
+}
+
+#[test]
+fn a_place_that_was_given_up_wakes_nobody_again() {
+    check(
+        "add a
+         add b
+         add c
+         add d
+         add e
+         at 0.1s",
+        "a: waiting
+         a: connecting
+         connect a 1
+         b: waiting
+         b: connecting
+         connect b 2
+         c: waiting
+         d: waiting
+         e: waiting
+         c: connecting
+         connect c 3
+         d: connecting
+         connect d 4",
+    );
+}
+
+/// Plays `script` with two places for 0.1 s, two attempts again, and a rest of 30 s.
+#[track_caller]
+fn check(script: &str, expected: &str) {
+    let pace = Pace {
+        at_once: 2,
+        turn: Duration::from_millis(100),
+        attempts: 2,
+        rest: Duration::from_secs(30),
+    };
+    let mut muster = Muster::new(pace);
+    let start = Instant::now();
+    let mut now = start;
+    let mut seen = Vec::new();
+    for step in lines(script) {
+        let words: Vec<_> = step.split(' ').collect();
+        let attempt = || words[2].parse().unwrap();
+        let mut is_possible = true;
+        match words[0] {
+            "add" => is_possible = muster.add(&words[1].into(), now),
+            "remove" => is_possible = muster.remove(words[1], now),
+            "restart" => is_possible = muster.restart(words[1], now),
+            "want" => muster.want(words[1], now),
+            "ready" => muster.handle_ready(words[1], attempt(), now),
+            "broken" => muster.handle_broken(words[1], attempt(), "e", now, Duration::ZERO),
+            "at" => {
+                let time = words[1].trim_end_matches('s').parse().unwrap();
+                now = start + Duration::from_secs_f64(time);
+                if muster.poll_timeout().is_some_and(|at| at <= now) {
+                    muster.handle_timeout(now);
+                }
+            }
+            _ => panic!("no such step: {step}"),
+        }
+        if !is_possible {
+            seen.push(format!("cannot {step}"));
+        }
+        let next = muster.poll_timeout();
+        assert!(next.is_none_or(|at| at > now), "{step}: nothing is left to do at this time");
+        while let Some(action) = muster.poll() {
+            seen.push(print(&action, start));
+        }
+    }
+    assert_eq!(seen, lines(expected).collect::<Vec<_>>());
+}
+
+fn print(action: &Action, start: Instant) -> String {
+    match action {
+        Action::Connect { name, attempt } => format!("connect {name} {attempt}"),
+        Action::Release { name, attempt } => format!("release {name} {attempt}"),
+        Action::Tell { name, state } => {
+            let state = match state {
+                State::Waiting => "waiting".to_owned(),
+                State::Retrying { at, .. } => {
+                    format!("retrying at {}s", at.duration_since(start).as_secs_f64())
+                }
+                State::Failed { .. } => "failed".to_owned(),
+                state => state.to_string(),
+            };
+            format!("{name}: {state}")
+        }
+    }
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
+/// What can happen to one of four servers, and how much later.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Add,
+    Remove,
+    Restart,
+    Want,
+    Ready,
+    Broken,
+    Late,
+}
+
+fn step() -> impl Strategy<Value = (Step, usize, u64)> {
+    use Step::{Add, Broken, Late, Ready, Remove, Restart, Want};
+    let step = prop::sample::select(vec![Add, Add, Remove, Restart, Want, Ready, Broken, Late]);
+    (step, 0..4_usize, 0..2000_u64)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_each_server_has_one_connection_and_its_turn_comes(
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
+        let turn = Duration::from_millis(100);
+        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1) };
+        let mut muster = Muster::new(pace);
+        let mut now = Instant::now();
+        let mut live: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for (step, at, later) in steps {
+            let name = &names[at];
+            let attempt = live.get(name).copied().unwrap_or(0);
+            match step {
+                Step::Add => _ = muster.add(name, now),
+                Step::Remove => _ = muster.remove(name, now),
+                Step::Restart => _ = muster.restart(name, now),
+                Step::Want => muster.want(name, now),
+                Step::Ready => muster.handle_ready(name, attempt, now),
+                Step::Broken => muster.handle_broken(name, attempt, "e", now, Duration::ZERO),
+                Step::Late => {
+                    now += Duration::from_millis(later);
+                    muster.handle_timeout(now);
+                }
+            }
+            while let Some(action) = muster.poll() {
+                match action {
+                    Action::Connect { name, attempt } => {
+                        prop_assert_eq!(live.insert(name, attempt), None, "one at a time");
+                    }
+                    Action::Release { name, attempt } => {
+                        prop_assert_eq!(live.remove(&name), Some(attempt));
+                    }
+                    Action::Tell { .. } => {}
+                }
+            }
+            prop_assert!(muster.poll_timeout().is_none_or(|at| at > now));
+            let waits = |name: &&Arc<str>| {
+                matches!(muster.members.get(*name).map(|member| &member.phase), Some(Phase::Waiting))
+            };
+            prop_assert_eq!(names.iter().filter(waits).count(), muster.queue.len());
+            prop_assert!(muster.queue.is_empty() || muster.poll_timeout().is_some());
+        }
+    }
+}
