@@ -61,6 +61,7 @@ pub async fn serve_on(
     let mut writing = std::pin::pin!(write(&client, output));
     let reading = async {
         _ = race(read(&client, input, &limits), shutdown).await;
+        client.hear_no_more();
         _ = tokio::time::timeout(GRACE, client.is_quiet()).await;
     };
     let result = match race(reading, &mut writing).await {
@@ -133,6 +134,13 @@ impl Client {
             _ => era == Era::Modern,
         };
         if is_modern { &self.modern } else { &self.legacy }
+    }
+
+    /// What is asked from here on is not answered.
+    fn hear_no_more(&self) {
+        for face in [&self.legacy, &self.modern] {
+            face.step(Half::handle_silence).1.detach();
+        }
     }
 
     async fn is_quiet(&self) {

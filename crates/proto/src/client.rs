@@ -115,7 +115,7 @@ impl<T: Ticket> Half<T> {
             Self::Legacy(half) => half.open(ticket, request, now),
             Self::Modern(half) => half.open(ticket, request, said, now),
             Self::ToModern(half) => half.open(ticket, request, now),
-            Self::ToLegacy(half) => half.open(ticket, request, now),
+            Self::ToLegacy(half) => half.open(ticket, request, said, now),
         }
     }
 

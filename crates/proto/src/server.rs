@@ -159,6 +159,14 @@ impl Half {
         }
     }
 
+    /// Nothing more will come from the client: what it was asked stays unanswered.
+    pub fn handle_silence(&mut self) {
+        match self {
+            Self::Legacy(half) => half.handle_silence(),
+            Self::Modern(half) => half.handle_silence(),
+        }
+    }
+
     /// The conversation is over.
     pub fn end(&mut self) {
         match self {

@@ -14,13 +14,14 @@
 //! that faces it, which parks the call meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::across::{hello, take_off};
 use super::legacy::Legacy;
+use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Down, Lane, To};
+use crate::exchange::{Ask, Down, Lane, Said, To};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
@@ -34,12 +35,15 @@ mod answer;
 mod ask;
 mod level;
 mod listen;
+mod lost;
 mod task;
 
 /// One legacy server, as its modern clients see it.
 #[derive(Debug)]
 pub struct ToLegacy<T> {
     inner: Legacy<Errand<T>>,
+    /// Which arguments its tools want repeated as headers.
+    tools: Tools,
     sharing: Sharing,
     most_calls: usize,
     next_call: u64,
@@ -108,14 +112,18 @@ struct Call<T> {
     visit: Option<Visit>,
     visits: u32,
     as_task: bool,
+    /// The server has asked something on its behalf.
+    asked: bool,
 }
 
 impl<T: Ticket> ToLegacy<T> {
     /// A server that has been told nothing yet.
     pub fn new(sharing: Sharing, limits: &Limits) -> Self {
         Self {
-            // A token may be used again while its call is parked.
-            inner: Legacy::new(sharing, limits).renaming_tokens(limits),
+            // A token may be used again while its call is parked. Whose an
+            // unclear question is, is ours to say.
+            inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
+            tools: Tools::default(),
             sharing,
             most_calls: limits.calls,
             next_call: 1,
@@ -141,7 +149,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
         self.inner.introduce(hello(request));
         let id = match request.method() {
             method::DISCOVER => {
@@ -153,7 +161,10 @@ impl<T: Ticket> ToLegacy<T> {
                 let method = name.to_owned();
                 self.refuse(ticket, &Refusal::UnknownMethod { method })
             }
-            _ => self.call(ticket, request, now),
+            _ => match self.mismatch(request, said) {
+                Some(why) => self.refuse(ticket, &why),
+                None => self.call(ticket, request, now),
+            },
         };
         self.settle(now);
         id
@@ -173,7 +184,8 @@ impl<T: Ticket> ToLegacy<T> {
         self.set_level(level, now);
         let number = self.next_number();
         let (request, inner) = (request.clone(), CallId::DONE);
-        let call = Call { ticket, request, inner, level, visit: None, visits: 0, as_task: false };
+        let (visit, visits, as_task, asked) = (None, 0, false, false);
+        let call = Call { ticket, request, inner, level, visit, visits, as_task, asked };
         self.calls.insert(number, call);
         if level.is_some() && self.leveling > 0 {
             self.held.push(number);
@@ -248,30 +260,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.settle(now);
     }
 
-    /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
-        self.held.clear();
-        self.inner.handle_lost(why);
-        self.settle(now);
-        // Those whose client visits a page have no call at the server.
-        for (number, call) in std::mem::take(&mut self.calls) {
-            self.settle_asks_of(number, &call.ticket);
-            self.refuse(call.ticket, why);
-        }
-        self.return_later(now);
-    }
-
-    /// Who listens wants the server back.
-    fn return_later(&mut self, now: Instant) {
-        if self.listens.is_empty() || self.due.is_some() {
-            return;
-        }
-        self.due = self.reconnect.handle_break(now, Duration::ZERO);
-        if self.due.is_none() {
-            self.end_listens();
-        }
-    }
-
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
@@ -291,7 +279,7 @@ impl<T: Ticket> ToLegacy<T> {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 Down::Note { to, message } => self.handle_note(to, &message),
-                Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request),
+                Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
                 Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
                 Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
             }
@@ -338,7 +326,7 @@ impl<T: Ticket> ToLegacy<T> {
         let method = call.request.method().to_owned();
         let payload = answer.payload().unwrap_or_default();
         let failed = (answer.kind() == Kind::Error).then(|| project::code_of(payload)).flatten();
-        if failed == Some(code::URL_REQUIRED) && self.begin_visit(number, payload) {
+        if failed == Some(code::URL_REQUIRED) && self.begin_visit(number, payload, now) {
             return;
         }
         if failed == Some(code::METHOD_NOT_FOUND) && self.try_as_task(number, now) {
@@ -346,6 +334,10 @@ impl<T: Ticket> ToLegacy<T> {
         }
         if self.await_task(number, answer, now) {
             return;
+        }
+        if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
+            // The server does not look at headers; what its tools ask for holds all the same.
+            self.tools.learn(payload);
         }
         let answer = self.newer_answer(answer, &method);
         self.finish(number, answer);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::ToLegacy;
 use crate::client::Ticket;
 use crate::client::across::{identity, member, without_hop};
+use crate::exchange::Said;
 use crate::jsonrpc::{Kind, Message};
 use crate::method::{self, meta};
 use crate::patch;
@@ -14,6 +15,13 @@ use crate::refusal::Refusal;
 use crate::revision::{Era, Revision};
 
 impl<T: Ticket> ToLegacy<T> {
+    /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
+    pub(super) fn mismatch(&self, request: &Message, said: &Said) -> Option<Refusal> {
+        let said = said.as_deref()?;
+        let mismatch = self.tools.headers(request, Some(said)).err()?;
+        Some(Refusal::HeaderMismatch { what: mismatch.to_string() })
+    }
+
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
     pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Message {
         let payload = answer.payload().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Questions of a legacy server, and the calls they belong to.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -25,7 +25,11 @@ pub(super) struct Asked {
     number: u64,
     /// The question, if it is a guess that it was about that call.
     guess: Option<Message>,
+    at: Instant,
 }
+
+/// Questions that come this close together are about one call.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 /// Pages to visit before a call can be made.
 #[derive(Debug)]
@@ -38,33 +42,54 @@ pub(super) struct Visit {
 
 impl<T: Ticket> ToLegacy<T> {
     /// The server asks something: the client is asked on the call that it is about (GW-47).
-    pub(super) fn handle_ask(&mut self, to: &To<Errand<T>>, ask: Ask, request: &Message) {
+    pub(super) fn handle_ask(
+        &mut self,
+        to: &To<Errand<T>>,
+        ask: Ask,
+        request: &Message,
+        now: Instant,
+    ) {
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let request = request.with_payload(&params);
-        match to {
-            &To::Call(Errand::Call { number, .. }) => self.put_to(number, ask, request, false),
-            // A guess harms nobody while there is one client: whichever of its
-            // calls is told, the answer goes to the question.
-            To::Session if self.sharing == Sharing::Alone => match self.newest_asking() {
-                Some(number) => self.put_to(number, ask, request, true),
-                None => self.inner.refuse_ask(ask),
-            },
-            _ => self.inner.refuse_ask(ask),
+        let (number, guessed) = match to {
+            &To::Call(Errand::Call { number, .. }) => (Some(number), false),
+            To::Session => (self.likely(now), true),
+            To::Call(_) => (None, false),
+        };
+        match number {
+            Some(number) => self.put_to(number, ask, request, guessed, now),
+            None => self.inner.refuse_ask(ask),
         }
     }
 
-    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool) {
-        let Some(call) = self.calls.get(&number) else { return self.inner.refuse_ask(ask) };
+    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool, at: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
+        call.asked = true;
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| request.clone());
-        self.asks.insert(ask, Asked { number, guess });
+        self.asks.insert(ask, Asked { number, guess, at });
         self.down.push_back(Down::Ask { to, ask, request });
     }
 
-    fn newest_asking(&self) -> Option<u64> {
-        let mut newest = self.calls.iter().rev();
-        let asking = newest.find(|(_, call)| method::may_ask(call.request.method()));
-        asking.map(|(&number, _)| number)
+    /// The call that a question is likely to be about, where nothing says it. A
+    /// guess harms nobody while there is one client: whichever of its calls is
+    /// told, the answer goes to the question. Among several it must be clear:
+    /// one call that is not being asked already, or one that has just been.
+    fn likely(&self, now: Instant) -> Option<u64> {
+        let asking = self.calls.iter().filter(|(_, call)| method::may_ask(call.request.method()));
+        let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
+        if self.sharing == Sharing::Alone {
+            return asking.last().copied();
+        }
+        let asked_at = |number: u64| {
+            let theirs = self.asks.values().filter(move |asked| asked.number == number);
+            theirs.map(|asked| asked.at).max()
+        };
+        let idle = asking.iter().copied().filter(|&number| asked_at(number).is_none());
+        let just = asking.iter().copied().filter(|&number| {
+            asked_at(number).is_some_and(|at| now.saturating_duration_since(at) < AT_ONCE)
+        });
+        only(idle.clone()).or_else(|| if idle.count() == 0 { only(just) } else { None })
     }
 
     /// The server does not need an answer any more (GW-50).
@@ -96,13 +121,13 @@ impl<T: Ticket> ToLegacy<T> {
     pub(super) fn settle_asks_of(&mut self, number: u64, ticket: &T) {
         let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
         for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
-            let guess = self.asks.remove(&ask).and_then(|asked| asked.guess);
-            match (guess, self.newest_asking()) {
+            let Some(mut asked) = self.asks.remove(&ask) else { continue };
+            match (asked.guess.take(), self.likely(asked.at)) {
                 (Some(request), Some(other)) => {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
                     self.down.push_back(Down::Recall { to, ask, message: words });
-                    self.put_to(other, ask, request, true);
+                    self.put_to(other, ask, request, true, asked.at);
                 }
                 _ => self.inner.refuse_ask(ask),
             }
@@ -110,7 +135,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The server wants a page to be visited before it takes the call (GW-49).
-    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8]) -> bool {
+    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8], now: Instant) -> bool {
         let pages = pages(error);
         let Some(call) = self.calls.get_mut(&number) else { return false };
         if pages.is_empty() || call.visits >= MOST_VISITS || !method::may_ask(call.request.method())
@@ -124,7 +149,7 @@ impl<T: Ticket> ToLegacy<T> {
             let ask = Ask(self.next_ask);
             self.next_ask += 1;
             waiting.insert(ask);
-            self.asks.insert(ask, Asked { number, guess: None });
+            self.asks.insert(ask, Asked { number, guess: None, at: now });
             let request = Message::request(&Id::from(0), method::ELICIT, Some(&params));
             self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
         }
@@ -159,6 +184,11 @@ impl<T: Ticket> ToLegacy<T> {
         }
         true
     }
+}
+
+fn only(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    let first = numbers.next();
+    first.filter(|_| numbers.next().is_none())
 }
 
 /// The pages that an error names, as questions.

@@ -15,7 +15,8 @@ impl<T: Ticket> ToLegacy<T> {
         let takes_tasks = self.inner.welcome().is_some_and(|welcome| {
             patch::get(welcome, &["capabilities", "tasks", "requests", "tools", "call"]).is_some()
         });
-        let Some(call) = self.calls.get_mut(&number).filter(|call| !call.as_task) else {
+        let Some(call) = self.calls.get_mut(&number).filter(|call| !call.as_task && !call.asked)
+        else {
             return false;
         };
         if !takes_tasks || call.request.method() != method::CALL_TOOL {

@@ -163,6 +163,15 @@ impl Modern {
         }
     }
 
+    /// The client will not come back for anything.
+    pub fn handle_silence(&mut self) {
+        for (exchange, parked) in std::mem::take(&mut self.parked) {
+            if parked.answer.is_none() {
+                self.up.push_back(Up::Drop { exchange, message: None });
+            }
+        }
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.parked.values().map(|parked| parked.until).min()
