@@ -137,6 +137,11 @@ impl Bridge {
         }
     }
 
+    /// How many calls are open at the server.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
+    }
+
     /// Ends every connection, and waits until each is over.
     pub async fn close(&self) {
         let mut closing = {
