@@ -120,11 +120,11 @@ impl Bridge {
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {
         let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
-        let mut works = Works::none();
+        let mut all = Works::none();
         for upstream in self.serving(face) {
-            works.append(upstream.drop_call(&seat, words));
+            all.append(upstream.drop_call(&seat, words));
         }
-        works
+        all
     }
 
     /// Passes a verb on to the connection that it belongs to.

@@ -44,15 +44,13 @@ impl Bridge {
             Whose::Call(number, _) => state.hellos.get(&number).cloned(),
             _ => None,
         };
-        let upstream = match state.waiting.spare.take_if(|_| eras.clients == Era::Modern) {
-            Some(spare) => {
-                spare.turn(eras, whose.sharing());
-                spare
-            }
-            None => {
-                let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
-                Upstream::between(server, eras, whose.sharing(), hello, limits)
-            }
+        let spare = state.waiting.spare.take_if(|_| eras.clients == Era::Modern);
+        let upstream = if let Some(spare) = spare {
+            spare.turn(eras, whose.sharing());
+            spare
+        } else {
+            let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+            Upstream::between(server, eras, whose.sharing(), hello, limits)
         };
         state.connections.insert(whose, Arc::clone(&upstream));
         Ok(upstream)
