@@ -201,10 +201,13 @@ target_directory() {
 check_peers() {
     local target
     target=$(target_directory)
-    cargo build --locked --package switchboard
+    cargo build --locked --package switchboard --package switchboard-peer
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
+    # Before the bridge: what fails here would fail there too, and is easier to see. The
+    # cells wait more than they compute, so that four of them keep two cores busy.
+    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard"
     node peers/run.mjs --full --bridge "$target/debug/switchboard"
 }
 
@@ -263,7 +266,7 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
-  peers    other people's SDKs on both sides of the bridge
+  peers    other people's SDKs with our client and server, and on both sides of the bridge
   conformance  the official suites against the built-in server
   setup    only get what the outside suites need
 TEXT

@@ -1,12 +1,13 @@
-// Runs the matrix of peers through the bridge (README.md says how).
+// Runs the matrix of peers, through the bridge or with our own library (README.md says how).
 
 import fs from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { GAPS } from './gaps.mjs';
 import { runCell } from './lib/cell.mjs';
-import { inspectorCells, runInspectorCell } from './lib/inspector.mjs';
-import { cellsOf, PEERS } from './lib/matrix.mjs';
+import { inspectorCells, ourInspectorCells, runInspectorCell } from './lib/inspector.mjs';
+import { builtIn, cellsOf, ourCells, PEERS, SDKS } from './lib/matrix.mjs';
 import { endAll } from './lib/processes.mjs';
 
 const WHOLE_RUN_MS = 20 * 60_000;
@@ -21,7 +22,8 @@ function options() {
       jobs: { type: 'string', default: '2' },
       list: { type: 'boolean', default: false },
       only: { type: 'string', default: '' },
-      peers: { type: 'string', default: Object.keys(PEERS).join(',') },
+      ours: { type: 'boolean', default: false },
+      peers: { type: 'string', default: SDKS.join(',') },
       verbose: { type: 'boolean', default: false },
     },
   });
@@ -33,16 +35,15 @@ function stop(message) {
   process.exit(2);
 }
 
-function bridgeOf(values) {
-  if (values.direct) return undefined;
+function binaryOf(values) {
   const found = values.bridge
     ? [values.bridge]
     : [at('../target/debug/switchboard'), at('../target/release/switchboard')];
-  return found.find((path) => fs.existsSync(path)) ?? stop(`no bridge at ${found.join(' or ')}: run cargo build first`);
+  return found.find((path) => fs.existsSync(path)) ?? stop(`no switchboard at ${found.join(' or ')}: run cargo build first`);
 }
 
 function peersOf(values) {
-  const peers = values.peers.split(',');
+  const peers = [...values.peers.split(','), ...(values.ours ? ['ours'] : [])];
   for (const peer of peers) {
     const program = PEERS[peer]?.('server').find((part) => part.startsWith('/') && !fs.existsSync(part));
     if (!PEERS[peer]) stop(`no peer is called ${peer}`);
@@ -64,12 +65,17 @@ function report(cell, { results, gaps, kept }, seconds, verbose) {
 
 async function main() {
   const values = options();
+  const binary = values.direct ? undefined : binaryOf(values);
+  if (binary) builtIn(path.dirname(path.resolve(binary)));
   const peers = peersOf(values);
   const wanted = new RegExp(values.only);
-  const cells = [...cellsOf({ ...values, peers }), ...inspectorCells(values.direct)].filter(({ name }) => wanted.test(name));
+  const all = values.ours
+    ? [...ourCells(peers), ...ourInspectorCells()]
+    : [...cellsOf({ ...values, peers }), ...inspectorCells(values.direct)];
+  const cells = all.filter(({ name }) => wanted.test(name));
   if (values.list) return cells.forEach(({ name }) => console.log(name));
   if (!cells.length) stop(`no cell matches --only ${values.only}`);
-  const bridge = bridgeOf(values);
+  const bridge = values.ours ? undefined : binary;
   console.log(`${cells.length} cells ${bridge ? `through ${bridge}` : 'without a bridge'}; the gaps are:`);
   for (const { reason, ...use } of GAPS) console.log(`  ${Object.values(use).join(' ')}: ${reason}`);
 

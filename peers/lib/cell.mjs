@@ -41,8 +41,9 @@ export function ends(problems) {
 }
 
 export async function runCell(cell, { bridge }) {
-  // A direct client has nobody who renews its session, so `restart` is for the bridge alone.
-  const { checks, gaps } = checksOf(cell, bridge ? [...ALL_CHECKS, 'restart'] : ALL_CHECKS);
+  // An SDK has nobody who renews its session: `restart` is for the bridge, and for our client.
+  const renews = bridge || cell.client === 'ours';
+  const { checks, gaps } = checksOf(cell, renews ? [...ALL_CHECKS, 'restart'] : ALL_CHECKS);
   const { era, down, up } = cell;
   const command = (port) => [
     ...PEERS[cell.server]('server'), '--transport', up, '--era', cell.serverEra,
@@ -50,14 +51,16 @@ export async function runCell(cell, { bridge }) {
   ];
   let route;
   try {
-    route = await open({ bridge, down, up, command });
+    route = await open({ bridge, down, up, command, ours: cell.server === 'ours' });
   } catch (error) {
     const detail = error.message.split('\n')[0];
     return { results: checks.map((check) => ({ check, ok: false, detail })), gaps, kept: error.message.split('\n') };
   }
+  // Our client finds the era by itself, but a server of both is asked for the one of the cell.
+  const probe = cell.client === 'ours' && cell.serverEra !== 'both' ? ['--probe'] : [];
   const target = route.url ? ['--url', route.url] : ['--', ...route.command];
   const { handle, lines, problems } = await runClient([
-    ...PEERS[cell.client]('client'), '--era', era, '--transport', down, '--checks', checks.join(','), ...target,
+    ...PEERS[cell.client]('client'), '--era', era, '--transport', down, '--checks', checks.join(','), ...probe, ...target,
   ]);
   problems.push(...(await route.close()));
   const kept = [...route.handles, handle].flatMap((one) => one.kept);

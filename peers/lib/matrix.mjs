@@ -5,13 +5,24 @@ import { fileURLToPath } from 'node:url';
 import { gapOf } from '../gaps.mjs';
 
 const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+let folder = at('../target/debug');
+
+/** Where our own programs are, if not where cargo puts them by default. */
+export function builtIn(path) {
+  folder = path;
+}
+
+/** One of our own programs. */
+export const built = (program) => `${folder}/${program}`;
 
 export const PEERS = {
   ts1: (side) => [process.execPath, at(`ts1/${side}.mjs`)],
   ts2: (side) => [process.execPath, at(`ts2/${side}.mjs`)],
   py: (side) => [at('../.cache/venv/bin/python'), at(`py/${side}.py`)],
   rmcp: (side) => [at('rmcp/target/debug/rmcp-peer'), side],
+  ours: (side) => [built('switchboard-peer'), side],
 };
+export const SDKS = Object.keys(PEERS).filter((peer) => peer !== 'ours');
 const ERAS = ['legacy', 'modern'];
 const TRANSPORTS = ['stdio', 'http', 'sse'];
 
@@ -59,20 +70,27 @@ function cover(cells) {
 }
 
 /** Servers that speak both eras, as most do in the field: the client's era has to win. */
-function dualCells(peers, direct) {
-  if (!peers.includes('ts2')) return [];
+function dualCells(peers, clients, direct) {
   const routes = direct ? [['stdio', 'stdio'], ['http', 'http']] : [['http', 'stdio'], ['stdio', 'http']];
   const servers = peers.filter((peer) => !gapOf({ peer, era: 'modern' }));
   return ERAS.flatMap((era) =>
-    servers.flatMap((server) =>
-      routes.map(([down, up]) => cellOf({ era, client: 'ts2', down, server, up, serverEra: 'both' }))));
+    clients.filter((peer) => peers.includes(peer) && !gapOf({ peer, era })).flatMap((client) =>
+      servers.flatMap((server) =>
+        routes.map(([down, up]) => cellOf({ era, client, down, server, up, serverEra: 'both' })))));
 }
 
 /** The cells to run: all with `direct` (one transport on both sides) or `full`, else a cover. */
 export function cellsOf({ peers, direct, full }) {
   const cells = everyCell(peers);
   const chosen = direct ? cells.filter(({ down, up }) => down === up) : full ? cells : cover(cells);
-  return [...chosen, ...dualCells(peers, direct)];
+  return [...chosen, ...dualCells(peers, ['ts2'], direct)];
+}
+
+/** The direct cells in which our own library is the client, or the server, or both. */
+export function ourCells(peers) {
+  const all = [...peers.filter((peer) => peer !== 'ours'), 'ours'];
+  const direct = everyCell(all).filter(({ down, up }) => down === up);
+  return [...direct, ...dualCells(all, all, true)].filter(({ client, server }) => [client, server].includes('ours'));
 }
 
 /** The checks of a cell and those that a gap takes away, with the reason. */

@@ -8,12 +8,18 @@ const DIED_ON_REQUEST = 7; // the exit status of the tool `die`
 const quoted = (argv) => argv.map((arg) => (/^[\w@%+=:,./-]+$/.test(arg) ? arg : `'${arg}'`)).join(' ');
 const urlIn = (line) => /(http:\/\/127\.0\.0\.1:\d+\/\w+)/.exec(line)?.[1];
 
+/** Ends a process with TERM, and says what was wrong about how it ended. */
+async function ended(name, handle) {
+  if (!(await end(handle))) return [`the ${name} did not end within 5 s of SIGTERM`];
+  return handle.code === 0 ? [] : [`the ${name} ended with ${handle.code} after SIGTERM`];
+}
+
 /** An HTTP server that is started again on its port when the tool `die` ended it. */
 async function upstream(command, env, handles) {
   const begin = (port) =>
     announced(
-      (onErr) => start('server', command(port), { env, onErr }),
-      (line) => /^listening (http:\S+)/.exec(line)?.[1],
+      (seen) => start('server', command(port), { env, onErr: seen, onOut: seen }),
+      (line) => /^(?:listening )?(http:\S+)$/.exec(line)?.[1],
       READY_MS,
     );
   const state = { closing: false };
@@ -32,7 +38,7 @@ async function upstream(command, env, handles) {
   state.url = url;
   state.close = async () => {
     state.closing = true;
-    await end(state.current);
+    return ended('server', state.current);
   };
   return state;
 }
@@ -47,13 +53,16 @@ function bridgeArgs({ down, up }, command, server) {
 
 /**
  * Starts what has to run before the client. Gives `url` or `command` for the client,
- * `handles` for the report, and `close`, which says what did not end as it should.
+ * `handles` for the report, and `close`, which says what of ours did not end as it should.
  */
-export async function open({ bridge, down, up, command, env }) {
+export async function open({ bridge, down, up, command, env, ours }) {
   const handles = [];
   const server = up === 'stdio' ? undefined : await upstream(command, env, handles);
   if (!bridge) {
-    const close = async () => (await server?.close(), []);
+    const close = async () => {
+      const problems = (await server?.close()) ?? [];
+      return ours ? problems : [];
+    };
     return { url: server?.url, command: server ? undefined : command('0'), handles, close };
   }
   const argv = [bridge, ...bridgeArgs({ down, up }, command, server)];
@@ -64,10 +73,9 @@ export async function open({ bridge, down, up, command, env }) {
     const [handle, url] = await announced((onOut) => start('bridge', argv, { env, onOut }), urlIn, READY_MS);
     handles.push(handle);
     const close = async () => {
-      const gentle = await end(handle);
+      const problems = await ended('bridge', handle);
       await server?.close();
-      if (!gentle) return ['the bridge did not end within 5 s of SIGTERM'];
-      return handle.code === 0 ? [] : [`the bridge ended with ${handle.code} after SIGTERM`];
+      return problems;
     };
     return { url: down === 'sse' ? url.replace(/\/mcp$/, '/sse') : url, handles, close };
   } catch (error) {

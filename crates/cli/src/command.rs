@@ -2,14 +2,17 @@
 
 mod bridge;
 mod client;
+mod completion;
 mod demo;
+mod doctor;
 
 use crate::args::Command;
-use crate::exit::Failure;
+use crate::exit::{ExitStatus, Failure};
 
 /// Does what the user asked for, until it is over.
-pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
     match command {
+        Command::Doctor(args) => return Box::pin(doctor::run(&args)).await,
         Command::Bridge(args) => bridge::run(&args).await,
         Command::Tools(args) => client::with(&args, client::tools).await,
         Command::Call(args) => client::with(&args, client::call).await,
@@ -21,6 +24,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Discover(args) => client::with(&args, client::discover).await,
         Command::Listen(args) => client::with(&args, client::listen).await,
         Command::Ping(args) => client::with(&args, client::ping).await,
+        Command::Completion(args) => {
+            completion::run(&args);
+            Ok(())
+        }
         Command::Demo(args) => demo::run(&args).await,
-    }
+    }?;
+    Ok(ExitStatus::Success)
 }

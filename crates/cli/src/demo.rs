@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use switchboard_net::server::{Builder, Flaw, Server};
+use switchboard_net::server::{Builder, Flaw, Nature, Server};
 use switchboard_proto::revision::Revision;
 
 mod ask;
@@ -18,6 +18,15 @@ mod resource;
 mod round;
 mod schema;
 mod task;
+
+/// What most tools are: they look and tell.
+const NATURE: Nature = Nature {
+    layer: "demo",
+    category: "everyday",
+    safety: "read",
+    idempotent: true,
+    supports_dry_run: false,
+};
 
 /// The server, speaking only these revisions.
 pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
@@ -44,6 +53,8 @@ pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
         .fold(builder, Builder::resource)
         .template(resource::template())
         .completion(|what, _| ready(Ok(prompt::complete(&what))))
+        .manifest()
+        .traces()
         .build()
 }
 

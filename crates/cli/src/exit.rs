@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -98,10 +98,17 @@ impl Failure {
         self
     }
 
-    /// Tells the user, on stderr.
+    /// Tells the user, on stderr: a script in JSON, a person in sentences.
     pub(crate) fn report(&self) {
+        let stderr = std::io::stderr();
+        let text = if stderr.is_terminal() { self.sentences() } else { self.to_string() };
         // Nobody is left to be told that stderr is closed.
-        _ = write!(std::io::stderr().lock(), "{self}");
+        _ = write!(stderr.lock(), "{text}");
+    }
+
+    fn sentences(&self) -> String {
+        let hints = self.hints.iter().map(|hint| format!("hint: {}\n", one_line(hint)));
+        format!("error: {}\n{}", one_line(&self.error), hints.collect::<String>())
     }
 }
 
@@ -110,8 +117,7 @@ impl fmt::Display for Failure {
         if let Some(line) = &self.line {
             return writeln!(out, "{line}");
         }
-        writeln!(out, "error: {}", one_line(&self.error))?;
-        self.hints.iter().try_for_each(|hint| writeln!(out, "hint: {}", one_line(hint)))
+        out.write_str(&self.sentences())
     }
 }
 
@@ -135,5 +141,8 @@ mod tests {
             failure.to_string(),
             "error: no bread: no flour\nhint: buy some\nhint: or bake\n"
         );
+        let line = failure.for_scripts(ExitStatus::Failure, "other");
+        assert_eq!(line.sentences(), "error: no bread: no flour\nhint: buy some\nhint: or bake\n");
+        assert_eq!(line.to_string().lines().count(), 1);
     }
 }

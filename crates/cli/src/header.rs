@@ -58,11 +58,12 @@ impl HeaderError {
 /// The base headers, then the given ones in their order; later ones replace
 /// earlier ones of the same name.
 pub(crate) fn merge(
+    base: HeaderMap,
     given: &[String],
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<HeaderMap, HeaderError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    let mut headers = base;
+    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
     for text in given {
         let (name, value) = parse(text, &lookup)?;
         headers.insert(name, value);

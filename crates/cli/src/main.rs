@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod demo;
+mod doctor;
 mod exit;
 mod header;
 mod log;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
     let ended = run(cli.command);
     sink.flush_lines();
     match ended {
-        Ok(()) => ExitStatus::Success.into(),
+        Ok(status) => status.into(),
         Err(failure) => {
             failure.report();
             failure.status.into()
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: args::Command) -> Result<(), Failure> {
+fn run(command: args::Command) -> Result<ExitStatus, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of(&error))?;
     let ended = runtime.block_on(command::run(command));

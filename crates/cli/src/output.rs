@@ -38,7 +38,8 @@ impl Output {
     }
 }
 
-fn write_line(text: &str) {
+/// A text that ends with its line, on stdout.
+pub(crate) fn write_line(text: &str) {
     let text = text.trim_end_matches('\n');
     let mut stdout = io::stdout().lock();
     // Whoever closed stdout has seen enough.

@@ -1,39 +1,101 @@
-//! The server that the user named: a command, or a URL.
+//! The server that the user named: a command, a URL, or a name in a file.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use http::Uri;
+use http::{HeaderMap, Uri};
+use switchboard_gateway::config::Timeouts;
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::{Server, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
 use crate::exit::Failure;
 use crate::header;
 
-/// A server that is a command, after checking that it can be run.
+mod named;
+
+/// A server that was named, and has not been called yet.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) target: Target,
+    /// What its file says about time.
+    pub(crate) timeouts: Timeouts,
+    /// How to reach it, if it is at a URL.
+    pub(crate) fetch: Option<Fetch>,
+}
+
+impl Found {
+    /// The server, after checking what can be checked before it is called.
+    pub(crate) fn server(self) -> Result<Server, Failure> {
+        match (self.target, self.fetch) {
+            (Target::Command(command), _) => start(command),
+            (Target::Url { url, strategy, headers }, Some(fetch)) => {
+                Ok(Server::url(url, strategy, headers, fetch))
+            }
+            (Target::Url { .. }, None) => Err(Failure::new("nothing to reach the URL with")),
+        }
+    }
+}
+
+/// Our environment, for the servers we start.
+pub(crate) fn environment() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().collect()
+}
+
+/// A server by its command.
 pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<Server, Failure> {
-    let command = command(line, words, args)?;
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+) -> Result<Found, Failure> {
+    let target = Target::Command(command(line, words, args)?);
+    Ok(Found { target, timeouts: Timeouts::default(), fetch: None })
+}
+
+/// A server that is a command, after checking that it can be run.
+fn start(command: Command) -> Result<Server, Failure> {
+    let environment = environment();
     command.check(&environment).map_err(|error| {
         Failure::of(&error).hint(format!("try it by itself first: {} --help", command.program))
     })?;
     Ok(Server::command(command, environment))
 }
 
-/// A server at a URL.
-pub(crate) fn remote(text: &str, args: &RemoteArgs) -> Result<Server, Failure> {
-    let url = url(text)?;
-    let headers = header::merge(&args.header, |name| std::env::var(name).ok())
-        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
-    let fetch = fetch(args)?;
-    Ok(Server::url(url, args.transport, headers, fetch))
+/// A server by its URL, or by its name in a configuration file.
+pub(crate) fn remote(
+    text: &str,
+    files: &[PathBuf],
+    args: &RemoteArgs,
+    local: &CommandArgs,
+) -> Result<Found, Failure> {
+    if text.contains("://") {
+        let strategy = args.transport.unwrap_or_default();
+        let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
+        let timeouts = Timeouts::default();
+        return Ok(Found { target, timeouts, fetch: Some(fetch(args)?) });
+    }
+    let entry = named::find(text, files)?;
+    let timeouts = entry.timeouts;
+    Ok(match entry.target {
+        Target::Command(command) => {
+            Found { target: Target::Command(with_args(command, local)), timeouts, fetch: None }
+        }
+        Target::Url { url, strategy, headers: given } => {
+            let strategy = args.transport.unwrap_or(strategy);
+            let target = Target::Url { url, strategy, headers: headers(Some(given), args)? };
+            Found { target, timeouts, fetch: Some(fetch(args)?) }
+        }
+    })
 }
 
+/// Headers of a file, and the stronger ones of the command line.
+fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Failure> {
+    header::merge(given.unwrap_or_default(), &args.header, |name| std::env::var(name).ok())
+        .map_err(|error| Failure::of(&error).hint(error.hint()))
+}
+
+/// The HTTP client that the options describe.
 fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
     let vars = std::env::vars_os();
     let vars = vars
@@ -56,22 +118,22 @@ fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
 
 /// Reads the URL of a server; whatever a request cannot be sent to is refused.
 fn url(text: &str) -> Result<Uri, Failure> {
-    let looks_like_command = !text.contains("://") && !text.contains('.');
     let url: Option<Uri> = text.parse().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
     let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
-        let failure = Failure::new(format!("{:?} is not an http:// or https:// URL", shown(text)));
-        return Err(if looks_like_command {
-            failure.hint(format!("to run a command, write: switchboard bridge -- {}", shown(text)))
-        } else {
-            failure.hint("write it in full, for example https://example.com/mcp")
-        });
+        return Err(no_url(text));
     };
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(Failure::new("the URL contains a user name or a password")
             .hint("send it as a header instead: --header 'Authorization: Basic ${CREDENTIALS}'"));
     }
     Ok(url)
+}
+
+/// Why a text is no address of a server.
+pub(crate) fn no_url(text: &str) -> Failure {
+    Failure::new(format!("{:?} is not an http:// or https:// URL", shown(text)))
+        .hint("write it in full, for example https://example.com/mcp")
 }
 
 /// What of a URL may be shown: neither credentials nor the query.
@@ -90,15 +152,20 @@ fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> Result<C
         (None, [program, rest @ ..]) => Command::new(program).args(rest),
         (None, []) => return Err(Failure::new("no command after --")),
     };
+    Ok(with_args(command, args))
+}
+
+/// What the options say comes after what the command says itself.
+fn with_args(command: Command, args: &CommandArgs) -> Command {
     let command = args.env.iter().fold(command, |command, assignment| {
         let (name, value) = (&assignment.name, &assignment.value);
         command.env(name, value)
     });
     let command = command.pass_environment(args.pass_environment);
-    Ok(match &args.cwd {
+    match &args.cwd {
         Some(cwd) => command.cwd(cwd),
         None => command,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -111,12 +178,6 @@ mod tests {
         for text in ["", "example.com/mcp", "ftp://example.com", "http://", "http:///mcp", "a b"] {
             assert!(url(text).is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_word_is_taken_for_a_forgotten_command() {
-        let failure = url("npx").unwrap_err().to_string();
-        assert!(failure.contains("switchboard bridge -- npx"), "{failure}");
     }
 
     #[test]

@@ -27,6 +27,9 @@ use children::Whose;
 use era::Waiting;
 
 /// Any number of clients in front of one server.
+///
+/// Serve it like a server of your own: with [`stdio::serve`](crate::stdio::serve)
+/// or as a [`Site`](crate::http::site::Site). The [crate's page](crate) has an example.
 pub struct Bridge {
     server: Server,
     children: Children,

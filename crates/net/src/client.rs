@@ -60,6 +60,12 @@ use line::Line;
 const REMEMBER: Duration = Duration::from_hours(1);
 
 /// A connection to one server. Clones share it; the last one dropped ends it.
+///
+/// There is a method for each of the protocol's: [`tools`](Self::tools) and
+/// [`call_tool`](Self::call_tool), [`prompts`](Self::prompts) and [`prompt`](Self::prompt),
+/// [`resources`](Self::resources) and [`read`](Self::read), [`complete`](Self::complete),
+/// [`listen`](Self::listen), [`ping`](Self::ping); lists are read to their end.
+/// [`request`](Self::request) and [`notify`](Self::notify) are for everything else.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,

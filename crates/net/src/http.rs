@@ -1,10 +1,15 @@
-//! HTTP: what the server and the client side share.
+//! HTTP, for whoever serves and whoever calls.
 //!
-//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
-//! - [`guard`]: who may talk to a server: `Host`, `Origin`, CORS.
+//! To serve, put a [`site::Site`] before a server or a bridge, and run it with
+//! [`listen::serve`] or mount it in a router of your own:
+//!
+//! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
+//! - [`guard`]: who may talk to it: `Host`, `Origin`, CORS.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
+//! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! Nothing here knows MCP; the endpoint and its client are built on top.
+//! `guard`, `listen` and `fetch` know nothing of MCP. Beside them are the few
+//! questions about headers that both sides ask.
 
 mod body;
 mod endpoint;

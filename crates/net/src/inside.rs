@@ -1,4 +1,9 @@
-//! What stands behind the clients: a bridge, a router, somebody's own handler.
+//! What stands behind the clients: a bridge, a server, or something of your own.
+//!
+//! Whatever is served, on stdio or by a site, is an [`Inside`]: it is handed
+//! what each client wants, as verbs that are the same in both eras, and answers
+//! through the client's face. [`crate::server::Server`] is one for those who
+//! answer by themselves, [`crate::bridge::Bridge`] for those who pass on.
 
 use std::fmt;
 use std::future::Future;

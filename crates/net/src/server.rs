@@ -54,17 +54,19 @@
 //!
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
 //! way to its client, [`ToolResult`] and [`Outcome`] are what tools answer,
-//! [`Error`] is what anything may fail with. Calls run in the task of their
+//! [`Error`] is what anything may fail with, [`Notice`] is what clients say
+//! unasked, [`Handler`] is for those who forward. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
 
-use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
@@ -78,12 +80,14 @@ mod complete;
 mod content;
 mod context;
 mod dispatch;
+mod entry;
 mod error;
 mod greet;
 mod handler;
 mod level;
 mod listen;
 mod manifest;
+mod notice;
 mod outcome;
 mod project;
 mod prompt;
@@ -97,10 +101,11 @@ pub use build::Builder;
 pub use catalog::Flaw;
 pub use complete::{Completing, Subject};
 pub use content::{Content, Contents};
-pub use context::{Context, Elicited};
+pub use context::{Context, Elicited, Page};
 pub use error::Error;
 pub use handler::{Call, Handler};
 pub use level::Level;
+pub use notice::Notice;
 pub use outcome::{Nature, Outcome};
 pub use project::Cache;
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
@@ -109,10 +114,16 @@ pub use task::Support;
 pub use tool::{Answer, Draft, Tool, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
+///
+/// Made with [`Server::builder`], and served by [`stdio::serve`](crate::stdio::serve), by a
+/// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
+/// adds or removes something here, or calls `*_changed`, has clients told.
 pub struct Server {
     identity: greet::Identity,
     catalog: RwLock<Arc<Catalog>>,
     raw: Option<Arc<dyn Erased>>,
+    heard: Option<Arc<notice::Hear>>,
+    hearing: notice::Hearing,
     page: usize,
     cache: Cache,
     seats: session::Seats,
@@ -193,8 +204,8 @@ impl Server {
         let call = Call { request };
         let caller = match self.caller(face, &call) {
             Ok(caller) => caller,
-            Err(error) => {
-                face.finish(exchange, &error.to_message(call.request.id()));
+            Err(why) => {
+                face.turn_away(exchange, call.request.id(), &why);
                 return Works::none();
             }
         };
@@ -225,9 +236,13 @@ impl Server {
         Works::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
-            let answer = race(answer, state.stop.said()).await;
+            let answer = state.run(answer).await;
             server.seats.rise(face.number(), exchange);
-            if let Either::Left(result) = answer {
+            if let Some(mut result) = answer {
+                let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
+                if asked && method::is_cacheable(call.method()) {
+                    result = result.map(project::unkept);
+                }
                 server.finish(&face, exchange, &state.caller, &call, result);
             }
         })
@@ -262,10 +277,10 @@ impl Inside for Server {
             Up::Drop { exchange, .. } => {
                 self.unlisten(face.number(), exchange);
                 if let Some(call) = self.seats.rise(face.number(), exchange) {
-                    call.stop.say();
+                    call.cancel();
                 }
             }
-            Up::Note { .. } => {}
+            Up::Note { message } => return self.hear(face, message),
         }
         Works::none()
     }
@@ -273,7 +288,7 @@ impl Inside for Server {
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
         for call in self.seats.forget(face.number()) {
-            call.stop.say();
+            call.cancel();
         }
         self.tasks.forget(face.number());
     }

@@ -1,4 +1,4 @@
-//! One server: a client half, and the road to it.
+//! One server: a client half, and the road to it. [`Server`] says where it is.
 //!
 //! The half is a pure machine behind a short lock. Verbs come in from a bridge
 //! (`open`, `note`, …), messages from the

@@ -4,6 +4,42 @@
 //! happened and when (`handle_*`), says what our side wants (bare verbs), and
 //! then drains what is to be done (`poll_*`). One mutation, then drain.
 //!
+//! Most people want `switchboard-net`, which has the sockets and the processes
+//! around this. Here is what it does with one line from a client on stdio:
+//!
+//! ```
+//! use switchboard_proto::exchange::{Carrier, Lane, Up};
+//! use switchboard_proto::jsonrpc::{Incoming, Message, parse};
+//! use switchboard_proto::limits::Limits;
+//! use switchboard_proto::line::Decoder;
+//! use switchboard_proto::server::{Frame, modern::Modern};
+//!
+//! let limits = Limits::default();
+//! let mut lines = Decoder::new(limits.message);
+//! let mut half = Modern::new(Carrier::Pipe, &limits);
+//!
+//! // Bytes arrive, and are a message.
+//! lines.push(br#"{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"#);
+//! lines.push(br#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#);
+//! lines.push(br#""io.modelcontextprotocol/clientCapabilities":{}}}}"#);
+//! lines.push(b"\n");
+//! let line = lines.next_line().expect("a whole line").expect("a short one");
+//! let Ok(Incoming::One(message)) = parse(line) else { panic!("no message") };
+//!
+//! // The half says what the client wants, free of its era.
+//! half.handle_message(Lane::MAIN, message, None);
+//! let Some(Up::Open { exchange, request, .. }) = half.poll_up() else { panic!("no call") };
+//! assert_eq!(request.method(), "tools/list");
+//!
+//! // Somebody answers, and the half says what goes where, under the client's own id.
+//! half.finish(exchange, &Message::result(&0.into(), br#"{"tools":[]}"#));
+//! let Some((lane, Frame::Message { text, .. })) = half.poll_transmit() else { panic!("no answer") };
+//! assert_eq!(lane, Lane::MAIN);
+//! assert_eq!(&text[..], br#"{"jsonrpc":"2.0","id":"a","result":{"tools":[]}}"#);
+//! ```
+//!
+//! # Where things are
+//!
 //! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
 //! - What one revision knows and another does not: [`project`].

@@ -43,12 +43,12 @@ pub const LIST_TEMPLATES: &str = "resources/templates/list";
 pub const READ_RESOURCE: &str = "resources/read";
 /// Asks what an argument could be.
 pub const COMPLETE: &str = "completion/complete";
-/// A page that was to be visited has been (legacy).
-pub const ELICITED: &str = "notifications/elicitation/complete";
 /// Waits for what a task comes to (legacy).
 pub const TASK_RESULT: &str = "tasks/result";
 /// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
+/// The person is done with a page they were sent to.
+pub const ELICITED: &str = "notifications/elicitation/complete";
 /// Asks the client's model something.
 pub const SAMPLE: &str = "sampling/createMessage";
 /// Asks where the client works.
@@ -94,6 +94,37 @@ pub mod meta {
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// What progress is reported under.
     pub const PROGRESS_TOKEN: &str = "progressToken";
+
+    /// Whether this may be a key of `_meta`: a name, with a prefix of dotted
+    /// labels and a slash if need be (MSG-6). An empty name is allowed after a prefix.
+    pub fn is_key(key: &str) -> bool {
+        let (prefix, name) = match key.rsplit_once('/') {
+            Some((prefix, name)) => (Some(prefix), name),
+            None => (None, key),
+        };
+        let named = is_name(name) || (name.is_empty() && prefix.is_some());
+        named && prefix.is_none_or(|prefix| prefix.split('.').all(is_label))
+    }
+
+    /// Whether this may be the name of an extension: a key with a prefix (EXT-1).
+    pub fn is_extension(id: &str) -> bool {
+        is_key(id) && id.rsplit_once('/').is_some_and(|(_, name)| !name.is_empty())
+    }
+
+    fn is_label(label: &str) -> bool {
+        let (first, last) = (label.bytes().next(), label.bytes().next_back());
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        first.is_some_and(|byte| byte.is_ascii_alphabetic())
+            && last.is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && label.bytes().all(inner)
+    }
+
+    fn is_name(name: &str) -> bool {
+        let ends = [name.bytes().next(), name.bytes().next_back()];
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
+            && name.bytes().all(inner)
+    }
 }
 
 /// The member of `params` that the `Mcp-Name` header repeats (HDR-3).
@@ -174,6 +205,23 @@ pub fn is_for_all(method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// wire: MSG-6, EXT-1
+    #[test]
+    fn keys_of_meta_are_names_with_or_without_a_prefix() {
+        let keys =
+            ["a", "a-b_c.d", "traceparent", meta::VERSION, "a.b-c.d1/e", "com.example/", "a/1"];
+        for key in keys {
+            assert!(meta::is_key(key), "{key}");
+        }
+        let none = ["", "-a", "a-", "_", "a b", "é", "/a", "1.com/a", "a-.b/c", "a..b/c", "a/b/c"];
+        for key in none {
+            assert!(!meta::is_key(key), "{key}");
+        }
+        let named = ["io.modelcontextprotocol/tasks", "com.example/x", "x/y"];
+        assert!(named.iter().all(|id| meta::is_extension(id)));
+        assert!(!["tasks", "com.example/", "/x", ""].iter().any(|id| meta::is_extension(id)));
+    }
 
     /// wire: HDR-3, MRTR-1
     #[test]

@@ -32,6 +32,13 @@ pub struct Cache {
     pub public: bool,
 }
 
+impl Cache {
+    /// As it stands on the wire.
+    pub fn scope(self) -> &'static str {
+        if self.public { "public" } else { "private" }
+    }
+}
+
 /// A result that is not even a JSON object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the result is no JSON object")]
@@ -86,7 +93,7 @@ pub fn modern(
             add.extend_from_slice(format!("\"ttlMs\":{},", cache.ttl_ms).as_bytes());
         }
         if !found.modern[2] {
-            let scope = if cache.public { "public" } else { "private" };
+            let scope = cache.scope();
             add.extend_from_slice(format!("\"cacheScope\":\"{scope}\",").as_bytes());
         }
     }

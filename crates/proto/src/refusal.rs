@@ -235,15 +235,15 @@ pub mod code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The client did not declare what the call needs of it (META-3).
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// A person must visit a page first: what one legacy revision had for it (UTL-8).
-    pub const URL_REQUIRED: i64 = -32042;
+    /// Pages have to be visited before the call can be made (UTL-8).
+    pub const VISIT_FIRST: i64 = -32042;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// wire: MSG-9, HTTP-22, NEG-1, HDR-11, META-1, MH-13, MH-15
+    /// wire: MSG-9, HTTP-22, NEG-1, HDR-11, META-1, MH-13, MH-15, ERR-2
     #[test]
     fn codes_and_statuses_are_those_of_the_specification() {
         let asked = || "1999-01-01".to_owned();
@@ -260,6 +260,9 @@ mod tests {
         ];
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");
+        }
+        for draft in [-32001, -32003, -32004] {
+            assert!(!is_modern_code(draft) && status_of_error(draft) == 200, "{draft}");
         }
         let unknown = Refusal::UnknownMethod { method: "a/b".to_owned() };
         assert_eq!(unknown.to_string(), "Method not found: a/b");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::exchange::{Ask, Exchange, Lane, Up};
-use crate::jsonrpc::{Incoming, Message, Refused};
+use crate::jsonrpc::{Id, Incoming, Message, Refused};
 use crate::refusal::Refusal;
 use crate::replay::EventId;
 use crate::revision::Era;
@@ -164,6 +164,14 @@ impl Half {
         match self {
             Self::Legacy(half) => half.handle_silence(),
             Self::Modern(half) => half.handle_silence(),
+        }
+    }
+
+    /// The inside does not take a call: an answer that has its own status where the era has them.
+    pub fn turn_away(&mut self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
+        match self {
+            Self::Legacy(half) => half.finish(exchange, &Message::refusal(id, why)),
+            Self::Modern(half) => half.turn_away(exchange, why),
         }
     }
 

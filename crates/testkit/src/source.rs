@@ -148,7 +148,9 @@ fn is_rust(path: &str) -> bool {
 fn is_test_path(path: &str) -> bool {
     path.contains("/tests/")
         || path.ends_with("/tests.rs")
-        || ["crates/testkit/", "fuzz/", "peers/"].iter().any(|folder| path.starts_with(folder))
+        || ["bench/", "crates/testkit/", "fuzz/", "peers/"]
+            .iter()
+            .any(|folder| path.starts_with(folder))
 }
 
 /// Marks the items under `#[cfg(test)]`.

@@ -3,52 +3,64 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
+use switchboard_proto::revision::Era;
 
 use super::{Assignment, CommandArgs, RemoteArgs};
 
+pub(crate) mod help;
+
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
 pub(crate) struct ClientArgs {
-    /// The server's URL, unless a command follows --; then what the command is about
+    /// The server's URL or its name in a configuration file, unless a command follows --;
+    /// then what the command is about
     #[arg(value_name = "TARGET")]
     pub(crate) operands: Vec<String>,
-    /// The server's command in one string, quoted as for a shell; no shell is run
-    #[arg(long, value_name = "CMD", conflicts_with = "words")]
-    pub(crate) stdio: Option<String>,
-    /// The server's command and its arguments, after --
-    #[arg(last = true, value_name = "CMD")]
-    pub(crate) words: Vec<String>,
     /// All arguments as one JSON object; k=v and k:=json are added to it
     #[arg(long, value_name = "OBJECT")]
     pub(crate) json: Option<String>,
     /// Tables for people, or the whole results as JSON
     #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
     pub(crate) output: Form,
-    /// Seconds that the server may be silent on a call
-    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+/// How to get to the server that a command calls.
+#[derive(Args, Debug)]
+pub(crate) struct ReachArgs {
+    /// The server's command in one string, quoted as for a shell; no shell is run
+    #[arg(long, value_name = "CMD", conflicts_with = "words")]
+    pub(crate) stdio: Option<String>,
+    /// The server's command and its arguments, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) words: Vec<String>,
+    /// Look for the server's name in this file, not in the usual places (repeatable)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Vec<PathBuf>,
+    /// Seconds that the server may be silent on a call [default: 30]
+    #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) timeout: u64,
+    pub(crate) timeout: Option<u64>,
     /// Which era of the protocol to speak; auto asks the server
     #[arg(long, value_enum, value_name = "ERA", default_value = "auto")]
     pub(crate) era: Spoken,
     /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
     #[arg(long, short = 'H', value_name = "HEADER")]
     pub(crate) header: Vec<String>,
-    /// Which transport to try: http-first, sse-first, http-only or sse-only
-    #[arg(long, value_name = "STRATEGY", default_value = "http-first")]
-    #[arg(value_parser = Strategy::from_str)]
-    pub(crate) transport: Strategy,
+    /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
+    #[arg(long, value_name = "STRATEGY", value_parser = Strategy::from_str)]
+    pub(crate) transport: Option<Strategy>,
     /// Trust the certificates in this PEM file beside the system's
-    #[arg(long, value_name = "PEM")]
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
     pub(crate) ca_file: Option<PathBuf>,
     /// Set a variable for the server's command (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<Assignment>,
     /// Run the server's command in this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     /// Give the server's command our whole environment
     #[arg(long)]
@@ -70,7 +82,18 @@ pub(crate) enum Spoken {
     Modern,
 }
 
-impl ClientArgs {
+impl Spoken {
+    /// The era that was asked for; none if the server is to be asked.
+    pub(crate) fn era(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
+}
+
+impl ReachArgs {
     /// Whether the server is a command.
     pub(crate) fn is_local(&self) -> bool {
         self.stdio.is_some() || !self.words.is_empty()
@@ -92,15 +115,3 @@ impl ClientArgs {
         }
     }
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  switchboard tools https://example.com/mcp
-  switchboard call https://example.com/mcp add a:=1 b:=2
-  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
-  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
-  switchboard complete https://example.com/mcp prompt:review language py
-  switchboard listen https://example.com/mcp tools file:///a/b --output json
-
-Arguments: k=v is text, k:=json is JSON. Exit status: 0 done, 1 wrong usage or another
-failure, 3 not let in, 4 not reached, 5 the tool failed; with one line of JSON on stderr.";

@@ -29,8 +29,8 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
 /// The server, after checking what can be checked before somebody calls it.
 fn server(args: &BridgeArgs) -> Result<Server, Failure> {
     match &args.url {
-        Some(url) => target::remote(url, &args.remote),
-        None => target::local(args.stdio.as_deref(), &args.words, &args.local),
+        Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
+        None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),
     }
 }
 

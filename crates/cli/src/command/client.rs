@@ -6,14 +6,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
+use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
-use switchboard_proto::revision::Era;
 
-use crate::args::{ClientArgs, Spoken};
+use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{ExitStatus, Failure};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
-use crate::target;
+use crate::target::{self, Found};
 
 mod arguments;
 mod call;
@@ -43,8 +43,9 @@ where
     R: Future<Output = Result<(), Failure>>,
 {
     let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
-    let (server, operands) = server(args).map_err(usage)?;
-    let options = options(args);
+    let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
+    let options = terminal::answering(options(&args.reach, found.timeouts));
+    let server = found.server().map_err(usage)?;
     let Some(connected) = until(&stop, Client::connect(server, options)).await else {
         return Err(interrupted());
     };
@@ -62,7 +63,7 @@ where
 }
 
 /// Runs `work` until it is done or a signal comes.
-async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(stop.clone().asked());
     let mut work = pin!(work);
     poll_fn(|cx| match asked.as_mut().poll(cx) {
@@ -72,31 +73,29 @@ async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-fn server(args: &ClientArgs) -> Result<(switchboard_net::upstream::Server, Vec<String>), Failure> {
+/// The server that the user named, and what follows its name.
+pub(super) fn find(args: &ReachArgs, operands: &[String]) -> Result<(Found, Vec<String>), Failure> {
     if args.is_local() {
-        let server = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
-        return Ok((server, args.operands.clone()));
+        let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
+        return Ok((found, operands.to_vec()));
     }
-    let Some((url, rest)) = args.operands.split_first() else {
-        return Err(
-            Failure::new("no server is named").hint("give its URL, or its command after --")
-        );
+    let Some((name, rest)) = operands.split_first() else {
+        return Err(Failure::new("no server is named")
+            .hint("give its URL, its name in a configuration file, or its command after --"));
     };
-    Ok((target::remote(url, &args.remote())?, rest.to_vec()))
+    let found = target::remote(name, &args.config, &args.remote(), &args.local())?;
+    Ok((found, rest.to_vec()))
 }
 
-fn options(args: &ClientArgs) -> ClientOptions {
-    let options = ClientOptions {
+fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
+    let options = ClientOptions::default();
+    let said = args.timeout.map(Duration::from_secs);
+    ClientOptions {
         name: "switchboard-cli".to_owned(),
-        timeout: Duration::from_secs(args.timeout),
-        era: match args.era {
-            Spoken::Auto => None,
-            Spoken::Legacy => Some(Era::Legacy),
-            Spoken::Modern => Some(Era::Modern),
-        },
-        ..ClientOptions::default()
-    };
-    terminal::answering(options)
+        timeout: said.or(timeouts.call).unwrap_or(options.timeout),
+        era: args.era.era(),
+        ..options
+    }
 }
 
 impl Asked {
@@ -127,15 +126,15 @@ impl Asked {
     }
 }
 
-fn usage(failure: Failure) -> Failure {
+pub(super) fn usage(failure: Failure) -> Failure {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-fn other(text: &str) -> Failure {
+pub(super) fn other(text: &str) -> Failure {
     Failure::new(text).for_scripts(ExitStatus::Failure, "other")
 }
 
-fn interrupted() -> Failure {
+pub(super) fn interrupted() -> Failure {
     Failure::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
 }
 

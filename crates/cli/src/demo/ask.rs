@@ -1,12 +1,16 @@
 //! Tools that ask the client: its person, or its model.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Elicited, Error, Tool};
+use switchboard_net::server::{Context, Draft, Elicited, Error, Nature, Page, Tool};
 
 use super::text;
 
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "questions", ..super::NATURE })
+}
+
 pub(super) fn tools() -> Vec<Tool> {
-    vec![sampling(), elicitation(), defaults(), enums()]
+    vec![sampling(), with_tools(), elicitation(), page(), defaults(), enums()]
 }
 
 fn one_string(name: &str) -> Value {
@@ -22,7 +26,7 @@ pub(super) fn question(prompt: &str) -> Value {
 }
 
 fn sampling() -> Tool {
-    Tool::new("test_sampling")
+    tool("test_sampling")
         .description("Asks the client's model")
         .input_schema(&one_string("prompt"))
         .run(async |args: Value, cx: Context| {
@@ -30,6 +34,37 @@ fn sampling() -> Tool {
             let said = answer["content"]["text"].as_str().unwrap_or("nothing that is a text");
             Ok::<_, Error>(format!("LLM response: {said}"))
         })
+}
+
+fn with_tools() -> Tool {
+    tool("test_sampling_with_tools")
+        .description("Asks the client's model, and gives it a tool to use")
+        .input_schema(&one_string("prompt"))
+        .run(async |args: Value, cx: Context| {
+            let mut params = question(&text(&args, "prompt"));
+            let schema = one_string("city");
+            params["tools"] =
+                json!([{"name": "weather", "description": "Tells the weather", "inputSchema": schema}]);
+            let answer = cx.sample(params).await?;
+            Ok::<_, Error>(format!("LLM response: {}", answer["content"]))
+        })
+}
+
+fn page() -> Tool {
+    tool("test_url_elicitation").description("Asks the person at the client to visit a page").run(
+        async |_: Value, cx: Context| {
+            let page = Page::new("Please read this page", "https://modelcontextprotocol.io/")?;
+            Ok::<_, Error>(match cx.visit(&page).await? {
+                Elicited::Accept(_) => {
+                    // There is nothing to do there, so they are done at once.
+                    cx.visited(&page);
+                    "You went there"
+                }
+                Elicited::Decline => "You do not want to go there",
+                Elicited::Cancel => "You did not answer",
+            })
+        },
+    )
 }
 
 /// Puts a form to the person, and says what came of it.
@@ -42,17 +77,19 @@ async fn elicit(cx: Context, message: &str, form: Value) -> Result<String, Error
 }
 
 fn elicitation() -> Tool {
-    Tool::new("test_elicitation")
+    tool("test_elicitation")
         .description("Asks the person at the client")
         .input_schema(&one_string("message"))
         .run(async |args: Value, cx: Context| {
             let message = text(&args, "message");
-            elicit(cx, &message, one_string("response")).await
+            // Not required: the suites answer with members of their own.
+            let form = json!({"type": "object", "properties": {"response": {"type": "string"}}});
+            elicit(cx, &message, form).await
         })
 }
 
 fn defaults() -> Tool {
-    Tool::new("test_elicitation_sep1034_defaults")
+    tool("test_elicitation_sep1034_defaults")
         .description("Asks with a form that is filled in already")
         .run(async |_: Value, cx: Context| {
             let form = json!({
@@ -97,7 +134,7 @@ fn enums() -> Tool {
         },
         "required": [],
     });
-    Tool::new("test_elicitation_sep1330_enums").description("Asks with every form of choice").run(
+    tool("test_elicitation_sep1330_enums").description("Asks with every form of choice").run(
         move |_: Value, cx: Context| {
             let form = form.clone();
             async move { elicit(cx, "Please choose", form).await }

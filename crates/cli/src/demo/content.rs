@@ -1,9 +1,13 @@
 //! Tools that return each kind of content, and report on the way.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Content, Contents, Context, Draft, Level, Tool, ToolResult};
+use switchboard_net::server::{Content, Contents, Context, Draft, Level, Nature, Tool, ToolResult};
 
 use super::{PNG, WAV, moment};
+
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "content", ..super::NATURE })
+}
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -16,6 +20,9 @@ pub(super) fn tools() -> Vec<Tool> {
         plain("test_embedded_resource", "Returns a resource in place").run(async |_: Value, _| {
             let text = "This is an embedded resource content.";
             Content::resource(&Contents::text("test://embedded-resource", "text/plain", text))
+        }),
+        plain("test_resource_link", "Returns a link to a resource").run(async |_: Value, _| {
+            Content::link("test://static-text", "static-text").with("mimeType", "text/plain")
         }),
         plain("test_multiple_content_types", "Returns a text, a picture and a resource")
             .run(async |_: Value, _| mixed()),
@@ -30,7 +37,7 @@ pub(super) fn tools() -> Vec<Tool> {
 }
 
 fn plain(name: &str, description: &str) -> Draft<Value> {
-    Tool::new(name).description(description)
+    tool(name).description(description)
 }
 
 fn mixed() -> Vec<Content> {

@@ -1,9 +1,13 @@
 //! Tools that show one rule of the protocol each.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Error, Level, Tool};
+use switchboard_net::server::{Context, Draft, Error, Level, Nature, Tool};
 
 use super::{moment, round};
+
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "protocol", ..super::NATURE })
+}
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -17,18 +21,18 @@ pub(super) fn tools() -> Vec<Tool> {
 }
 
 fn missing_capability() -> Tool {
-    Tool::new("test_missing_capability")
-        .description("Refuses clients that do not declare sampling")
-        .run(async |_: Value, cx: Context| {
+    tool("test_missing_capability").description("Refuses clients that do not declare sampling").run(
+        async |_: Value, cx: Context| {
             if cx.client_capabilities()["sampling"].is_object() {
                 return Ok("You declare sampling");
             }
             Err(Error::missing_capability(&json!({"sampling": {}}), cx.era()))
-        })
+        },
+    )
 }
 
 fn streaming() -> Tool {
-    Tool::new("test_streaming_elicitation").description("Reports its progress, then asks").run(
+    tool("test_streaming_elicitation").description("Reports its progress, then asks").run(
         async |_: Value, cx: Context| {
             cx.progress(1.0, Some(2.0), Some("About to ask"));
             let answer =
@@ -40,7 +44,7 @@ fn streaming() -> Tool {
 }
 
 fn logging() -> Tool {
-    Tool::new("test_logging_tool").description("Sends log records to clients that want them").run(
+    tool("test_logging_tool").description("Sends log records to clients that want them").run(
         async |_: Value, cx: Context| {
             for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
                 cx.log(level, Some("demo"), format!("A record of level {level}"));
@@ -52,7 +56,7 @@ fn logging() -> Tool {
 }
 
 fn reconnection() -> Tool {
-    Tool::new("test_reconnection")
+    tool("test_reconnection")
         .description("Hangs up before it answers; the client comes back for the answer")
         .run(async |_: Value, cx: Context| {
             cx.hang_up();
@@ -63,19 +67,19 @@ fn reconnection() -> Tool {
 }
 
 fn tool_change() -> Tool {
-    Tool::new("test_trigger_tool_change")
-        .description("Says that the list of tools has changed")
-        .run(async |_: Value, cx: Context| {
+    tool("test_trigger_tool_change").description("Says that the list of tools has changed").run(
+        async |_: Value, cx: Context| {
             cx.server().tools_changed();
             "Said so"
-        })
+        },
+    )
 }
 
 fn prompt_change() -> Tool {
-    Tool::new("test_trigger_prompt_change")
-        .description("Says that the list of prompts has changed")
-        .run(async |_: Value, cx: Context| {
+    tool("test_trigger_prompt_change").description("Says that the list of prompts has changed").run(
+        async |_: Value, cx: Context| {
             cx.server().prompts_changed();
             "Said so"
-        })
+        },
+    )
 }

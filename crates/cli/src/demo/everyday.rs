@@ -3,18 +3,22 @@
 use std::future::ready;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Error, Tool, ToolResult};
+use switchboard_net::server::{Context, Draft, Error, Nature, Tool, ToolResult};
 
 use super::resource::{Touched, WATCHED};
 use super::text;
 use crate::log;
+
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "everyday", ..super::NATURE })
+}
 
 pub(super) fn tools(touched: &Touched) -> Vec<Tool> {
     vec![echo(), add(), time(), touch(touched.clone())]
 }
 
 fn echo() -> Tool {
-    Tool::new("echo")
+    tool("echo")
         .description("Says what you say")
         .annotations(json!({"readOnlyHint": true}))
         .input_schema(&json!({
@@ -26,7 +30,7 @@ fn echo() -> Tool {
 }
 
 fn add() -> Tool {
-    Tool::new("add")
+    tool("add")
         .description("Adds two numbers")
         .annotations(json!({"readOnlyHint": true}))
         .input_schema(&json!({
@@ -53,13 +57,14 @@ fn add() -> Tool {
 }
 
 fn time() -> Tool {
-    Tool::new("time")
+    tool("time")
         .description("Tells the time here, in UTC")
         .run(async |_: Value, _| log::timestamp().map_err(|_| Error::internal("there is no clock")))
 }
 
 fn touch(touched: Touched) -> Tool {
-    Tool::new("touch")
+    tool("touch")
+        .nature(Nature { safety: "write", idempotent: false, ..super::NATURE })
         .description("Changes the resource test://watched-resource; who watches it is told")
         .run(move |_: Value, cx: Context| {
             let times = touched.touch();

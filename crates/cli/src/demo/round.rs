@@ -2,9 +2,13 @@
 //! its input rounds. A legacy client is asked by requests all the same.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Tool};
+use switchboard_net::server::{Context, Draft, Error, Nature, Tool};
 
 use super::ask::question;
+
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "questions", ..super::NATURE })
+}
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -54,7 +58,7 @@ const COLOR: (&str, &str) = ("color", "string");
 const OK: (&str, &str) = ("ok", "boolean");
 
 fn named(name: &str, description: &str) -> Draft<Value> {
-    Tool::new(format!("test_input_required_result_{name}")).description(description)
+    tool(format!("test_input_required_result_{name}")).description(description)
 }
 
 /// Asks for one thing, by name and type.

@@ -1,7 +1,7 @@
 //! Tools whose schemas are the point.
 
 use serde_json::{Value, json};
-use switchboard_net::server::Tool;
+use switchboard_net::server::{Draft, Nature, Tool};
 
 /// Listed byte for byte: what a client makes of these keywords is its affair.
 const KEYWORDS: &str = r##"{
@@ -28,12 +28,16 @@ const KEYWORDS: &str = r##"{
   "additionalProperties": false
 }"##;
 
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "schemas", ..super::NATURE })
+}
+
 pub(super) fn tools() -> Vec<Tool> {
-    let keywords = Tool::new("json_schema_2020_12_tool")
+    let keywords = tool("json_schema_2020_12_tool")
         .description("Takes arguments with keywords of JSON Schema 2020-12")
         .input_schema_text(KEYWORDS)
         .run(async |args: Value, _| format!("These arguments fit: {args}"));
-    let header = Tool::new("test_custom_header")
+    let header = tool("test_custom_header")
         .description("Takes an argument that a header repeats")
         .input_schema(&json!({
             "type": "object",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Error, Support, Tool, ToolResult};
+use switchboard_net::server::{Context, Draft, Error, Nature, Support, Tool, ToolResult};
 
 use super::round::elicit;
 use super::text;
@@ -11,12 +11,16 @@ use super::text;
 /// The longest that `slow_compute` computes.
 const LONGEST: f64 = 600.0;
 
+fn tool(name: impl Into<String>) -> Draft<Value> {
+    Tool::new(name).nature(Nature { category: "tasks", ..super::NATURE })
+}
+
 pub(super) fn tools() -> Vec<Tool> {
     vec![greet(), slow(), failing(), breaking(), confirm(), multiple(), late()]
 }
 
 fn greet() -> Tool {
-    Tool::new("greet")
+    tool("greet")
         .description("Greets you; never as a task")
         .input_schema(&json!({
             "type": "object",
@@ -27,7 +31,7 @@ fn greet() -> Tool {
 }
 
 fn slow() -> Tool {
-    Tool::new("slow_compute")
+    tool("slow_compute")
         .description("Computes for some seconds, as a task if you can handle that")
         .tasks(Support::Optional)
         .input_schema(&json!({
@@ -47,7 +51,7 @@ fn slow() -> Tool {
 }
 
 fn failing() -> Tool {
-    Tool::new("failing_job")
+    tool("failing_job")
         .description("Fails after a second; only as a task")
         .tasks(Support::Required)
         .run(async |_: Value, _| {
@@ -57,7 +61,7 @@ fn failing() -> Tool {
 }
 
 fn breaking() -> Tool {
-    Tool::new("protocol_error_job")
+    tool("protocol_error_job")
         .description("Ends with an error of the protocol; as a task if you can handle that")
         .tasks(Support::Optional)
         .run(async |_: Value, _| {
@@ -66,7 +70,7 @@ fn breaking() -> Tool {
 }
 
 fn confirm() -> Tool {
-    Tool::new("confirm_delete")
+    tool("confirm_delete")
         .description("Asks before it deletes (nothing is deleted)")
         .tasks(Support::Optional)
         .input_schema(&json!({
@@ -85,7 +89,7 @@ fn confirm() -> Tool {
 }
 
 fn multiple() -> Tool {
-    Tool::new("multi_input").description("Asks two things at once").tasks(Support::Optional).run(
+    tool("multi_input").description("Asks two things at once").tasks(Support::Optional).run(
         async |_: Value, cx: Context| {
             let (name, color) = tokio::join!(
                 elicit(&cx, "name", "What is your name?", ("name", "string")),
@@ -97,7 +101,7 @@ fn multiple() -> Tool {
 }
 
 fn late() -> Tool {
-    Tool::new("test_tool_with_task")
+    tool("test_tool_with_task")
         .description("Asks for your name first, and goes on as a task")
         .defers(Support::Optional)
         .run(async |_: Value, cx: Context| {

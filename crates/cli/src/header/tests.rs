@@ -33,7 +33,7 @@ fn the_user_may_authorize() {
 
 #[test]
 fn a_missing_variable_is_named() {
-    let error = merge(&["X-Key: ${NOPE}".to_owned()], lookup).unwrap_err();
+    let error = merge(HeaderMap::new(), &["X-Key: ${NOPE}".to_owned()], lookup).unwrap_err();
     assert_eq!(
         error.to_string(),
         "header x-key needs the environment variable NOPE, which is not set"
@@ -53,7 +53,7 @@ fn headers_of_the_protocol_and_of_the_framing_are_refused() {
         "Content-Length",
         "Transfer-Encoding",
     ] {
-        let error = merge(&[format!("{name}: x")], lookup).unwrap_err();
+        let error = merge(HeaderMap::new(), &[format!("{name}: x")], lookup).unwrap_err();
         assert!(matches!(error, HeaderError::Ours { .. }), "{name}: {error}");
     }
 }
@@ -61,7 +61,7 @@ fn headers_of_the_protocol_and_of_the_framing_are_refused() {
 #[test]
 fn no_error_repeats_a_value() {
     for text in ["secret", "Bad Name: secret", "X: secret\u{1}", "X: ${secret", "X: ${}secret"] {
-        let error = merge(&[text.to_owned()], lookup).unwrap_err();
+        let error = merge(HeaderMap::new(), &[text.to_owned()], lookup).unwrap_err();
         let shown = format!("{error} {error:?} {}", error.hint());
         assert!(!shown.contains("secret"), "{shown}");
     }
@@ -70,16 +70,16 @@ fn no_error_repeats_a_value() {
 #[test]
 fn later_headers_replace_earlier_ones_and_the_base() {
     let given = ["X-A: 1", "x-a: 2", "User-Agent: mine"].map(ToOwned::to_owned);
-    let headers = merge(&given, lookup).unwrap();
+    let headers = merge(HeaderMap::new(), &given, lookup).unwrap();
     assert_eq!(headers["x-a"], "2");
     assert_eq!(headers["user-agent"], "mine");
     assert_eq!(headers.len(), 2);
-    assert_eq!(merge(&[], lookup).unwrap()["user-agent"], AGENT);
+    assert_eq!(merge(HeaderMap::new(), &[], lookup).unwrap()["user-agent"], AGENT);
 }
 
 #[test]
 fn debug_output_shows_no_value() {
-    let headers = merge(&["X-Key: ${KEY}".to_owned()], lookup).unwrap();
+    let headers = merge(HeaderMap::new(), &["X-Key: ${KEY}".to_owned()], lookup).unwrap();
     assert!(!format!("{headers:?}").contains("secret"));
 }
 

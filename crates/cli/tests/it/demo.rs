@@ -136,3 +136,106 @@ fn a_single_revision_is_what_everybody_gets() {
     let mut demo = Switchboard::start(&["demo", "--revision", "2026-07-28"]);
     assert!(demo.ask(1, "initialize", &greeting())["error"].is_object());
 }
+
+#[test]
+fn each_tool_tells_its_nature_and_each_call_leaves_a_trace() {
+    let mut demo = Switchboard::start(&["demo"]);
+    demo.greet_one(NAME);
+    let list = demo.ask(1, "tools/list", &json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    for tool in tools {
+        for member in ["layer", "category", "safety", "idempotent", "supportsDryRun"] {
+            assert!(!tool["_meta"][member].is_null(), "{member} of {tool}");
+        }
+    }
+    let manifest = demo.ask(2, "tools/call", &json!({"name": "get_tool_manifest"}));
+    let manifest = &manifest["result"]["structuredContent"];
+    assert_eq!(manifest["success"], true);
+    assert_eq!(manifest["tools"].as_array().unwrap().len(), tools.len());
+    let secret = json!({"name": "echo", "arguments": {"message": "hunter2"}});
+    let said = demo.ask(3, "tools/call", &secret);
+    let id = &said["result"]["_meta"]["switchboard/traceId"];
+    let look = json!({"name": "get_trace_by_id", "arguments": {"traceId": id}});
+    let found = demo.ask(4, "tools/call", &look);
+    assert_eq!(found["result"]["structuredContent"]["trace"]["tool"], "echo");
+    assert!(!found.to_string().contains("hunter2"), "{found}");
+}
+
+/// wire: STD-5
+#[test]
+fn a_stop_lets_the_demo_finish_what_is_in_flight() {
+    let mut demo = Switchboard::start(&["demo"]);
+    demo.greet_one(NAME);
+    let arguments = json!({"seconds": 0.5, "label": "it"});
+    let call =
+        json!({"name": "slow_compute", "arguments": arguments, "_meta": {"progressToken": 1}});
+    let begun = demo.ask(1, "tools/call", &call);
+    assert_eq!(begun["method"], "notifications/progress", "{begun}");
+    demo.signal(Signal::TERM);
+    demo.until_logged("SIGTERM: finishing");
+    assert_eq!(demo.message()["method"], "notifications/progress");
+    assert_eq!(text_of(&demo.message()), "Computed it for 0.5 seconds");
+    assert_eq!(demo.exit_code(), Some(0));
+}
+
+/// wire: STD-2
+#[test]
+fn stdin_may_come_whole_in_parts_and_without_a_last_line_end() {
+    let line = |id: u64| {
+        let params = json!({"name": "echo", "arguments": {"message": format!("n\u{e9}{id}")}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    let mut demo = Switchboard::start(&["demo"]);
+    demo.greet_one(NAME);
+    demo.write(format!("{}\n\n{}\r\n", line(1), line(2)).as_bytes());
+    let mut seen = vec![text_of(&demo.message()), text_of(&demo.message())];
+    seen.sort();
+    assert_eq!(seen, ["n\u{e9}1", "n\u{e9}2"]);
+    for byte in format!("{}\n", line(3)).as_bytes() {
+        demo.write(&[*byte]);
+    }
+    assert_eq!(text_of(&demo.message()), "n\u{e9}3");
+    demo.write(line(4).as_bytes());
+    demo.close_stdin();
+    assert_eq!(text_of(&demo.message()), "n\u{e9}4");
+    assert_eq!(demo.exit_code(), Some(0));
+}
+
+#[test]
+fn a_person_is_sent_to_a_page_and_a_model_gets_tools() {
+    let (_demo, port) = over_http(&[]);
+    let call = |name: &str, able: Value, more: Value| {
+        let mut params = json!({"name": name, "arguments": {"prompt": "x"}});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut body = modern(1, "tools/call", params);
+        body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able;
+        let headers = [
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/call"),
+            ("Mcp-Name", name),
+        ];
+        post(port, &headers, body.to_string().as_bytes()).message()
+    };
+    for (name, able, method, answer, said) in [
+        (
+            "test_url_elicitation",
+            json!({"elicitation": {"url": {}}}),
+            "elicitation/create",
+            json!({"action": "accept"}),
+            "You went there",
+        ),
+        (
+            "test_sampling_with_tools",
+            json!({"sampling": {"tools": {}}}),
+            "sampling/createMessage",
+            json!({"role": "assistant", "model": "m", "content": "sunny"}),
+            "LLM response: \"sunny\"",
+        ),
+    ] {
+        let asked = call(name, able.clone(), json!({}))["result"].clone();
+        let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(question["method"], method);
+        let back = json!({"requestState": asked["requestState"], "inputResponses": {key: answer}});
+        assert_eq!(text_of(&call(name, able, back)), said);
+    }
+}

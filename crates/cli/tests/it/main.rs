@@ -7,11 +7,21 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod completion;
+#[cfg(test)]
 mod demo;
+#[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod doctor_http;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
+mod named;
+#[cfg(test)]
 mod process;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]

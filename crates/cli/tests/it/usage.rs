@@ -26,6 +26,24 @@ fn help_teaches_with_examples() {
 }
 
 #[test]
+fn every_command_teaches_by_examples_of_its_own() {
+    let top = run(&["--help"], &[]).stdout;
+    let commands = top.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let commands: Vec<_> = commands.filter(|line| !line.starts_with("   ")).collect();
+    assert!(commands.len() >= 14, "{commands:?}");
+    for line in commands {
+        let command = line.split_whitespace().next().unwrap();
+        let help = run(&[command, "--help"], &[]).stdout;
+        let examples = help.split("Examples:").nth(1).unwrap_or_default();
+        let example = format!("switchboard {command} ");
+        assert!(examples.contains(&example), "no example of {command} in {help}");
+    }
+    let call = run(&["call", "--help"], &[]).stdout;
+    assert!(call.contains("switchboard call [OPTIONS] TARGET NAME [K=V | K:=JSON]..."), "{call}");
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let version = run(&["--version"], &[]);
     assert_eq!(version.code, Some(0));
@@ -84,7 +102,13 @@ fn a_command_that_is_not_there_fails_the_start() {
 #[test]
 fn a_url_that_is_none_fails_the_start() {
     fails(&["bridge", "example.com/mcp"], "error: \"example.com/mcp\" is not", "hint: write it in");
-    fails(&["bridge", "npx"], "error: \"npx\" is not", "hint: to run a command");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/empty.json");
+    let shown = fails(
+        &["bridge", "npx", "--config", file],
+        "error: no configuration file names a server \"npx\"",
+        "hint: looked into",
+    );
+    assert!(shown.contains("a command after --"), "{shown}");
     let shown = fails(&["bridge", "http://me:secret@127.0.0.1/"], "error: the URL", "hint: send");
     assert!(!shown.contains("secret"), "{shown}");
 }

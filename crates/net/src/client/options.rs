@@ -43,6 +43,23 @@ pub struct Remembered {
 }
 
 /// How to connect, and whom to tell.
+///
+/// Each `on_` method that answers a question also declares to the server that
+/// it may be asked.
+///
+/// ```
+/// use serde_json::json;
+/// use std::time::Duration;
+/// use switchboard_net::client::{ClientOptions, Declined};
+///
+/// let options = ClientOptions { timeout: Duration::from_secs(5), ..ClientOptions::default() }
+///     .on_roots(async |_| Ok(json!({"roots": [{"uri": "file:///project"}]})))
+///     .on_elicitation(async |form| match form["message"].as_str() {
+///         Some("Are you sure?") => Ok(json!({"action": "accept", "content": {"sure": true}})),
+///         _ => Err(Declined("nobody is here".to_owned())),
+///     })
+///     .on_notification(|note| assert!(note.method.starts_with("notifications/")));
+/// ```
 #[derive(Clone)]
 pub struct ClientOptions {
     /// Who we say we are.

@@ -53,7 +53,7 @@ impl Slot {
         Self { state: Mutex::new(state), woken: Notify::new(), on_progress }
     }
 
-    /// Something came for this call; false if it is for nobody in particular.
+    /// Something came for this call; false if others want to hear it too.
     pub(super) fn note(&self, message: &Message) -> bool {
         let mut state = lock(&self.state);
         state.touched = now();
@@ -67,8 +67,9 @@ impl Slot {
             return true;
         }
         if let Some(notes) = &state.notes {
+            // In the legacy era a change is told to everybody; so it is here.
             send(notes, notification(message));
-            return true;
+            return false;
         }
         drop(state);
         if message.method() != method::PROGRESS {

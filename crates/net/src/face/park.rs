@@ -1,11 +1,14 @@
-//! Calls of a modern client that wait for it to come back.
+//! What modern clients need of a face: calls that wait for them to come back, a
+//! server with a name, refusals with a status.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Exchange, Lane};
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 
 use super::{Face, lock, now};
@@ -26,6 +29,20 @@ impl Face {
     /// On whose behalf it speaks: nobody in particular, if it did not say.
     pub(crate) fn principal(&self) -> &[u8] {
         self.principal.get().map(|principal| &**principal).unwrap_or_default()
+    }
+
+    /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
+    pub fn introduce(&self, server: &Bytes) {
+        self.quietly(|half| {
+            if let Half::Modern(half) = half {
+                half.introduce(server.clone());
+            }
+        });
+    }
+
+    /// The inside does not take a call; over HTTP a modern client learns so by the status too (MH-14).
+    pub fn turn_away(&self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
+        self.quietly(|half| half.turn_away(exchange, id, why));
     }
 
     /// Questions of a modern client's call are put to it together.

@@ -29,6 +29,7 @@ use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 pub use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use tower_service::Service as _;
 
 use connect::Connector;
 pub use error::{Cause, FetchError, SetupError};
@@ -76,6 +77,7 @@ impl FetchOptions {
 #[derive(Clone)]
 pub struct Fetch {
     client: Client<Connector, Full<Bytes>>,
+    connector: Connector,
     proxies: Arc<Proxies>,
     connect_timeout: Duration,
 }
@@ -93,8 +95,23 @@ impl Fetch {
             .pool_max_idle_per_host(MAX_IDLE)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE)
-            .build(connector);
-        Ok(Self { client, proxies, connect_timeout: options.connect_timeout })
+            .build(connector.clone());
+        Ok(Self { client, connector, proxies, connect_timeout: options.connect_timeout })
+    }
+
+    /// Makes a connection and closes it, to see whether that works and how long
+    /// it takes: name lookup, proxy, TCP and TLS.
+    pub async fn dial(&self, target: &Uri) -> Result<(), FetchError> {
+        redirect::check(target)?;
+        let dialled = self.connector.clone().call(target.clone()).await;
+        dialled.map(drop).map_err(|error| {
+            FetchError::from_connector(error.as_ref(), target, self.connect_timeout)
+        })
+    }
+
+    /// The proxy on the way to a server, if there is one.
+    pub fn proxy_for(&self, target: &Uri) -> Option<String> {
+        self.proxies.towards(target).map(|proxy| redirect::origin(proxy.uri()))
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.

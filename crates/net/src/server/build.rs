@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, RwLock, Weak};
 
 use serde_json::{Map, Value, json};
+use switchboard_proto::method::meta;
 use switchboard_proto::revision::Revision;
 
 use super::Server;
@@ -14,6 +15,7 @@ use super::error::Error;
 use super::greet::Identity;
 use super::handler::{Erased, Handler};
 use super::manifest;
+use super::notice::{Hear, Notice};
 use super::project::Cache;
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
@@ -24,6 +26,10 @@ use super::trace::{self, Ring};
 const PAGE: usize = 1000;
 
 /// A server on its way.
+///
+/// What is wrong with any part (a name twice, a schema that is none) is told by
+/// [`build`](Self::build), so that the parts can be put together in one go.
+/// Capabilities follow from what there is.
 pub struct Builder {
     info: Map<String, Value>,
     instructions: Option<String>,
@@ -35,6 +41,7 @@ pub struct Builder {
     /// The first thing that was wrong; told at the end.
     flaw: Option<Flaw>,
     raw: Option<Arc<dyn Erased>>,
+    heard: Option<Arc<Hear>>,
     page: usize,
     cache: Cache,
     trace: Option<Ring>,
@@ -55,6 +62,7 @@ impl Builder {
             catalog: Catalog::default(),
             flaw: None,
             raw: None,
+            heard: None,
             page: PAGE,
             cache: Cache::default(),
             trace: None,
@@ -134,6 +142,18 @@ impl Builder {
         self
     }
 
+    /// Hears what clients say without wanting an answer, such as
+    /// `notifications/roots/list_changed`.
+    #[must_use]
+    pub fn on_notification<F, W>(mut self, function: F) -> Self
+    where
+        F: Fn(Notice) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.heard = Some(Arc::new(move |notice| Box::pin(function(notice))));
+        self
+    }
+
     /// Declares a capability, or replaces the one that would be derived.
     #[must_use]
     pub fn capability(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -141,10 +161,16 @@ impl Builder {
         self
     }
 
-    /// Declares an extension with its settings (EXT-1).
+    /// Declares an extension, `prefix/name`, with its settings: an object, if
+    /// only an empty one. Clients say on their side whether they have it, see
+    /// [`Context::extension`] (EXT-1).
     #[must_use]
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
-        self.extensions.insert(id.to_owned(), settings.into());
+        let settings = settings.into();
+        if !meta::is_extension(id) || !settings.is_object() {
+            return self.note(Err(Flaw::Extension { id: id.to_owned() }));
+        }
+        self.extensions.insert(id.to_owned(), settings);
         self
     }
 
@@ -208,6 +234,8 @@ impl Builder {
             identity,
             catalog: RwLock::new(Arc::new(self.catalog)),
             raw: self.raw,
+            heard: self.heard,
+            hearing: super::notice::Hearing::default(),
             page: self.page,
             cache: self.cache,
             seats: super::session::Seats::default(),

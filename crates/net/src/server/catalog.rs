@@ -40,6 +40,15 @@ pub enum Flaw {
     /// The tool's input schema cannot be used.
     #[error("input schema of tool {tool:?}: {why}")]
     Schema { tool: String, why: String },
+    /// The tool's output schema cannot be used.
+    #[error("output schema of tool {tool:?}: {why}")]
+    OutputSchema { tool: String, why: String },
+    /// A key of `_meta` has not the shape of one.
+    #[error("{key:?} cannot be a key of _meta")]
+    Meta { key: String },
+    /// An extension whose name has no prefix, or whose settings are no object.
+    #[error("extension {id:?} needs a name of the form prefix/name, and an object of settings")]
+    Extension { id: String },
     /// The URI template cannot be matched.
     #[error("template {template:?}: {why}")]
     Template { template: String, why: &'static str },

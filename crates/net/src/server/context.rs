@@ -1,6 +1,9 @@
 //! What a call may do besides answering: report, log, ask, notice that it is unwanted.
 
 use std::fmt;
+use std::future::ready;
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,17 +19,30 @@ use super::Server;
 use super::level::Level;
 use super::session::Caller;
 use super::task::{self, Task};
-use crate::drive::Stop;
+use super::tool::schema::Promise;
+use crate::drive::{Either, Stop, race};
 use crate::face::{Face, lock};
 
 pub(super) mod ask;
+mod form;
+mod page;
 
 pub use ask::Elicited;
+pub use page::Page;
 
 /// One call, towards the client that made it. Cheap to clone.
+///
+/// On the way to its answer a call may report ([`progress`](Self::progress)),
+/// write to the client's log ([`log`](Self::log)), and ask: a person
+/// ([`elicit`](Self::elicit), [`elicit_url`](Self::elicit_url)), the client's model
+/// ([`sample`](Self::sample)), or where the client works ([`roots`](Self::roots)).
+/// Whether a question is a request or a second round is the client's era, and
+/// not the call's business.
 #[derive(Clone)]
 pub struct Context {
     pub(super) state: Arc<State>,
+    /// What the tool that is called says of its results.
+    pub(super) promise: Promise,
 }
 
 /// What is known of a call while it lasts.
@@ -40,7 +56,47 @@ pub(super) struct State {
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
     reported: Mutex<f64>,
-    pub(super) stop: Stop,
+    /// Whether the answer depends on what the client was asked.
+    pub(super) asked: AtomicBool,
+    /// Said to the call.
+    unwanted: Stop,
+    /// Said to whoever runs it, after that.
+    over: Stop,
+}
+
+impl State {
+    fn new(server: Arc<Server>, caller: Caller, way: Way) -> Self {
+        Self {
+            server,
+            caller,
+            way,
+            token: None,
+            task_ttl: None,
+            reported: Mutex::new(f64::NEG_INFINITY),
+            asked: AtomicBool::new(false),
+            unwanted: Stop::new(),
+            over: Stop::new(),
+        }
+    }
+
+    /// Nobody wants the answer any more.
+    pub(super) fn cancel(&self) {
+        self.unwanted.say();
+        self.over.say();
+    }
+
+    /// Does the work of the call, unless it is cancelled before it is done.
+    pub(super) async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        match race(&mut work, self.over.said()).await {
+            Either::Left(done) => (!self.unwanted.is_said()).then_some(done),
+            Either::Right(()) => {
+                // It was woken before we were: this time it notices.
+                _ = race(&mut work, ready(())).await;
+                None
+            }
+        }
+    }
 }
 
 /// Where a call's words go.
@@ -62,23 +118,24 @@ impl Context {
         };
         let token = request.payload().unwrap_or_default();
         let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
-        let reported = Mutex::new(f64::NEG_INFINITY);
-        let state = State { server, caller, way, token, task_ttl, reported, stop: Stop::new() };
-        Self { state: Arc::new(state) }
+        let state = State { token, task_ttl, ..State::new(server, caller, way) };
+        Self { state: Arc::new(state), promise: Promise::default() }
+    }
+
+    /// The same call, of a tool that has promised something.
+    pub(super) fn promising(self, promise: Promise) -> Self {
+        Self { promise, ..self }
     }
 
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<Task>) -> Self {
+        let (server, caller) = (Arc::clone(&self.state.server), self.state.caller.clone());
         let state = State {
-            server: Arc::clone(&self.state.server),
-            caller: self.state.caller.clone(),
-            way: Way::Task(task),
             token: self.state.token.clone(),
-            task_ttl: None,
             reported: Mutex::new(*lock(&self.state.reported)),
-            stop: Stop::new(),
+            ..State::new(server, caller, Way::Task(task))
         };
-        Self { state: Arc::new(state) }
+        Self { state: Arc::new(state), promise: self.promise.clone() }
     }
 
     /// Reports how far the call has got.
@@ -110,7 +167,8 @@ impl Context {
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
-        if self.state.caller.level().is_none_or(|least| level < least) {
+        let wanted = self.state.caller.level().is_some_and(|least| level >= least);
+        if !wanted || !self.server().logs() {
             return;
         }
         let Ok(data) = serde_json::to_value(data) else { return };
@@ -153,7 +211,7 @@ impl Context {
     /// Waits until the client does not want the answer any more. The call is
     /// dropped right after: this is the chance to clean up without awaiting.
     pub async fn cancelled(&self) {
-        self.state.stop.said().await;
+        self.state.unwanted.said().await;
     }
 
     /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
@@ -164,6 +222,13 @@ impl Context {
     /// What the client can do, as it declared it.
     pub fn client_capabilities(&self) -> Value {
         self.state.caller.capabilities()
+    }
+
+    /// The client's settings of an extension; none if it does not have it, and
+    /// then nothing of it may be used (EXT-1).
+    pub fn extension(&self, id: &str) -> Option<Value> {
+        let mut declared = self.client_capabilities();
+        Some(declared["extensions"][id].take()).filter(Value::is_object)
     }
 
     /// The era that the client speaks.

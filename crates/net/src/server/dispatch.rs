@@ -28,6 +28,9 @@ use super::{Server, task};
 use crate::face::{Face, lock};
 use crate::seal::Sealer;
 
+/// The capability to tell of changed resources.
+const SUBSCRIBE: &str = "/resources/subscribe";
+
 /// What comes of a call at once.
 pub(super) enum Step {
     Done(Result<Bytes, Error>),
@@ -38,9 +41,9 @@ pub(super) enum Step {
 }
 
 impl Server {
-    /// Who made a call; an error if it cannot be served at all.
-    pub(super) fn caller(&self, face: &Arc<Face>, call: &Call) -> Result<Caller, Error> {
-        let unknown = || Error::unknown_method(call.method());
+    /// Who made a call; why not, if it cannot be served at all.
+    pub(super) fn caller(&self, face: &Arc<Face>, call: &Call) -> Result<Caller, Refusal> {
+        let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
         if face.era() == Era::Modern {
             if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
                 return Err(unknown());
@@ -50,14 +53,14 @@ impl Server {
             return Ok(Caller::Request(call.request.clone()));
         }
         if call.method() == method::INITIALIZE {
-            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null);
+            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null, Value::Null);
             return Ok(Caller::Session(nobody));
         }
         if matches!(call.method(), method::DISCOVER | method::LISTEN) {
             return Err(unknown());
         }
         let session = self.seats.session(face.number());
-        session.map(Caller::Session).ok_or_else(|| Refusal::NotInitialized.into())
+        session.map(Caller::Session).ok_or(Refusal::NotInitialized)
     }
 
     /// Answers what needs no waiting.
@@ -76,11 +79,13 @@ impl Server {
             (method::LISTEN, _) => {
                 return self.listen(face, exchange, call).map_or(Step::Open, Step::Done);
             }
-            (method::SET_LEVEL, Caller::Session(session)) => set_level(session, call),
-            (method::SUBSCRIBE, Caller::Session(session)) => {
+            (method::SET_LEVEL, Caller::Session(session)) if session.is_offered("/logging") => {
+                set_level(session, call)
+            }
+            (method::SUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
                 call.text("uri").and_then(|uri| session.watch(&uri)).and_then(|()| empty())
             }
-            (method::UNSUBSCRIBE, Caller::Session(session)) => {
+            (method::UNSUBSCRIBE, Caller::Session(session)) if session.is_offered(SUBSCRIBE) => {
                 call.text("uri").map(|uri| session.unwatch(&uri)).and_then(|()| empty())
             }
             _ => match self.list(caller, call) {
@@ -210,28 +215,29 @@ impl Server {
 
 fn set_level(session: &Session, call: &Call) -> Result<Bytes, Error> {
     let name = call.text("level")?;
-    let level = Level::parse(&name).ok_or_else(|| unknown_level(&name))?;
+    let level = Level::parse(&name).ok_or_else(|| Error::invalid_params(unknown_level(&name)))?;
     *lock(&session.level) = Some(level);
     Ok(Bytes::from_static(b"{}"))
 }
 
 /// A log level that does not exist is a mistake worth telling (META-4).
-fn check_level(call: &Call) -> Result<(), Error> {
+fn check_level(call: &Call) -> Result<(), Refusal> {
     let Some(text) = call.param(&["_meta", meta::LOG_LEVEL]) else { return Ok(()) };
     let name = patch::as_string(text).unwrap_or_default();
-    Level::parse(&name).map(|_| ()).ok_or_else(|| unknown_level(&name))
+    let broken = || Refusal::BadEnvelope { what: unknown_level(&name) };
+    Level::parse(&name).map(|_| ()).ok_or_else(broken)
 }
 
 /// A state that leads to a call of ours has done so before it gets here; one that
 /// was sealed and does not is forged, or of a server that is no more (MRTR-8).
 /// Any other is a raw handler's own.
-fn check_state(call: &Call) -> Result<(), Error> {
+fn check_state(call: &Call) -> Result<(), Refusal> {
     let state = patch::string(call.params(), &["requestState"]);
     let sealed = state.is_some_and(|state| Sealer::is_sealed(&state));
-    if sealed { Err(Refusal::BadState.into()) } else { Ok(()) }
+    if sealed { Err(Refusal::BadState) } else { Ok(()) }
 }
 
-fn unknown_level(name: &str) -> Error {
+fn unknown_level(name: &str) -> String {
     let names = Level::ALL.map(Level::as_str).join(", ");
-    Error::invalid_params(format!("there is no log level {name:?}; there are {names}"))
+    format!("there is no log level {name:?}; there are {names}")
 }

@@ -20,7 +20,7 @@ use crate::face::Face;
 pub(super) struct Identity {
     pub(super) info: Map<String, Value>,
     /// The same as text.
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Bytes,
     pub(super) instructions: Option<String>,
     pub(super) logging: bool,
     pub(super) capabilities: Map<String, Value>,
@@ -38,10 +38,12 @@ impl Server {
         let asked = asked
             .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;
         let revision = self.settle_on(asked)?;
-        self.seats.greet(face.number(), Session::new(face, revision, &params));
+        let offered = self.capabilities(&self.catalog(), revision);
+        let session = Session::new(face, revision, &params, offered.clone());
+        self.seats.greet(face.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
-            "capabilities": self.capabilities(&self.catalog(), revision),
+            "capabilities": offered,
             "serverInfo": self.identity.info,
         });
         if let Some(instructions) = &self.identity.instructions {
@@ -66,6 +68,11 @@ impl Server {
         self.identity.speaks.iter().any(|revision| revision.era() == era)
     }
 
+    /// Whether clients are told that we log to them (LIF-3).
+    pub(super) fn logs(&self) -> bool {
+        self.identity.logging || self.identity.capabilities.contains_key("logging")
+    }
+
     /// `server/discover` (DISC-1, DISC-2).
     pub(super) fn discover(&self) -> Bytes {
         let revision = Revision::NEWEST_MODERN;
@@ -80,7 +87,7 @@ impl Server {
     }
 
     /// What is offered, derived from what is there (META-6).
-    fn capabilities(&self, catalog: &Catalog, revision: Revision) -> Value {
+    pub(super) fn capabilities(&self, catalog: &Catalog, revision: Revision) -> Value {
         let mut all = Map::new();
         let shelves = [("tools", catalog.tools.offered), ("prompts", catalog.prompts.offered)];
         for (name, _) in shelves.into_iter().filter(|(_, offered)| *offered) {

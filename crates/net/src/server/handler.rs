@@ -12,11 +12,43 @@ use switchboard_proto::patch;
 
 use super::context::Context;
 use super::error::Error;
+use super::notice::Notice;
 
 /// Answers the methods that the library does not answer by itself.
 ///
 /// Written once, it serves every revision: what an era wants of a result
-/// (`resultType`, cache hints, identity) is added or taken away around it.
+/// (`resultType`, cache hints, identity) is added or taken away around it. For
+/// those who forward, or have a protocol of their own behind them; what is
+/// below even this, the bare verbs of an exchange, is [`crate::inside::Inside`].
+///
+/// ```
+/// use bytes::Bytes;
+/// use serde_json::json;
+/// use switchboard_net::server::{Call, Context, Error, Handler, Notice, Server};
+///
+/// struct Echo;
+///
+/// impl Handler for Echo {
+///     async fn call(&self, call: Call, _: Context) -> Result<Bytes, Error> {
+///         match call.method() {
+///             "tools/list" => Ok(Bytes::from_static(br#"{"tools":[]}"#)),
+///             // Parameters and results are text: what you do not know survives.
+///             "x/echo" => Ok(Bytes::copy_from_slice(call.params())),
+///             other => Err(Error::unknown_method(other)),
+///         }
+///     }
+///
+///     async fn notified(&self, notice: Notice) {
+///         println!("a client says {}", notice.method());
+///     }
+/// }
+///
+/// let server = Server::builder("echo", "1.0.0")
+///     .capability("tools", json!({}))
+///     .handler(Echo)
+///     .build()?;
+/// # Ok::<_, switchboard_net::server::Flaw>(())
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// The result, as JSON text of an object; or why there is none.
     ///
@@ -24,6 +56,12 @@ pub trait Handler: Send + Sync + 'static {
     /// dropped when the client cancels, right after [`Context::cancelled`] has
     /// told it so.
     fn call(&self, call: Call, cx: Context) -> impl Future<Output = Result<Bytes, Error>> + Send;
+
+    /// A client said something that wants no answer. Nothing is done about it by default.
+    fn notified(&self, notice: Notice) -> impl Future<Output = ()> + Send {
+        drop(notice);
+        std::future::ready(())
+    }
 }
 
 /// A request as it came.
@@ -48,6 +86,11 @@ impl Call {
         patch::get(self.params(), path)
     }
 
+    /// Whether it goes on with an earlier request.
+    pub(super) fn brings_answers(&self) -> bool {
+        self.param(&["inputResponses"]).or(self.param(&["requestState"])).is_some()
+    }
+
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
         let text = patch::string(self.params(), &[name]);
@@ -61,11 +104,16 @@ pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A handler whose type is forgotten.
 pub(super) trait Erased: Send + Sync {
     fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>>;
+    fn notified(self: Arc<Self>, notice: Notice) -> Job<()>;
 }
 
 impl<H: Handler> Erased for H {
     fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>> {
         Box::pin(async move { Handler::call(&*self, call, cx).await })
+    }
+
+    fn notified(self: Arc<Self>, notice: Notice) -> Job<()> {
+        Box::pin(async move { Handler::notified(&*self, notice).await })
     }
 }
 

@@ -8,11 +8,13 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
+use switchboard_proto::project;
+use switchboard_proto::revision::Revision;
 
 use super::Server;
 use super::error::Error;
 use super::handler::Call;
-use super::session::covers;
+use super::session::{Session, covers};
 use crate::face::{Face, lock};
 
 /// Listens at once, over all clients (SUB-12).
@@ -119,14 +121,9 @@ impl Server {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
         };
-        let catalog = self.catalog();
-        let resources = catalog.resources.offered || catalog.templates.offered;
-        filter.lists.retain(|list| match *list {
-            "tools" => catalog.tools.offered,
-            "prompts" => catalog.prompts.offered,
-            _ => resources,
-        });
-        if !resources {
+        let offered = self.capabilities(&self.catalog(), Revision::NEWEST_MODERN);
+        filter.lists.retain(|list| offered[list]["listChanged"] == true);
+        if offered["resources"]["subscribe"] != true {
             filter.uris.clear();
         }
         filter.tasks.retain(|id| self.tasks.knows(id));
@@ -135,6 +132,7 @@ impl Server {
         let honoured = stamped(honoured, &id);
         let nothing = filter == Filter::default();
         if !nothing {
+            face.introduce(&self.identity.text);
             let mut open = lock(&self.listens.open);
             if open.len() >= MOST {
                 return Some(Err(Error::internal("too many subscriptions are open")));
@@ -160,7 +158,10 @@ impl Server {
         let open = std::mem::take(&mut *lock(&self.listens.open));
         for ((_, exchange), listen) in open {
             let Some(face) = listen.face.upgrade() else { continue };
-            let result = stamped(json!({"resultType": "complete"}), &listen.id);
+            let result = stamped(json!({}), &listen.id);
+            let dressed =
+                project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
+            let result = dressed.unwrap_or_else(|_| result.into());
             face.finish(exchange, &Message::result(&listen.id, &result));
         }
     }
@@ -183,7 +184,8 @@ impl Server {
     fn list_changed(&self, list: &'static str) {
         let Some(name) = method::list_changed(list) else { return };
         let message = Message::notification(name, None);
-        for session in self.seats.sessions().into_iter().filter(|session| session.is_ready()) {
+        let told = |session: &Arc<Session>| session.is_ready() && session.expects(list);
+        for session in self.seats.sessions().into_iter().filter(told) {
             tell(&session.face, None, &message);
         }
         self.tell_listens(Change::List(list), name, &json!({}));

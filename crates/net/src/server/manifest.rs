@@ -9,13 +9,7 @@ use super::tool::Tool;
 pub(super) fn tool() -> Tool {
     Tool::new("get_tool_manifest")
         .description("Lists all tools of this server with their schemas and examples")
-        .nature(Nature {
-            layer: "core",
-            category: "diagnostics",
-            safety: "read",
-            idempotent: true,
-            supports_dry_run: false,
-        })
+        .nature(Nature::DIAGNOSTIC)
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
             let tools: Vec<Value> = catalog.tools.iter().map(|tool| entry(tool)).collect();

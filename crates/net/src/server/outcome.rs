@@ -66,6 +66,15 @@ pub struct Nature {
 }
 
 impl Nature {
+    /// Tools that tell about the server itself.
+    pub(super) const DIAGNOSTIC: Self = Self {
+        layer: "core",
+        category: "diagnostics",
+        safety: "read",
+        idempotent: true,
+        supports_dry_run: false,
+    };
+
     pub(super) fn members(self) -> [(&'static str, Value); 5] {
         [
             ("layer", self.layer.into()),

@@ -4,6 +4,7 @@
 //! heard of is put into words that it knows (GW-70).
 
 use bytes::Bytes;
+use switchboard_proto::patch;
 use switchboard_proto::project;
 use switchboard_proto::revision::Era;
 
@@ -30,4 +31,10 @@ impl Server {
         };
         dressed.map_err(|_| Error::internal("the server made a result that is no JSON object"))
     }
+}
+
+/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
+pub(super) fn unkept(result: Bytes) -> Bytes {
+    let result = patch::put(&result, &[], "ttlMs", b"0").unwrap_or(result);
+    patch::put(&result, &[], "cacheScope", b"\"private\"").unwrap_or(result)
 }

@@ -7,9 +7,10 @@ use std::future::Future;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::catalog::Listed;
+use super::catalog::{Flaw, Listed};
 use super::content::Content;
 use super::context::Context;
+use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::{Call, Job};
 
@@ -22,6 +23,7 @@ type Fill = dyn Fn(PromptArguments, Context) -> Job<Result<PromptResult, Error>>
 pub struct Prompt {
     name: String,
     listing: String,
+    flaw: Option<Flaw>,
     required: Vec<String>,
     fill: Box<Fill>,
 }
@@ -42,12 +44,7 @@ impl Prompt {
 
     /// Fills it in for a call.
     pub(super) async fn get(&self, call: &Call, cx: Context) -> Result<Bytes, Error> {
-        let arguments = match call.param(&["arguments"]) {
-            None => PromptArguments::new(),
-            Some(text) => serde_json::from_slice(text).map_err(|error| {
-                Error::invalid_params(format!("arguments of a prompt are strings: {error}"))
-            })?,
-        };
+        let arguments = read_arguments(call)?;
         let missing = self.required.iter().find(|name| !arguments.contains_key(*name));
         if let Some(name) = missing {
             return Err(Error::invalid_params(format!("argument {name:?} is missing")));
@@ -56,31 +53,26 @@ impl Prompt {
     }
 }
 
+/// The arguments of a call, which are strings all (ERR-3).
+fn read_arguments(call: &Call) -> Result<PromptArguments, Error> {
+    let Some(text) = call.param(&["arguments"]) else { return Ok(PromptArguments::new()) };
+    let arguments: Map<String, Value> = serde_json::from_slice(text)
+        .map_err(|_| Error::invalid_params("params.arguments must be an object"))?;
+    let strings = arguments.into_iter().map(|(name, value)| match value {
+        Value::String(value) => Ok((name, value)),
+        _ => Err(Error::invalid_params(format!("argument {name:?} must be a string"))),
+    });
+    strings.collect()
+}
+
+describe!(PromptDraft);
+
 impl PromptDraft {
-    /// What it is for.
-    #[must_use]
-    pub fn description(self, text: impl Into<String>) -> Self {
-        self.member("description", text.into())
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn title(self, text: impl Into<String>) -> Self {
-        self.member("title", text.into())
-    }
-
     /// An argument it takes.
     #[must_use]
     pub fn argument(mut self, name: &str, description: &str, required: bool) -> Self {
         let entry = json!({"name": name, "description": description, "required": required});
         self.arguments.push(entry);
-        self
-    }
-
-    /// Any other member of its entry in a list.
-    #[must_use]
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
         self
     }
 
@@ -99,6 +91,7 @@ impl PromptDraft {
         }
         Prompt {
             name,
+            flaw: entry::flaw(&self.members),
             listing: Value::Object(self.members).to_string(),
             required,
             fill: Box::new(move |arguments, cx| Box::pin(function(arguments, cx))),
@@ -155,6 +148,10 @@ impl PromptResult {
 impl Listed for Prompt {
     fn key(&self) -> &str {
         &self.name
+    }
+
+    fn flaw(&self) -> Option<Flaw> {
+        self.flaw.clone()
     }
 
     fn list(&self, _: bool, out: &mut Vec<u8>) {

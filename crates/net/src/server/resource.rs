@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Flaw, Listed};
 use super::content::Contents;
 use super::context::Context;
+use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
+use super::project::Cache;
 use pattern::Pattern;
 
 mod pattern;
@@ -24,7 +26,9 @@ type Read = dyn Fn(String, Variables, Context) -> Job<Result<Vec<Contents>, Erro
 /// A resource that is complete.
 pub struct Resource {
     uri: String,
+    flaw: Option<Flaw>,
     listing: String,
+    cache: Option<Cache>,
     read: Box<Read>,
 }
 
@@ -32,7 +36,9 @@ pub struct Resource {
 pub struct Template {
     text: String,
     pattern: Result<Pattern, &'static str>,
+    flaw: Option<Flaw>,
     listing: String,
+    cache: Option<Cache>,
     read: Box<Read>,
 }
 
@@ -41,13 +47,14 @@ pub struct Template {
 pub struct ResourceDraft {
     uri: String,
     members: Map<String, Value>,
+    cache: Option<Cache>,
 }
 
 impl Resource {
     /// Begins a resource.
     #[expect(clippy::new_ret_no_self, reason = "a resource is not one before it can be read")]
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> ResourceDraft {
-        let draft = ResourceDraft { uri: uri.into(), members: Map::new() };
+        let draft = ResourceDraft { uri: uri.into(), members: Map::new(), cache: None };
         draft.member("name", name.into())
     }
 
@@ -66,7 +73,7 @@ impl Resource {
     pub(super) async fn get(&self, cx: Context) -> Result<Bytes, Error> {
         (self.read)(self.uri.clone(), Variables::new(), cx)
             .await
-            .map(|contents| to_bytes(&contents))
+            .map(|contents| to_bytes(&contents, self.cache))
     }
 }
 
@@ -88,34 +95,23 @@ impl Template {
         variables: Variables,
         cx: Context,
     ) -> Result<Bytes, Error> {
-        (self.read)(uri, variables, cx).await.map(|contents| to_bytes(&contents))
+        (self.read)(uri, variables, cx).await.map(|contents| to_bytes(&contents, self.cache))
     }
 }
 
+describe!(ResourceDraft);
+
 impl ResourceDraft {
-    /// What it is.
-    #[must_use]
-    pub fn description(self, text: impl Into<String>) -> Self {
-        self.member("description", text.into())
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn title(self, text: impl Into<String>) -> Self {
-        self.member("title", text.into())
-    }
-
     /// Its media type.
     #[must_use]
     pub fn mime(self, mime: &str) -> Self {
         self.member("mimeType", mime)
     }
 
-    /// Any other member of its entry in a list: `size`, `annotations`, `icons`, ...
+    /// How long what was read may be kept, if not as long as the server says (CACHE-1).
     #[must_use]
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
-        self
+    pub fn cache(self, cache: Cache) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// How it is read.
@@ -126,7 +122,8 @@ impl ResourceDraft {
     {
         let listing = self.listing("uri");
         let read = Box::new(move |uri, _, cx| -> Job<_> { Box::pin(function(uri, cx)) });
-        Resource { uri: self.uri, listing, read }
+        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        Resource { uri: self.uri, flaw, listing, cache, read }
     }
 
     fn fixed(self, contents: Contents) -> Resource {
@@ -144,7 +141,8 @@ impl ResourceDraft {
             Box::pin(function(uri, variables, cx))
         });
         let pattern = Pattern::parse(&self.uri);
-        Template { text: self.uri, pattern, listing, read }
+        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        Template { text: self.uri, pattern, flaw, listing, cache, read }
     }
 
     fn listing(&self, member: &str) -> String {
@@ -154,13 +152,22 @@ impl ResourceDraft {
     }
 }
 
-fn to_bytes(contents: &[Contents]) -> Bytes {
-    json!({"contents": contents}).to_string().into()
+fn to_bytes(contents: &[Contents], cache: Option<Cache>) -> Bytes {
+    let mut result = json!({"contents": contents});
+    if let Some(cache) = cache {
+        result["ttlMs"] = cache.ttl_ms.into();
+        result["cacheScope"] = cache.scope().into();
+    }
+    result.to_string().into()
 }
 
 impl Listed for Resource {
     fn key(&self) -> &str {
         &self.uri
+    }
+
+    fn flaw(&self) -> Option<Flaw> {
+        self.flaw.clone()
     }
 
     fn list(&self, _: bool, out: &mut Vec<u8>) {
@@ -174,8 +181,10 @@ impl Listed for Template {
     }
 
     fn flaw(&self) -> Option<Flaw> {
-        let why = self.pattern.as_ref().err()?;
-        Some(Flaw::Template { template: self.text.clone(), why })
+        match self.pattern {
+            Ok(_) => self.flaw.clone(),
+            Err(why) => Some(Flaw::Template { template: self.text.clone(), why }),
+        }
     }
 
     fn list(&self, _: bool, out: &mut Vec<u8>) {

@@ -27,18 +27,26 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     pub(super) capabilities: Value,
     pub(super) client: Value,
+    /// What we said we can do.
+    offered: Value,
     /// None until the client chose one.
     pub(super) level: Mutex<Option<Level>>,
     watched: Mutex<BTreeSet<Box<str>>>,
 }
 
 impl Session {
-    pub(super) fn new(face: &Arc<Face>, revision: Revision, params: &Value) -> Arc<Self> {
+    pub(super) fn new(
+        face: &Arc<Face>,
+        revision: Revision,
+        params: &Value,
+        offered: Value,
+    ) -> Arc<Self> {
         Arc::new(Self {
             face: Arc::downgrade(face),
             revision,
             capabilities: params["capabilities"].clone(),
             client: params["clientInfo"].clone(),
+            offered,
             level: Mutex::new(None),
             watched: Mutex::default(),
         })
@@ -47,6 +55,16 @@ impl Session {
     /// Whether the handshake is over: before that, nothing but logs is said (LIF-2).
     pub(super) fn is_ready(&self) -> bool {
         self.face.upgrade().is_some_and(|face| face.phase() == Some(Phase::Ready))
+    }
+
+    /// Whether this client was told that it will hear of changes to a list (LIF-3).
+    pub(super) fn expects(&self, list: &str) -> bool {
+        self.is_offered(&format!("/{list}/listChanged"))
+    }
+
+    /// Whether this client was told that we can do this (LIF-3).
+    pub(super) fn is_offered(&self, capability: &str) -> bool {
+        self.offered.pointer(capability).is_some_and(|offer| *offer != Value::Bool(false))
     }
 
     pub(super) fn watch(&self, uri: &str) -> Result<(), Error> {

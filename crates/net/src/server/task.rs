@@ -194,7 +194,7 @@ impl Task {
     fn cancel(&self) {
         self.end(End::Cancelled);
         if let Some(state) = lock(&self.state).upgrade() {
-            state.stop.say();
+            state.cancel();
         }
     }
 
@@ -316,3 +316,6 @@ impl Tasks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

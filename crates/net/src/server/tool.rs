@@ -15,11 +15,12 @@ use switchboard_proto::refusal::Refusal;
 
 use super::catalog::{Flaw, Listed};
 use super::context::Context;
+use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
 use super::outcome::Nature;
 use super::task::Support;
-use schema::Schema;
+use schema::{Promise, Schema};
 
 pub(super) mod result;
 pub(super) mod schema;
@@ -27,6 +28,28 @@ pub(super) mod schema;
 pub use result::{Answer, ToolResult};
 
 /// A tool that is complete: it has a name, a schema, and something to do.
+///
+/// [`Tool::new`] begins one, the methods of [`Draft`] describe it, and
+/// [`Draft::run`] completes it with an async function of the arguments and the
+/// [`Context`]. What that may return is an [`Answer`].
+///
+/// ```
+/// use switchboard_net::server::{Tool, ToolResult};
+/// use serde_json::{Value, json};
+///
+/// let shout = Tool::new("shout")
+///     .description("Says it louder")
+///     .input_schema(&json!({
+///         "type": "object",
+///         "properties": {"text": {"type": "string"}},
+///         "required": ["text"],
+///     }))
+///     .run(async |args: Value, _| match args["text"].as_str() {
+///         Some("") => ToolResult::error("there is nothing to say"),
+///         text => ToolResult::text(text.unwrap_or_default().to_uppercase()),
+///     });
+/// assert_eq!(shout.name(), "shout");
+/// ```
 pub struct Tool {
     name: String,
     /// Its entry in a list, up to the closing brace.
@@ -35,7 +58,7 @@ pub struct Tool {
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
-    ready: Result<Ready, String>,
+    ready: Result<Ready, Flaw>,
     run: Box<Run>,
 }
 
@@ -45,6 +68,7 @@ type Run = dyn Fn(Value, Context) -> Job<Result<ToolResult, Error>> + Send + Syn
 struct Ready {
     validator: Validator,
     annotations: Vec<Annotation>,
+    promise: Promise,
 }
 
 /// A tool that lacks its function; `A` is what its arguments become.
@@ -96,49 +120,21 @@ impl Tool {
         schema::complaints(&self.ready.as_ref().ok()?.validator, arguments)
     }
 
-    pub(super) fn run(&self, arguments: Value, cx: Context) -> Job<Result<ToolResult, Error>> {
-        (self.run)(arguments, cx)
+    /// Runs it; what comes of it is as the output schema says, or an error.
+    pub(super) async fn run(&self, arguments: Value, cx: Context) -> Result<ToolResult, Error> {
+        let promise = self.ready.as_ref().map(|ready| ready.promise.clone()).unwrap_or_default();
+        let result = (self.run)(arguments, cx.promising(promise.clone())).await?;
+        promise.check(result)
     }
 }
 
+describe!(Draft<A>);
+
 impl<A> Draft<A> {
-    /// What the tool does, for models.
-    #[must_use]
-    pub fn description(self, text: impl Into<String>) -> Self {
-        self.member("description", text.into())
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn title(self, text: impl Into<String>) -> Self {
-        self.member("title", text.into())
-    }
-
     /// Hints about behaviour (`readOnlyHint`, `destructiveHint`, ...).
     #[must_use]
     pub fn annotations(self, hints: Value) -> Self {
         self.member("annotations", hints)
-    }
-
-    /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
-    #[must_use]
-    pub fn icons(self, icons: Value) -> Self {
-        self.member("icons", icons)
-    }
-
-    /// Any other member of the tool's entry in a list.
-    #[must_use]
-    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
-        self
-    }
-
-    /// A member of `_meta`.
-    #[must_use]
-    pub fn meta(mut self, key: &str, value: impl Into<Value>) -> Self {
-        let meta = self.members.entry("_meta").or_insert_with(|| json!({}));
-        meta[key] = value.into();
-        self
     }
 
     /// What kind of tool it is, in `_meta`.
@@ -192,7 +188,8 @@ impl<A> Draft<A> {
         Draft { name, members, input, output, support, defers, examples, arguments }
     }
 
-    /// The structured content of results is a `T`.
+    /// The structured content of results is a `T`. One that is not is an
+    /// internal error and a line in the log, and is not sent.
     #[must_use]
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(Schema::of::<T>());
@@ -217,10 +214,7 @@ impl<A> Draft<A> {
         W: Future<Output = R> + Send + 'static,
         R: Answer,
     {
-        let ready = self.input.validator().and_then(|validator| {
-            let annotations = param::annotations(&self.input.value()?);
-            Ok(Ready { validator, annotations: annotations.map_err(|error| error.to_string())? })
-        });
+        let ready = self.ready();
         let run = move |arguments, cx| -> Job<Result<ToolResult, Error>> {
             match serde_json::from_value::<A>(arguments) {
                 Ok(arguments) => {
@@ -236,6 +230,19 @@ impl<A> Draft<A> {
         let listing = self.listing();
         let Self { name, support, defers, examples, .. } = self;
         Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
+    }
+
+    fn ready(&self) -> Result<Ready, Flaw> {
+        let input = |why| Flaw::Schema { tool: self.name.clone(), why };
+        let output = |why| Flaw::OutputSchema { tool: self.name.clone(), why };
+        let validator = self.input.for_arguments().map_err(input)?;
+        let annotations = param::annotations(&self.input.value().map_err(input)?);
+        let annotations = annotations.map_err(|error| input(error.to_string()))?;
+        let promise = Promise::of(&self.name, self.output.as_ref()).map_err(output)?;
+        if let Some(flaw) = entry::flaw(&self.members) {
+            return Err(flaw);
+        }
+        Ok(Ready { validator, annotations, promise })
     }
 
     /// The entry in a list: schemas stand there as they were written.
@@ -260,8 +267,7 @@ impl Listed for Tool {
     }
 
     fn flaw(&self) -> Option<Flaw> {
-        let why = self.ready.as_ref().err()?.clone();
-        Some(Flaw::Schema { tool: self.name.clone(), why })
+        self.ready.as_ref().err().cloned()
     }
 
     fn list(&self, core_tasks: bool, out: &mut Vec<u8>) {

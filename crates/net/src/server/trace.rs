@@ -80,13 +80,7 @@ pub(super) fn tool() -> Tool {
             "Tells how a recent call of a tool went: how long it elapsed and whether it succeeded",
         )
         .input_schema(&schema)
-        .nature(Nature {
-            layer: "core",
-            category: "diagnostics",
-            safety: "read",
-            idempotent: true,
-            supports_dry_run: false,
-        })
+        .nature(Nature::DIAGNOSTIC)
         .run(async |arguments: Value, cx| {
             let id = arguments["traceId"].as_str().unwrap_or_default().to_owned();
             let ring = cx.server().trace.as_ref();
@@ -95,4 +89,26 @@ pub(super) fn tool() -> Tool {
                 None => Outcome::failure("E_TRACE_NOT_FOUND", "no recent call has this trace id"),
             }
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_calls_are_remembered() {
+        let ring = Ring::default();
+        let ids: Vec<_> = (0..MOST + 10)
+            .map(|_| {
+                let result = Ok(ToolResult::text("secret"));
+                let result = ring.record("t", Duration::from_millis(3), result).unwrap();
+                result.meta[KEY].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(lock(&ring.calls).len(), MOST);
+        assert_eq!(ring.find(&ids[9]), None);
+        let trace = ring.find(&ids[10]).unwrap();
+        assert_eq!((&trace["durationMs"], &trace["success"]), (&json!(3), &json!(true)));
+        assert!(!trace.to_string().contains("secret"), "{trace}");
+    }
 }

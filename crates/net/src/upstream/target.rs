@@ -14,7 +14,8 @@ use super::known::Known;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
-/// A server and all that is needed to reach it. Cheap to clone.
+/// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
+/// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,
@@ -40,7 +41,7 @@ impl Drop for Piped {
 }
 
 /// What is at the other end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum Target {
     /// A command that speaks on its stdin and stdout.

@@ -326,7 +326,7 @@ impl<T: Ticket> ToLegacy<T> {
         let method = call.request.method().to_owned();
         let payload = answer.payload().unwrap_or_default();
         let failed = (answer.kind() == Kind::Error).then(|| project::code_of(payload)).flatten();
-        if failed == Some(code::URL_REQUIRED) && self.begin_visit(number, payload, now) {
+        if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload, now) {
             return;
         }
         if failed == Some(code::METHOD_NOT_FOUND) && self.try_as_task(number, now) {

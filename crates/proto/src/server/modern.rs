@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Frame;
@@ -36,6 +37,8 @@ mod park;
 pub struct Modern {
     carrier: Carrier,
     most_calls: usize,
+    /// Who answers, as JSON: for the results that are made here (MOD-7).
+    server: Option<Bytes>,
     next_exchange: u64,
     calls: HashMap<Exchange, Call>,
     by_id: HashMap<Id, Exchange>,
@@ -75,6 +78,7 @@ impl Modern {
         Self {
             carrier,
             most_calls: limits.calls,
+            server: None,
             next_exchange: 1,
             calls: HashMap::new(),
             by_id: HashMap::new(),
@@ -83,6 +87,11 @@ impl Modern {
             out: VecDeque::new(),
             up: VecDeque::new(),
         }
+    }
+
+    /// Says who answers, as a JSON object: results that are made here name it.
+    pub fn introduce(&mut self, server: Bytes) {
+        self.server = Some(server);
     }
 
     /// A message arrived on `lane`; with its headers, if it came over HTTP.
@@ -109,6 +118,13 @@ impl Modern {
     /// Something arrived on `lane` that is no message.
     pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
         self.refuse(lane, refused.id.as_ref(), &refused.why);
+    }
+
+    /// The inside does not take a call, before it has begun with it (MH-14).
+    pub fn turn_away(&mut self, exchange: Exchange, why: &Refusal) {
+        if let Some(call) = self.forget(exchange) {
+            self.refuse(call.lane, Some(&call.id), why);
+        }
     }
 
     /// Why a request cannot be taken, if it cannot: in the order of 3.6, steps 8 to 11.
@@ -228,9 +244,9 @@ impl Modern {
     pub fn end(&mut self) {
         self.by_id.clear();
         self.parked.clear();
-        for (_, call) in self.calls.drain() {
+        for (_, call) in std::mem::take(&mut self.calls) {
             if call.listens {
-                let result = listen_over(&call.id.to_string());
+                let result = self.signed(listen_over(&call.id.to_string()));
                 let text = Message::result(&call.id, &result).text().clone();
                 if self.carrier == Carrier::Http && !call.streaming {
                     self.out.push_back((call.lane, Frame::Begin { prime: None }));
@@ -241,6 +257,16 @@ impl Modern {
                 self.out.push_back((call.lane, Frame::End));
             }
         }
+    }
+
+    /// A result of ours with the name of the server, if it is known.
+    fn signed(&self, result: Vec<u8>) -> Vec<u8> {
+        let Some(server) = self.server.as_deref() else { return result };
+        let signed = patch::put(&result, &["_meta"], meta::SERVER, server).or_else(|| {
+            let meta = [b"{\"", meta::SERVER.as_bytes(), b"\":", server, b"}"].concat();
+            patch::put(&result, &[], "_meta", &meta)
+        });
+        signed.map_or(result, Into::into)
     }
 
     fn accept(&mut self, lane: Lane) {

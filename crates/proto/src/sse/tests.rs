@@ -179,22 +179,86 @@ fn line_breaks_cannot_break_out_of_a_field() {
     check(&String::from_utf8(out).unwrap(), &["message a|b|c||d| id=1 id: 2"]);
 }
 
+/// The corners of the grammar, each a stream and its events.
+///
+/// wire: SSE-1
+#[test]
+fn corners_of_the_format_are_read_as_browsers_read_them() {
+    let cases: &[(&str, &[&str])] = &[
+        // NUL is a character like others, except in an id.
+        ("data:\0\n\n\n\n", &["message \0"]),
+        ("id: \0\ndata: 1\n\nid: 2\0\ndata: 2\n\n", &["message 1", "message 2"]),
+        // Names of fields are exact, whatever ends their lines.
+        (
+            "data:\0\ndata:  2\rData:1\ndata\0:2\ndata:1\r\0data:4\nda-ta:3\rdata_5\ndata:3\rdata:\r\n data:32\ndata:4\n\n",
+            &["message \0| 2|1|3||4"],
+        ),
+        // An id is set, kept, and taken back; one alone counts for what comes.
+        (
+            "id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\nid:\ndata: d\n\n",
+            &["message a id=1", "message b id=1", "message c", "message d"],
+        ),
+        ("id:  x \ndata: 1\n\n", &["message 1 id= x "]),
+        // The name of an event lasts for one, and an empty one is none.
+        ("event: a\ndata: 1\n\ndata: 2\n\n", &["a 1", "message 2"]),
+        ("event: a\nevent\ndata: 1\n\n", &["message 1"]),
+        ("event: a b\ndata: 1\n\n", &["a b 1"]),
+        // Time to wait: digits, in any number of leading zeros; else it is as if not said.
+        ("retry:3000\ndata: 1\n\n", &["message 1 retry=3000"]),
+        ("retry:3000\nretry:bogus\ndata: 1\n\n", &["message 1 retry=3000"]),
+        ("retry\nretry:\nretry:0x10\nretry:1e3\nretry:\u{0661}\ndata: 1\n\n", &["message 1"]),
+        // Comments: empty, between, with colons, never ended.
+        (":\n:\r:\r\n::\n: data: 0\ndata: 1\n:x\n\n: y", &["message 1"]),
+        // A line end at the end of everything, or none.
+        ("data: 1\n\r", &["message 1"]),
+        ("data: 1\r", &[]),
+        ("data: 1", &[]),
+        ("\n\n\r\r\r\n\r\ndata: 1\n\n", &["message 1"]),
+        // Text of every length of character, and a mark that is no mark here.
+        ("data: \u{e9}\u{20ac}\u{1d11e}\n\n", &["message \u{e9}\u{20ac}\u{1d11e}"]),
+        ("data: \u{feff}1\n\n", &["message \u{feff}1"]),
+        ("\u{feff}", &[]),
+        ("\u{feff}\ndata: 1\n\n", &["message 1"]),
+    ];
+    for (stream, events) in cases {
+        check(stream, events);
+    }
+}
+
+/// wire: SSE-1
+#[test]
+fn half_a_byte_order_mark_is_no_mark() {
+    for start in [&b"\xef"[..], b"\xef\xbb", b"\xef\xbb\xbe"] {
+        let stream = [start, b"data: 1\n\ndata: 2\n\n"].concat();
+        assert_eq!(read(stream.chunks(1)), ["message 2"], "{start:?}");
+        assert_eq!(read(stream.chunks(99)), ["message 2"], "{start:?}");
+    }
+}
+
 const LIMIT: usize = 16;
 
-/// Reads `stream` with a limit of 16 bytes, in one piece and byte by byte.
+/// Reads `stream` with a limit of 16 bytes: in one piece, byte by byte, and cut
+/// in two at every place.
 #[track_caller]
 fn check(stream: &str, expected: &[&str]) {
-    for size in [usize::MAX, 1] {
-        let mut decoder = Decoder::new(LIMIT);
-        let mut seen = Vec::new();
-        for chunk in stream.as_bytes().chunks(size) {
-            decoder.push(chunk);
-            while let Some(event) = decoder.next_event() {
-                seen.push(event.map_or("TooLong".into(), |event| show(&event)));
-            }
-        }
-        assert_eq!(seen, expected, "in chunks of {size}");
+    let bytes = stream.as_bytes();
+    assert_eq!(read(bytes.chunks(1)), expected, "byte by byte");
+    for cut in 0..=bytes.len() {
+        let (first, rest) = bytes.split_at(cut);
+        assert_eq!(read([first, rest].into_iter()), expected, "cut at {cut}");
     }
+}
+
+fn read<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut decoder = Decoder::new(LIMIT);
+    let mut seen = Vec::new();
+    for chunk in chunks {
+        decoder.push(chunk);
+        while let Some(event) = decoder.next_event() {
+            seen.push(event.map_or("TooLong".into(), |event| show(&event)));
+        }
+    }
+    seen
 }
 
 /// Name, data with `|` for LF, and the rest where there is any.

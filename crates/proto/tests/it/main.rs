@@ -7,3 +7,4 @@ mod line;
 mod pair;
 mod property;
 mod sse;
+mod vectors;

@@ -110,11 +110,20 @@ impl FetchError {
     }
 
     pub(super) fn from_client(error: &legacy::Error, target: &Uri, limit: Duration) -> Self {
+        if !error.is_connect() {
+            return Self::Lost { origin: origin(target), source: Cause::of(error) };
+        }
+        Self::from_connector(error, target, limit)
+    }
+
+    /// Why there is no connection.
+    pub(super) fn from_connector(
+        error: &(dyn Error + 'static),
+        target: &Uri,
+        limit: Duration,
+    ) -> Self {
         let origin = origin(target);
         let source = Cause::of(error);
-        if !error.is_connect() {
-            return Self::Lost { origin, source };
-        }
         for cause in causes(error) {
             if let Some(through) = cause.downcast_ref::<ThroughProxy>() {
                 return Self::ProxyRefused { proxy: through.proxy.clone(), origin, source };

@@ -13,10 +13,9 @@ use switchboard_proto::exchange::Ask;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 use switchboard_proto::patch;
-use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::{Context, Way};
+use super::{Context, Way, form};
 use crate::face::lock;
 use crate::server::error::Error;
 use crate::server::session::Caller;
@@ -31,7 +30,7 @@ const MOST: usize = 16_384;
 /// What a person made of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicited {
-    /// They answered; the content is not checked against the schema.
+    /// They answered; the content fits the form.
     Accept(Value),
     /// They said no.
     Decline,
@@ -40,19 +39,20 @@ pub enum Elicited {
 }
 
 impl Context {
-    /// Asks a person to fill in a form; `schema` is an object of flat primitive properties (MRTR-14).
+    /// Asks a person to fill in a form; `schema` is an object of flat primitive
+    /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
+    /// an answer that does not fit it is an error too, as no answer would be.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
-        let params = json!({"message": message, "requestedSchema": schema});
-        self.ask(method::ELICIT, params).await.map(Elicited::read)
-    }
-
-    /// Asks a person to visit a page. Accepting means consent, not that they are done (MRTR-13).
-    pub async fn elicit_url(&self, message: &str, url: &str) -> Result<Elicited, Error> {
-        let mut params = json!({"mode": "url", "message": message, "url": url});
-        if self.era() == Era::Legacy {
-            params["elicitationId"] = crate::server::random_id()?.into();
+        if let Some(why) = form::complaint(&schema) {
+            return Err(Error::internal(why));
         }
-        self.ask(method::ELICIT, params).await.map(Elicited::read)
+        let params = json!({"message": message, "requestedSchema": schema});
+        let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
+        match &answer {
+            Elicited::Accept(content) => form::check(&schema, content)?,
+            Elicited::Decline | Elicited::Cancel => {}
+        }
+        Ok(answer)
     }
 
     /// Asks the client's model; `params` are those of `sampling/createMessage`.
@@ -80,6 +80,7 @@ impl Context {
         if let Some(required) = missing(&self.client_capabilities(), method, &params) {
             return Err(Error::missing_capability(&required, self.era()));
         }
+        self.state.asked.store(true, Ordering::Relaxed);
         if let Some(answer) = self.brought(key) {
             return Ok(answer);
         }
@@ -118,7 +119,7 @@ impl Context {
 }
 
 impl Elicited {
-    fn read(mut answer: Value) -> Self {
+    pub(super) fn read(mut answer: Value) -> Self {
         match answer["action"].as_str() {
             Some("accept") => Self::Accept(answer["content"].take()),
             Some("decline") => Self::Decline,
@@ -128,7 +129,7 @@ impl Elicited {
 }
 
 /// What the client should have declared to be asked this, if it has not (MRTR-4, META-5).
-fn missing(declared: &Value, method: &str, params: &Value) -> Option<Value> {
+pub(super) fn missing(declared: &Value, method: &str, params: &Value) -> Option<Value> {
     let has = |path: &str| declared.pointer(path).is_some_and(Value::is_object);
     match method {
         method::ELICIT if params["mode"] == "url" => {
@@ -195,7 +196,10 @@ impl<'a> Asked<'a> {
             Message::request(&id, method, Some(params.as_bytes()))
         };
         match &self.cx.state.way {
-            Way::Call { face, exchange } => face.ask(Some(*exchange), self.ask, &request(&params)),
+            Way::Call { face, exchange } => {
+                face.introduce(&self.cx.server().identity.text);
+                face.ask(Some(*exchange), self.ask, &request(&params))
+            }
             Way::Task(task) => match task.face() {
                 Some(face) => {
                     task.asked(self.ask);

@@ -11,7 +11,6 @@ use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
 use super::{EXTENSION, End, LONGEST, SHORTEST, Support, TTL, Task};
-use crate::drive::{Either, race};
 use crate::face::lock;
 use crate::server::Server;
 use crate::server::context::{Context, Way};
@@ -94,14 +93,15 @@ impl Context {
                 created
             }
         };
-        let work = work(cx.clone());
-        let work = Caught(Box::pin(async move { work.await.into_answer() }));
+        let (work, promise) = (work(cx.clone()), cx.promise.clone());
+        let work = async move { work.await.into_answer().and_then(|result| promise.check(result)) };
+        let work = Caught(Box::pin(work));
         tokio::spawn(tell_changes(server, Arc::clone(&task)));
         tokio::spawn(async move {
-            let end = match race(cx.state.stop.said(), work).await {
-                Either::Left(()) => End::Cancelled,
-                Either::Right(Ok(result)) => End::Result(Box::new(result)),
-                Either::Right(Err(error)) => End::Error(error),
+            let end = match cx.state.run(work).await {
+                None => End::Cancelled,
+                Some(Ok(result)) => End::Result(Box::new(result)),
+                Some(Err(error)) => End::Error(error),
             };
             task.end(end);
         });

@@ -70,6 +70,11 @@ impl ToolResult {
         self.is_error
     }
 
+    /// Whether the result comes later, by a task.
+    pub(in crate::server) fn is_task(&self) -> bool {
+        self.created.is_some()
+    }
+
     pub(in crate::server) fn created(task: Value) -> Self {
         Self { created: Some(Box::new(task)), ..Self::default() }
     }

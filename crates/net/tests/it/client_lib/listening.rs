@@ -133,3 +133,19 @@ async fn what_belongs_to_no_call_is_told_to_whoever_asked() {
     called.unwrap();
     assert_eq!(within(told.recv()).await.unwrap().params["data"], "d");
 }
+
+#[tokio::test]
+async fn what_a_listen_hears_is_told_to_whoever_asked_in_both_eras() {
+    let mut server = HttpServer::start().await;
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let options = ClientOptions::default().on_notification(move |note| _ = sender.send(note));
+    let client = modern(&mut server, options).await;
+    let filter = Filter { tools: true, ..Filter::default() };
+    let (listening, (mut stream, id)) = tokio::join!(client.listen(filter), async {
+        let hit = server.post("subscriptions/listen").await;
+        acknowledge(hit).await
+    });
+    stream.event(&note(CHANGED, &id, json!({}))).await;
+    assert_eq!(within(told.recv()).await.unwrap().method, CHANGED);
+    assert_eq!(within(listening.unwrap().next()).await.unwrap().method, CHANGED);
+}

@@ -38,7 +38,7 @@ async fn a_greeting_that_fails_mints_no_session() {
     set.stopped().await;
 }
 
-/// wire: HTTP-22, HTTP-23
+/// wire: HTTP-22, HTTP-23, LIF-5
 #[tokio::test]
 async fn a_deleted_session_is_gone_with_its_streams() {
     let mut set = start(SiteOptions::default()).await;

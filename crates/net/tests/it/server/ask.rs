@@ -1,7 +1,11 @@
 //! Questions to the client.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Context, Elicited, Error, Server, Tool};
+use switchboard_net::server::{
+    Builder, Cache, Contents, Context, Elicited, Error, Page, Resource, Server, Tool,
+};
 
 use super::{Client, serve, text};
 
@@ -87,7 +91,7 @@ async fn a_refusal_of_the_client_fails_the_call() {
     assert_eq!(client.answer(id).await["error"], refusal);
 }
 
-/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9
+/// wire: MRTR-2, MRTR-3, MRTR-5, MRTR-9, MOD-7
 #[tokio::test]
 async fn a_modern_client_is_asked_by_another_round() {
     let mut client = serve(asking());
@@ -95,6 +99,7 @@ async fn a_modern_client_is_asked_by_another_round() {
     let call = json!({"name": "name"});
     let asked = client.modern("tools/call", call.clone()).await["result"].clone();
     assert_eq!(asked["resultType"], "input_required");
+    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "asks");
     let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(question["params"]["message"], "Name?");
     let mut retry = call;
@@ -202,4 +207,106 @@ async fn a_call_knows_who_made_it() {
     let answer = client.modern("tools/call", call).await;
     // wire: MOD-2, META-2
     assert_eq!(text(&answer), "null Modern 2026-07-28 {}");
+}
+
+/// wire: MRTR-12
+#[tokio::test]
+async fn what_came_of_an_answer_is_not_to_be_kept() {
+    let cache = Cache { ttl_ms: 60_000, public: true };
+    let read = async |uri: String, cx: Context| {
+        let who = cx.ask_as("who", "roots/list", json!({})).await?["roots"].to_string();
+        Ok(vec![Contents::text(&uri, "text/plain", who)])
+    };
+    let asks = Resource::new("a://asks", "asks").cache(cache).read(read);
+    let plain = Resource::text("a://plain", "plain", "text/plain", "");
+    let mut client = serve(Server::builder("s", "0").cache(cache).resource(asks).resource(plain));
+    client.capabilities = json!({"roots": {}});
+    let asked = client.modern("resources/read", json!({"uri": "a://asks"})).await["result"].clone();
+    assert!(asked.get("ttlMs").is_none(), "{asked}");
+    let answers = json!({"who": {"roots": []}});
+    for (uri, more, kept) in [
+        ("a://asks", json!({"requestState": asked["requestState"]}), false),
+        ("a://asks", json!({}), false),
+        ("a://plain", json!({}), false),
+        ("a://plain", json!(null), true),
+    ] {
+        let mut params = json!({"uri": uri});
+        if let Some(more) = more.as_object() {
+            params["inputResponses"] = answers.clone();
+            params.as_object_mut().unwrap().extend(more.clone());
+        }
+        let read = client.modern("resources/read", params).await["result"].clone();
+        let expected = if kept { json!([60_000, "public"]) } else { json!([0, "private"]) };
+        assert_eq!(json!([read["ttlMs"], read["cacheScope"]]), expected, "{uri} {more}");
+    }
+    let mut old = Client::of(Arc::clone(&client.server));
+    old.greet("2025-11-25", json!({"roots": {}})).await;
+    let id = old.request("resources/read", json!({"uri": "a://asks"})).await;
+    let question = old.hear().await;
+    old.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})).await;
+    assert!(old.answer(id).await["result"].get("ttlMs").is_none());
+}
+
+/// wire: UTL-8, MRTR-13
+#[tokio::test]
+async fn a_legacy_client_learns_when_a_page_is_done() {
+    let visit = Tool::new("visit").run(async |args: Value, cx: Context| {
+        let page = Page::new("Sign in", "https://a.test/x")?;
+        if args["first"] == true {
+            return Err(Error::visit_first(&[page]));
+        }
+        let said = cx.visit(&page).await?;
+        cx.visited(&page);
+        Ok::<_, Error>(format!("{said:?}"))
+    });
+    let server = Server::builder("s", "0").tool(visit).build().unwrap();
+    let mut client = Client::of(Arc::clone(&server));
+    client.greet("2025-11-25", json!({"elicitation": {"url": {}}})).await;
+    let id = client.request("tools/call", json!({"name": "visit"})).await;
+    let question = client.hear().await;
+    client
+        .say(json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}))
+        .await;
+    client.answer(id).await;
+    let done = client.heard_of("notifications/elicitation/complete")[0].clone();
+    assert_eq!(done["params"]["elicitationId"], question["params"]["elicitationId"]);
+
+    let call = json!({"name": "visit", "arguments": {"first": true}});
+    let error = client.call("tools/call", call).await["error"].clone();
+    assert_eq!(error["code"], -32042);
+    let page = &error["data"]["elicitations"][0];
+    assert_eq!((&page["mode"], &page["url"]), (&json!("url"), &json!("https://a.test/x")));
+    assert!(page["elicitationId"].is_string());
+}
+
+/// wire: UTL-7, MRTR-14
+#[tokio::test]
+async fn an_answer_that_does_not_fit_the_form_is_none() {
+    let mut client = able().await;
+    for content in [json!({"name": 7}), json!([]), json!(null)] {
+        let id = client.request("tools/call", json!({"name": "name"})).await;
+        let question = client.hear().await;
+        let answer = json!({"action": "accept", "content": content});
+        client.say(json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
+        let error = client.answer(id).await["error"].clone();
+        assert_eq!(error["code"], -32602, "{content}");
+        let why = error["message"].as_str().unwrap();
+        assert!(why.starts_with("the answer does not fit the form: "), "{why}");
+    }
+}
+
+/// wire: MRTR-14
+#[tokio::test]
+async fn a_form_that_nobody_can_show_is_not_asked() {
+    let deep = Tool::new("deep").run(async |_: Value, cx: Context| {
+        let inner = json!({"type": "object", "properties": {}});
+        let form = json!({"type": "object", "properties": {"x": inner}});
+        cx.elicit("?", form).await.map(|_| "asked")
+    });
+    let mut client = serve(Server::builder("s", "0").tool(deep));
+    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+    let answer = client.call("tools/call", json!({"name": "deep"})).await;
+    assert_eq!(answer["error"]["code"], -32603);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("\"x\""), "{answer}");
+    assert!(client.heard.is_empty(), "{:?}", client.heard);
 }

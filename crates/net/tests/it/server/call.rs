@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{Context, Server, Tool};
+use switchboard_net::stdio;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 
-use super::{LEGACY, fixture, serve, text};
+use super::{LEGACY, MODERN, fixture, serve, text};
 use crate::peer::within;
 
 /// wire: PRG-1, UTL-2
@@ -97,6 +99,52 @@ async fn a_cancelled_call_is_told_and_dropped() {
         client.call("ping", json!({})).await;
         assert!(client.heard.is_empty(), "{:?}", client.heard);
     }
+}
+
+/// A call runs in a thread of its own here, as it does in a program: what the
+/// test itself does is done by none of the runtime's.
+///
+/// wire: CAN-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_cancelled_call_is_told_before_it_is_dropped() {
+    let (told, mut tell) = mpsc::unbounded_channel::<&'static str>();
+    let forever = Tool::new("forever").run(move |_: Value, cx: Context| {
+        let told = told.clone();
+        async move {
+            told.send("begun").unwrap();
+            cx.cancelled().await;
+            told.send("told").unwrap();
+            ""
+        }
+    });
+    let server = Server::builder("s", "0").tool(forever).build().unwrap();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let calling = tokio::spawn(async move {
+        let (mut answers, mut calls) = tokio::io::split(near);
+        for id in 0..300 {
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+                "name": "forever",
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": MODERN,
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            }});
+            calls.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+            assert_eq!(within(tell.recv()).await, Some("begun"));
+            let method = "notifications/cancelled";
+            let cancel = json!({"jsonrpc": "2.0", "method": method, "params": {"requestId": id}});
+            calls.write_all(format!("{cancel}\n").as_bytes()).await.unwrap();
+            assert_eq!(within(tell.recv()).await, Some("told"));
+        }
+        calls.shutdown().await.unwrap();
+        answers.read_to_end(&mut Vec::new()).await.unwrap();
+    });
+    let (input, output) = tokio::io::split(far);
+    let never = std::future::pending();
+    let serving = stdio::serve_on(input, output, server, false, Arc::default(), never);
+    let (ended, called) = tokio::join!(serving, calling);
+    called.unwrap();
+    ended.unwrap();
 }
 
 #[tokio::test]

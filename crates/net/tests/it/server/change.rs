@@ -59,6 +59,7 @@ async fn listen(client: &mut Client, id: &Value, wanted: Value) -> Value {
 }
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 /// wire: SUB-1, SUB-2, SUB-3, SUB-4, SUB-5, SUB-6
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_modern_client_hears_what_it_listens_for_and_nothing_else() {
     assert!(client.heard.is_empty(), "{:?}", client.heard);
 }
 
-/// wire: SUB-8, SUB-12
+/// wire: SUB-8, SUB-12, MOD-7, DIV-1
 #[tokio::test]
 async fn a_listen_ends_with_its_result() {
     let mut client = serve(fixture());
@@ -105,11 +106,13 @@ async fn a_listen_ends_with_its_result() {
     assert_eq!(end["id"], "x");
     assert_eq!(end["result"]["resultType"], "complete");
     assert_eq!(end["result"]["_meta"][ID], "x");
+    assert_eq!(end["result"]["_meta"][SERVER]["name"], "fixture");
 
     let ack = listen(&mut client, &json!("y"), json!({})).await;
     assert_eq!(ack["params"]["notifications"], json!({}));
     let end = client.hear().await;
     assert_eq!((&end["id"], &end["result"]["_meta"][ID]), (&json!("y"), &json!("y")));
+    assert_eq!(end["result"]["_meta"][SERVER]["name"], "fixture");
     let refused = client.modern("subscriptions/listen", json!({})).await;
     assert_eq!(refused["error"]["code"], -32602);
 }

@@ -1,10 +1,12 @@
 //! How a server introduces itself.
 
-use serde_json::json;
-use switchboard_net::server::{Cache, Server};
+use serde_json::{Value, json};
+use switchboard_net::server::{
+    Builder, Cache, Context, Flaw, Prompt, PromptResult, Resource, Server, Tool,
+};
 use switchboard_proto::revision::Revision;
 
-use super::{LEGACY, MODERN, fixture, serve};
+use super::{LEGACY, MODERN, fixture, serve, text};
 
 /// wire: LIF-1, UTL-3
 #[tokio::test]
@@ -96,7 +98,91 @@ async fn an_empty_server_offers_nothing() {
     let mut client = serve(Server::builder("bare", "0").without_logging());
     let hello = client.greet("2025-11-25", json!({})).await;
     assert_eq!(hello["capabilities"], json!({}));
-    for method in ["tools/list", "prompts/list", "resources/list", "completion/complete"] {
+    for method in [
+        "tools/list",
+        "tools/call",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "completion/complete",
+        "logging/setLevel",
+        "tasks/list",
+    ] {
         assert_eq!(client.call(method, json!({})).await["error"]["code"], -32601, "{method}");
+    }
+}
+
+/// wire: LIF-3, META-6
+#[tokio::test]
+async fn a_client_hears_of_nothing_that_it_was_not_told_to_expect() {
+    let quiet = fixture().capability("tools", json!({})).capability("prompts", json!({}));
+    let mut client = serve(quiet.without_logging());
+    client.greet("2025-11-25", json!({})).await;
+    client.server.tools_changed();
+    client.server.prompts_changed();
+    client.call("tools/call", json!({"name": "steps"})).await;
+    assert!(client.heard_of("notifications/tools/list_changed").is_empty(), "{:?}", client.heard);
+    assert!(client.heard_of("notifications/message").is_empty(), "{:?}", client.heard);
+    let wanted = json!({"notifications": {"toolsListChanged": true, "resourcesListChanged": true}});
+    let wanted = client.envelope(wanted);
+    client.request("subscriptions/listen", wanted).await;
+    let ack = client.hear().await;
+    assert_eq!(ack["params"]["notifications"], json!({"resourcesListChanged": true}));
+
+    let mut bare = serve(Server::builder("bare", "0"));
+    bare.greet("2025-11-25", json!({})).await;
+    bare.server.add_tool(Tool::new("new").run(async |_, _| "")).unwrap();
+    bare.call("ping", json!({})).await;
+    assert!(bare.heard.is_empty(), "{:?}", bare.heard);
+}
+
+/// wire: EXT-1, EXT-2
+#[tokio::test]
+async fn an_extension_is_on_if_both_sides_say_so() {
+    let tool = Tool::new("ui").run(async |_: Value, cx: Context| {
+        cx.extension("com.example/ui").map_or("off".to_owned(), |settings| settings.to_string())
+    });
+    let mut client = serve(fixture().tool(tool).extension("com.example/ui", json!({})));
+    for (declared, expected) in [
+        (json!({}), "off"),
+        (json!({"extensions": {"com.example/other": {"z": 1}}}), "off"),
+        (json!({"extensions": {"com.example/ui": true}}), "off"),
+        (json!({"extensions": {"com.example/ui": {"a": 1}, "x/y": {}}}), r#"{"a":1}"#),
+    ] {
+        client.capabilities = declared.clone();
+        let said = client.modern("tools/call", json!({"name": "ui"})).await;
+        assert_eq!(text(&said), expected, "{declared}");
+    }
+    for (id, settings) in [("ui", json!({})), ("/ui", json!({})), ("a/b", json!(true))] {
+        let flaw = fixture().extension(id, settings).build().unwrap_err();
+        assert_eq!(flaw, Flaw::Extension { id: id.to_owned() });
+    }
+}
+
+/// wire: MSG-6
+#[test]
+fn keys_of_meta_have_a_shape() {
+    let tool = |key: &str| Tool::new("t").meta(key, 1).run(async |_: Value, _| "");
+    let prompt =
+        |key: &str| Prompt::new("p").meta(key, 1).run(async |_, _| Ok(PromptResult::new()));
+    let resource = |key: &str| Resource::new("a://r", "r").meta(key, 1);
+    for key in ["layer", "com.example/x", "progressToken"] {
+        let builder = Server::builder("s", "0").tool(tool(key)).prompt(prompt(key));
+        builder.resource(resource(key).read(async |_, _| Ok(Vec::new()))).build().unwrap();
+    }
+    for key in ["", "-x", "a b", "1.com/x"] {
+        let flaw = |builder: Builder| builder.build().unwrap_err();
+        let expected = Flaw::Meta { key: key.to_owned() };
+        let empty = || Server::builder("s", "0");
+        assert_eq!(flaw(empty().tool(tool(key))), expected);
+        assert_eq!(flaw(empty().prompt(prompt(key))), expected);
+        let read = resource(key).read(async |_, _| Ok(Vec::new()));
+        assert_eq!(flaw(empty().resource(read)), expected);
+        let read = resource(key).read_each(async |_, _, _| Ok(Vec::new()));
+        assert_eq!(flaw(empty().template(read)), expected);
     }
 }

@@ -123,7 +123,7 @@ async fn a_tool_says_whether_it_may_be_a_task() {
     assert_eq!(old.call("tasks/list", json!({})).await["error"]["code"], -32601);
 }
 
-/// wire: UTL-9
+/// wire: UTL-9, TASK-8
 #[tokio::test]
 async fn tasks_of_one_client_are_nothing_to_another() {
     let gate = Arc::new(Notify::new());
@@ -164,7 +164,7 @@ async fn a_task_of_a_legacy_client_asks_by_requests_that_name_it() {
     assert_eq!(text(&result), r#""accept" "accept""#);
 }
 
-/// wire: TASK-1, TASK-2, TASK-3, TASK-4, TASK-9
+/// wire: TASK-1, TASK-2, TASK-3, TASK-4, TASK-9, DIV-12
 #[tokio::test]
 async fn a_modern_server_decides_and_its_client_polls() {
     let gate = Arc::new(Notify::new());
@@ -309,6 +309,65 @@ async fn a_modern_client_is_asked_before_the_task_is_made() {
     let id = json!({"taskId": created["taskId"]});
     let over = poll(&mut client, &id, |task| task["status"] == "completed").await;
     assert_eq!(over["result"]["content"][0]["text"], "late Ann");
+}
+
+/// wire: UTL-5, UTL-9
+#[tokio::test]
+async fn tasks_are_listed_in_pages_and_a_cancelled_one_has_no_result() {
+    let gate = Arc::new(Notify::new());
+    let mut client = serve(tasks(&gate).page_size(2));
+    client.greet("2025-11-25", json!({})).await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        let created = client.call("tools/call", slow("")).await;
+        made.push(created["result"]["task"]["taskId"].as_str().unwrap().to_owned());
+    }
+    let (mut seen, mut params) = (Vec::new(), json!({}));
+    loop {
+        let page = client.call("tasks/list", params).await["result"].clone();
+        let tasks = page["tasks"].as_array().unwrap();
+        assert!(tasks.len() <= 2, "{page}");
+        seen.extend(tasks.iter().map(|task| task["taskId"].as_str().unwrap().to_owned()));
+        match page.get("nextCursor") {
+            Some(cursor) => params = json!({"cursor": cursor}),
+            None => break,
+        }
+    }
+    made.sort();
+    seen.sort();
+    assert_eq!(seen, made);
+    let wrong = client.call("tasks/list", json!({"cursor": "nonsense"})).await;
+    assert_eq!(wrong["error"]["code"], -32602);
+
+    let id = json!({"taskId": made[0]});
+    let waiting = client.request("tasks/result", id.clone()).await;
+    let cancelled = client.call("tasks/cancel", id.clone()).await;
+    assert_eq!(cancelled["result"]["status"], "cancelled");
+    let told = client.heard.iter().find(|message| message["id"] == waiting).cloned();
+    let told = match told {
+        Some(told) => told,
+        None => client.answer(waiting).await,
+    };
+    assert_eq!(told["error"]["message"], "the task was cancelled", "who waits learns of it");
+    let again = client.call("tasks/cancel", id).await;
+    assert_eq!(again["error"]["code"], -32602);
+}
+
+/// wire: TASK-5, UTL-1
+#[tokio::test]
+async fn cancelling_the_request_does_not_cancel_its_task() {
+    let gate = Arc::new(Notify::new());
+    let mut client = legacy(&gate).await;
+    let call = client.request("tools/call", slow("")).await;
+    let created = client.answer(call).await;
+    let cancel = json!({"requestId": call});
+    client
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel}))
+        .await;
+    let id = json!({"taskId": created["result"]["task"]["taskId"]});
+    assert_eq!(client.call("tasks/get", id.clone()).await["result"]["status"], "working");
+    gate.notify_one();
+    assert_eq!(text(&client.call("tasks/result", id).await), "done");
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! Tools, prompts, resources and completion.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Flaw, Server, Template, Tool};
+use switchboard_net::server::{
+    Builder, Cache, Flaw, Prompt, PromptResult, Resource, Server, Template, Tool,
+};
 
 use super::{LEGACY, fixture, serve, text};
 
@@ -73,6 +75,47 @@ async fn lists_come_in_pages_in_the_order_they_were_made() {
     }
 }
 
+/// wire: PAG-1, CACHE-4
+#[tokio::test]
+async fn every_list_has_pages_that_share_a_scope() {
+    let cache = Cache { ttl_ms: 9, public: true };
+    let mut builder = Server::builder("s", "0").page_size(2).cache(cache);
+    for n in 0..3 {
+        let name = format!("n{n}");
+        builder = builder
+            .tool(Tool::new(&name).run(async |_, _| ""))
+            .prompt(Prompt::new(&name).run(async |_, _| Ok(PromptResult::new())))
+            .resource(Resource::text(&format!("a://{n}"), &name, "text/plain", ""))
+            .template(
+                Template::new(format!("b{n}://{{x}}"), &name)
+                    .read_each(async |_, _, _| Ok(Vec::new())),
+            );
+    }
+    let mut client = serve(builder);
+    for (method, member) in [
+        ("tools/list", "tools"),
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let first = client.modern(method, json!({})).await["result"].clone();
+        let next = json!({"cursor": first["nextCursor"]});
+        let second = client.modern(method, next).await["result"].clone();
+        let names = |page: &Value| {
+            let items = page[member].as_array().unwrap();
+            items.iter().map(|item| item["name"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(&first), names(&second)),
+            (vec![json!("n0"), json!("n1")], vec![json!("n2")])
+        );
+        assert!(second.get("nextCursor").is_none());
+        for page in [first, second] {
+            assert_eq!((&page["ttlMs"], &page["cacheScope"]), (&json!(9), &json!("public")));
+        }
+    }
+}
+
 /// wire: ERR-3
 #[tokio::test]
 async fn prompts_are_filled_in() {
@@ -85,12 +128,22 @@ async fn prompts_are_filled_in() {
     let message = json!({"role": "user", "content": {"type": "text", "text": "Hello, Ann!"}});
     assert_eq!(prompt["result"]["messages"], json!([message]));
     assert_eq!(prompt["result"]["resultType"], "complete");
-    for wrong in [json!({"name": "hello"}), json!({"name": "nobody"}), json!({})] {
-        assert_eq!(client.modern("prompts/get", wrong).await["error"]["code"], -32602);
+    for (wrong, why) in [
+        (json!({"name": "hello"}), "argument \"name\" is missing"),
+        (json!({"name": "hello", "arguments": {"name": 7}}), "argument \"name\" must be a string"),
+        (json!({"name": "hello", "arguments": []}), "params.arguments must be an object"),
+        (json!({"name": "nobody"}), "Unknown prompt: nobody"),
+        (json!({}), "params.name must be a string"),
+    ] {
+        let answer = client.modern("prompts/get", wrong).await;
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["message"]),
+            (&json!(-32602), &json!(why))
+        );
     }
 }
 
-/// wire: ERR-3, CACHE-1
+/// wire: ERR-3, CACHE-1, DIV-16
 #[tokio::test]
 async fn resources_are_read_by_name_and_by_pattern() {
     let mut client = serve(fixture());
@@ -110,6 +163,24 @@ async fn resources_are_read_by_name_and_by_pattern() {
     let gone = client.modern("resources/read", read("a://gone")).await;
     assert_eq!(gone["error"]["code"], -32602);
     assert_eq!(gone["error"]["data"]["uri"], "a://gone");
+}
+
+/// wire: CACHE-1
+#[tokio::test]
+async fn a_resource_may_say_itself_how_long_it_keeps() {
+    let cache = Cache { ttl_ms: 60_000, public: true };
+    let own = Resource::new("a://own", "own").cache(cache).read(async |_, _| Ok(Vec::new()));
+    let each = Template::new("b://{x}", "b").cache(cache).read_each(async |_, _, _| Ok(Vec::new()));
+    let mut client = serve(fixture().resource(own).template(each));
+    for (uri, ttl, scope) in
+        [("a://own", 60_000, "public"), ("b://1", 60_000, "public"), ("a://text", 0, "private")]
+    {
+        let read = client.modern("resources/read", json!({"uri": uri})).await["result"].clone();
+        assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(ttl), &json!(scope)), "{uri}");
+    }
+    client.greet("2025-11-25", json!({})).await;
+    let read = client.call("resources/read", json!({"uri": "a://own"})).await;
+    assert_eq!(read["result"], json!({"contents": []}), "a legacy client knows nothing of it");
 }
 
 #[tokio::test]

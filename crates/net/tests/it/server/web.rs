@@ -19,15 +19,15 @@ use tokio::task::JoinHandle;
 use super::{LEGACY, MODERN, fixture};
 use crate::peer::within;
 
-struct Web {
+pub(crate) struct Web {
     server: Arc<Server>,
-    address: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Web {
-    async fn of(builder: Builder) -> Self {
+    pub(crate) async fn of(builder: Builder) -> Self {
         let server = builder.build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -39,12 +39,12 @@ impl Web {
         Self { server, address, stop, task }
     }
 
-    async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
         let request = Request::post("/mcp").header("content-type", "application/json");
         self.send(request, headers, body.to_string()).await
     }
 
-    async fn send(
+    pub(crate) async fn send(
         &self,
         request: http::request::Builder,
         headers: &[(&str, &str)],
@@ -67,13 +67,19 @@ impl Web {
     }
 
     /// A modern request with the headers it needs; `more` may add or spoil some.
-    async fn modern(&self, method: &str, mut params: Value, more: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn modern(
+        &self,
+        method: &str,
+        mut params: Value,
+        more: &[(&str, &str)],
+    ) -> Reply {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
         let declared = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
         if declared.is_null() {
             *declared = json!({});
         }
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
+        let named = ["name", "uri", "taskId"].iter().find_map(|member| params[member].as_str());
+        let name = named.unwrap_or_default();
         let headers =
             [("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", name)];
         let headers: Vec<_> = headers.into_iter().chain(more.iter().copied()).collect();
@@ -81,12 +87,12 @@ impl Web {
         self.post(&headers, &body).await
     }
 
-    async fn legacy(&self, session: &str, body: &Value) -> Reply {
+    pub(crate) async fn legacy(&self, session: &str, body: &Value) -> Reply {
         self.post(&[("mcp-session-id", session)], body).await
     }
 
     /// Shakes hands, and returns the session.
-    async fn greet(&self, revision: &str, capabilities: Value) -> String {
+    pub(crate) async fn greet(&self, revision: &str, capabilities: Value) -> String {
         let params =
             json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": {}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -98,15 +104,15 @@ impl Web {
         session
     }
 
-    async fn stopped(self) {
+    pub(crate) async fn stopped(self) {
         _ = self.stop.send(());
         within(self.task).await.unwrap();
     }
 }
 
-struct Reply {
-    status: u16,
-    headers: HeaderMap,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     body: Incoming,
     buffer: String,
     sender: http1::SendRequest<Full<Bytes>>,
@@ -115,7 +121,7 @@ struct Reply {
 
 impl Reply {
     /// The next message: of a stream, or all there is.
-    async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data: "));
@@ -137,7 +143,7 @@ impl Reply {
         }
     }
 
-    async fn last(&mut self) -> Value {
+    pub(crate) async fn last(&mut self) -> Value {
         let mut last = Value::Null;
         while let Some(message) = self.next().await {
             last = message;
@@ -146,7 +152,7 @@ impl Reply {
     }
 
     /// All of it, as it is.
-    async fn raw(&mut self) -> String {
+    pub(crate) async fn raw(&mut self) -> String {
         while let Some(frame) = within(self.body.frame()).await {
             let data = frame.unwrap().into_data().unwrap();
             self.buffer.push_str(std::str::from_utf8(&data).unwrap());
@@ -235,7 +241,7 @@ async fn a_long_call_hangs_up_and_is_answered_when_its_client_is_back() {
     web.stopped().await;
 }
 
-/// wire: MRTR-5, MRTR-7, MRTR-8
+/// wire: MRTR-5, MRTR-7, MRTR-8, MOD-3
 #[tokio::test]
 async fn a_modern_client_comes_back_by_another_post() {
     let name = Tool::new("name").run(async |_: Value, cx: Context| {
@@ -289,6 +295,22 @@ async fn a_modern_call_is_one_post_and_its_errors_have_statuses() {
         assert_eq!(reply.status, status, "{method}");
         let body = reply.last().await;
         assert_eq!((&body["error"]["code"], &body["id"]), (&json!(code), &json!("m")), "{method}");
+    }
+    web.stopped().await;
+}
+
+/// wire: META-4, MH-14, MH-16
+#[tokio::test]
+async fn a_log_level_that_does_not_exist_has_a_status() {
+    let web = Web::of(fixture()).await;
+    for level in [json!("loud"), json!(7), json!(null), json!("")] {
+        let meta = json!({"io.modelcontextprotocol/logLevel": level});
+        let mut reply = web.modern("tools/list", json!({"_meta": meta}), &[]).await;
+        assert_eq!(reply.status, 400, "{level}");
+        let body = reply.last().await;
+        assert_eq!((&body["error"]["code"], &body["id"]), (&json!(-32602), &json!("m")), "{level}");
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(message.contains("debug, info, notice"), "{message}");
     }
     web.stopped().await;
 }

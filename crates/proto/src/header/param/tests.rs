@@ -45,7 +45,7 @@ fn what_only_looks_like_an_annotation_is_none() {
     );
 }
 
-// wire: HDR-7
+// wire: HDR-7, DIV-9
 #[test]
 fn annotation_beyond_properties_makes_the_tool_invalid() {
     let annotated = json!({"type": "string", "x-mcp-header": "A"});

@@ -108,8 +108,8 @@ impl Modern {
         }
         let Some(mut call) = self.forget(exchange) else { return };
         call.round.number += 1;
-        let result = call.round.to_result(state).to_string();
-        self.answer(&call, &Message::result(&call.id, result.as_bytes()));
+        let result = self.signed(call.round.to_result(state).to_string().into_bytes());
+        self.answer(&call, &Message::result(&call.id, &result));
         self.parked.insert(exchange, Parked { call, until, answer: None });
     }
 

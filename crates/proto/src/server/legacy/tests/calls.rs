@@ -104,7 +104,7 @@ fn a_second_initialize_is_refused_unless_the_first_failed() {
     );
 }
 
-/// wire: MSG-2, MSG-3
+/// wire: MSG-2, MSG-3, DIV-17
 #[test]
 fn ids_of_every_type_come_back_as_they_were() {
     check(

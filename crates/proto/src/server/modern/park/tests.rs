@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::exchange::Carrier;
 use crate::limits::Limits;
@@ -38,6 +40,26 @@ fn a_question_is_answered_by_a_retry_under_another_id() {
     client.half.finish(Exchange(1), &Message::result(&Id::from(0), b"{}"));
     assert_eq!(client.heard()["id"], 3);
     assert_eq!((client.half.calls(), client.half.parked()), (0, 0));
+}
+
+/// wire: MOD-7
+#[test]
+fn what_the_half_answers_by_itself_names_the_server() {
+    let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+    client.half.introduce(Bytes::from_static(br#"{"name":"n"}"#));
+    client.call(0, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    let named = serde_json::json!({"name": "n"});
+    assert_eq!(client.heard()["result"]["_meta"][meta::SERVER], named);
+    let text = client.request("2", "").text().to_vec();
+    let text = String::from_utf8(text).unwrap().replace("tools/call", method::LISTEN);
+    let listen = crate::jsonrpc::parse_one(text.into()).unwrap();
+    client.half.handle_message(Lane::MAIN, listen, None);
+    client.half.end();
+    let end = client.heard();
+    assert_eq!(end["result"]["_meta"][meta::SERVER], named);
+    assert_eq!(end["result"]["_meta"][meta::SUBSCRIPTION], 2);
 }
 
 /// wire: MRTR-3

@@ -1,7 +1,12 @@
 //! A server over HTTP, for clients of every revision: one tool that asks the
 //! person at the other end, one that changes what the server offers.
 //!
-//! It listens at `http://127.0.0.1:8080/mcp`, and at `/sse` for clients of the first revision.
+//! It listens at `http://127.0.0.1:8080/mcp`, and at `/sse` for clients of the first revision;
+//! another address may be given as its argument.
+//!
+//! Try it: `cargo run --bin serve_http`, then `switchboard call http://127.0.0.1:8080/mcp greet`
+
+#![expect(clippy::print_stdout, reason = "a program says where it is")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,8 +27,7 @@ struct Learn {
     says: String,
 }
 
-/// The server, for whatever it is to be served on.
-pub(crate) fn server() -> Result<Arc<Server>, Box<dyn Error>> {
+fn server() -> Result<Arc<Server>, Box<dyn Error>> {
     let greet = Tool::new("greet").description("Greets you").run(async |_: Value, cx: Context| {
         let form = json!({
             "type": "object",
@@ -32,7 +36,9 @@ pub(crate) fn server() -> Result<Arc<Server>, Box<dyn Error>> {
         });
         let answer = cx.elicit("What is your name?", form).await?;
         Ok::<_, server::Error>(match answer {
-            Elicited::Accept(answer) => Outcome::success(format!("Hello, {}!", answer["name"])),
+            Elicited::Accept(answer) => {
+                Outcome::success(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
+            }
             Elicited::Decline | Elicited::Cancel => {
                 Outcome::failure("E_NO_NAME", "you have no name")
             }
@@ -59,7 +65,9 @@ pub(crate) fn server() -> Result<Arc<Server>, Box<dyn Error>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = server()?;
     let site = Site::new(Arc::clone(&server) as _, SiteOptions::default());
-    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    println!("http://{}/mcp", listener.local_addr()?);
     let shutdown = {
         let site = site.clone();
         async move {

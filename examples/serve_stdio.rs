@@ -1,6 +1,6 @@
 //! A server with a typed tool, a prompt and a resource, on stdin and stdout.
 //!
-//! Try it: `switchboard bridge -- cargo run -q -p switchboard-net --example typed_stdio`
+//! Try it: `switchboard call count text='two words' what=words -- cargo run -q --bin serve_stdio`
 
 use std::error::Error;
 use std::sync::Arc;
@@ -36,8 +36,7 @@ struct Counted {
     count: usize,
 }
 
-/// The server, for whatever it is to be served on.
-pub(crate) fn server() -> Result<Arc<Server>, Box<dyn Error>> {
+fn server() -> Result<Arc<Server>, Box<dyn Error>> {
     let count = Tool::new("count")
         .description("Counts letters, words or lines")
         .input::<Count>()

@@ -1,0 +1,48 @@
+//! Checks that need no server: what they say of evidence made up.
+
+use std::time::Duration;
+
+use super::*;
+use crate::doctor::evidence::Step;
+
+#[test]
+fn a_step_that_takes_long_is_told() {
+    let step =
+        |name: &str, millis| Step { name: name.to_owned(), took: Duration::from_millis(millis) };
+    let steps = vec![step("resolve", 1200), step("tools/list", 900), step("initialize", 9000)];
+    let revision = Some("any".to_owned());
+    let evidence = Evidence { revision, steps, ..Evidence::default() };
+    let findings = pace::is_quick(&evidence);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].what, "resolve takes 1.2 s");
+}
+
+/// Whoever reads `[STD-2]` must be able to look it up.
+#[test]
+fn every_rule_that_is_cited_exists() {
+    let rules = include_str!("../../../../../docs/wire-rules.txt");
+    let sources = [
+        include_str!("greeting.rs"),
+        include_str!("http.rs"),
+        include_str!("items.rs"),
+        include_str!("lists.rs"),
+        include_str!("messages.rs"),
+        include_str!("reach.rs"),
+        include_str!("stdio.rs"),
+    ];
+    let is_rule = |text: &&str| {
+        let parts = text.split_once('-');
+        parts.is_some_and(|(letters, digits)| {
+            letters.len() > 1
+                && letters.chars().all(|c| c.is_ascii_uppercase())
+                && !digits.is_empty()
+                && digits.chars().all(|c| c.is_ascii_digit())
+        })
+    };
+    let cited: Vec<_> =
+        sources.iter().flat_map(|source| source.split('"')).filter(is_rule).collect();
+    assert!(cited.len() > 30, "{cited:?}");
+    for rule in cited {
+        assert!(rules.lines().any(|line| line.starts_with(&format!("{rule} |"))), "{rule}");
+    }
+}

@@ -1,0 +1,271 @@
+//! What the doctor says of bad servers at a URL.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::doctor::{findings, report};
+use crate::process::run;
+
+/// One request, as far as a fault may look at it.
+#[derive(Clone)]
+struct Asked {
+    verb: String,
+    path: String,
+    session: Option<String>,
+    method: String,
+    message: Value,
+}
+
+/// Status, headers and body.
+struct Response(u16, &'static str, String);
+
+/// A server at `/mcp` that is healthy, but for what `fault` says first.
+struct Site {
+    url: String,
+}
+
+type Fault = fn(&Asked) -> Option<Response>;
+
+impl Site {
+    fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        // Ends with the process; nobody waits for it.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || serve(stream, fault));
+            }
+        });
+        Self { url }
+    }
+}
+
+fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let header = |name: &str| {
+        let lines = head.lines().filter_map(|line| line.split_once(": "));
+        let mut lines = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        lines.next().map(|(_, value)| value.to_owned())
+    };
+    let length = header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut words = head.split(' ').map(str::to_owned);
+    let asked = Asked {
+        verb: words.next()?,
+        path: words.next()?,
+        session: header("mcp-session-id"),
+        method: message["method"].as_str().unwrap_or_default().to_owned(),
+        message,
+    };
+    let Response(status, headers, body) = fault(&asked).unwrap_or_else(|| healthy(&asked));
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} S\r\ncontent-length: {length}\r\nconnection: close\r\n");
+    stream.write_all(format!("{head}{headers}\r\n{body}").as_bytes()).ok()
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+const SESSION: &str = "content-type: application/json\r\nmcp-session-id: s1\r\n";
+
+fn status(status: u16) -> Response {
+    Response(status, "", String::new())
+}
+
+/// A good legacy server with one tool.
+fn healthy(asked: &Asked) -> Response {
+    match (asked.verb.as_str(), asked.path.as_str()) {
+        (_, path) if path != "/mcp" => status(404),
+        ("GET", _) => status(405),
+        ("DELETE", _) => status(204),
+        _ if asked.method == "initialize" || asked.method == "server/discover" => answer(asked),
+        _ if asked.session.is_none() => status(400),
+        _ if asked.session.as_deref() != Some("s1") => status(404),
+        _ if asked.message.get("id").is_none() => status(202),
+        _ => answer(asked),
+    }
+}
+
+fn answer(asked: &Asked) -> Response {
+    let mut answer = json!({"jsonrpc": "2.0", "id": asked.message["id"]});
+    match asked.method.as_str() {
+        "initialize" => {
+            answer["result"] = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "ill", "version": "1"},
+            });
+            return Response(200, SESSION, answer.to_string());
+        }
+        "ping" => answer["result"] = json!({}),
+        "tools/list" => {
+            let tool = json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}});
+            answer["result"] = json!({ "tools": [tool] });
+        }
+        _ => answer["error"] = json!({"code": -32601, "message": "Method not found"}),
+    }
+    Response(200, JSON, answer.to_string())
+}
+
+/// What is found in a server with that fault, and nothing else.
+#[track_caller]
+fn ill(fault: Fault, expected: &[&str]) -> String {
+    let site = Site::start(fault);
+    let run = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);
+    let report = report(&run);
+    assert_eq!(findings(&report), expected, "{}", report["findings"]);
+    let is_healthy = !expected.iter().any(|one| one.starts_with("error"));
+    assert_eq!((run.code, &report["healthy"]), (Some(i32::from(!is_healthy)), &json!(is_healthy)));
+    report["findings"].to_string()
+}
+
+/// Answers every POST like this.
+fn posts(asked: &Asked, response: Response) -> Option<Response> {
+    (asked.verb == "POST").then_some(response)
+}
+
+#[test]
+fn a_healthy_server_has_nothing_wrong_with_it() {
+    ill(|_| None, &[]);
+}
+
+/// wire: AUTH-1, HTTP-1, HTTP-2
+#[test]
+fn a_refused_greeting_is_told_by_its_status() {
+    let told = ill(
+        |asked| posts(asked, Response(401, "www-authenticate: Bearer x=\"y\"\r\n", String::new())),
+        &["error http.401"],
+    );
+    assert!(told.contains("Authorization: Bearer"), "{told}");
+    let told = ill(|asked| posts(asked, Response(403, "", "bad host".into())), &["error http.403"]);
+    assert!(told.contains("bad host"), "{told}");
+    ill(|asked| posts(asked, status(404)), &["error http.404"]);
+    ill(|asked| posts(asked, status(405)), &["error http.405"]);
+    ill(|asked| posts(asked, status(406)), &["error http.406"]);
+    ill(|asked| posts(asked, status(415)), &["error http.415"]);
+    let told = ill(|asked| posts(asked, Response(500, "", "boom".into())), &["error http.500"]);
+    assert!(told.contains("boom"), "{told}");
+}
+
+/// A JSON-RPC error is believed more than the status it came with.
+#[test]
+fn a_refusal_in_words_is_told_once() {
+    fn refused(asked: &Asked, status: u16) -> Option<Response> {
+        let error = json!({"code": -32000, "message": "not today"});
+        let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error});
+        posts(asked, Response(status, JSON, body.to_string()))
+    }
+    let told = ill(|asked| refused(asked, 400), &["error greeting.refused"]);
+    assert!(told.contains("not today"), "{told}");
+    ill(|asked| refused(asked, 200), &["error greeting.refused"]);
+    let told = ill(|asked| refused(asked, 401), &["error http.401"]);
+    assert!(told.contains("not today"), "{told}");
+    ill(|asked| refused(asked, 503), &["error http.500"]);
+}
+
+/// wire: OLD-2
+#[test]
+fn a_stream_that_was_wanted_and_is_not_there_is_told() {
+    let site = Site::start(|_| None);
+    let args = ["doctor", "--json", "--transport", "sse-only", &site.url];
+    let run = run(&args, &[]);
+    assert_eq!(findings(&report(&run))[0], "error sse.stream");
+    assert_eq!(run.code, Some(1));
+}
+
+/// wire: HTTP-5, MH-18
+#[test]
+fn what_is_no_server_is_told_from_one() {
+    let is_page: Fault = |asked| {
+        posts(asked, Response(200, "content-type: text/html\r\n", "<!doctype html>".into()))
+    };
+    ill(is_page, &["error http.html"]);
+    ill(|asked| posts(asked, Response(200, "", "ok".into())), &["error http.no-answer"]);
+    let told = ill(
+        |asked| {
+            posts(
+                asked,
+                Response(302, "location: https://login.example.com/?t=1\r\n", String::new()),
+            )
+        },
+        &["error http.redirect"],
+    );
+    assert!(told.contains("https://login.example.com/") && !told.contains("t=1"), "{told}");
+}
+
+/// wire: OLD-7
+#[test]
+fn the_right_path_is_found_beside_the_wrong_one() {
+    let at_root: Fault = |asked| match asked.path.as_str() {
+        "/api/mcp" => Some(healthy(&Asked { path: "/mcp".to_owned(), ..asked.clone() })),
+        _ => Some(status(404)),
+    };
+    let told = ill(at_root, &["error http.404", "note http.sibling"]);
+    assert!(told.contains("/api/mcp"), "{told}");
+    let moved: Fault = |asked| match asked.path.as_str() {
+        "/mcp/" => Some(healthy(&Asked { path: "/mcp".to_owned(), ..asked.clone() })),
+        _ => Some(Response(307, "location: /mcp/\r\n", String::new())),
+    };
+    ill(moved, &["warning http.moved"]);
+}
+
+/// wire: HTTP-4, HTTP-5, HTTP-13
+#[test]
+fn bad_manners_over_http_are_found() {
+    ill(
+        |asked| (asked.method == "tools/list").then(|| Response(200, "", answer(asked).2)),
+        &["error http.content-type"],
+    );
+    let noted: Fault = |asked| (asked.method == "notifications/initialized").then(|| status(200));
+    ill(noted, &["warning http.notification"]);
+    let noted: Fault = |asked| (asked.method == "notifications/initialized").then(|| status(500));
+    ill(noted, &["error http.notification"]);
+    ill(|asked| (asked.verb == "GET").then(|| status(500)), &["warning http.get"]);
+    ill(|asked| (asked.method == "server/discover").then(|| status(500)), &["warning http.probe"]);
+}
+
+/// wire: HTTP-20, HTTP-21, HTTP-22, HTTP-23
+#[test]
+fn sessions_that_cannot_be_kept_are_found() {
+    let careless: Fault = |asked| {
+        let is_strange = asked.session.as_deref() != Some("s1") && asked.method == "ping";
+        is_strange.then(|| answer(asked))
+    };
+    ill(careless, &["warning http.lost-session", "note http.no-session"]);
+    ill(|asked| (asked.verb == "DELETE").then(|| status(405)), &["note http.delete"]);
+    ill(|asked| (asked.verb == "DELETE").then(|| status(500)), &["warning http.delete"]);
+    let keeps: Fault =
+        |asked| (asked.method == "initialize").then(|| Response(200, JSON, answer(asked).2));
+    let site = Site::start(keeps);
+    let kept = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);
+    assert!(findings(&report(&kept)).contains(&"error http.session-missing".to_owned()));
+    let odd: Fault = |asked| {
+        let headers = "content-type: application/json\r\nmcp-session-id: s 1\r\n";
+        (asked.method == "initialize").then(|| Response(200, headers, answer(asked).2))
+    };
+    let site = Site::start(odd);
+    let run = run(&["doctor", "--json", "--timeout", "2", &site.url], &[]);
+    assert!(findings(&report(&run)).contains(&"error http.session-id".to_owned()));
+}
+
+#[test]
+fn nobody_there_is_told_by_its_cause() {
+    let check = |url: &str, expected: &str| {
+        let run = run(&["doctor", "--json", url], &[("NO_PROXY", "*")]);
+        assert_eq!(run.code, Some(1), "{url}");
+        assert_eq!(findings(&report(&run)), [expected], "{url}");
+    };
+    check("http://127.0.0.1:1/mcp", "error connect.refused");
+    check("http://name.invalid/mcp", "error connect.dns");
+    let plain = Site::start(|_| None);
+    check(&plain.url.replace("http:", "https:"), "error connect.tls");
+}

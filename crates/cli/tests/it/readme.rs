@@ -1,0 +1,158 @@
+//! What the README says to type does what it says.
+//!
+//! Every block is run, with servers from elsewhere replaced by the demo. A
+//! block that this file does not know how to run fails the test, so that none
+//! is left out. Its Rust is a documentation test of `switchboard-net`.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use switchboard_net::stdio::child::Command;
+
+use crate::process::{Switchboard, run};
+
+const README: &str = include_str!("../../../../README.md");
+const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
+
+/// A block of code: its language, and its text.
+struct Block {
+    language: &'static str,
+    text: String,
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for line in README.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(language), None) => open = Some(Block { language, text: String::new() }),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text.extend([line, "\n"]),
+            (None, None) => {
+                assert!(!line.starts_with("    "), "fence it, and name its language: {line}");
+            }
+        }
+    }
+    assert!(open.is_none(), "a block has no end");
+    blocks
+}
+
+/// Words between single backquotes, outside of blocks.
+fn inline() -> Vec<&'static str> {
+    let mut outside = true;
+    let lines = README.lines().filter(|line| {
+        outside ^= line.starts_with("```");
+        outside && !line.starts_with("```")
+    });
+    lines.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+}
+
+/// A server at a URL, as `mcp.example.com` is one.
+fn remote() -> (Switchboard, String) {
+    let mut demo = Switchboard::start(&["demo", "--http", "--port", "0"]);
+    let port = demo.port();
+    (demo, format!("http://127.0.0.1:{port}"))
+}
+
+/// The same command for this machine: our binary, our servers, any free port.
+fn here(line: &str, remote: &str) -> Vec<String> {
+    let demo = format!("{BINARY} demo");
+    let line = line
+        .replace("cargo run --release --", "switchboard")
+        .replace("https://mcp.example.com", remote)
+        .replace("npx -y @modelcontextprotocol/server-everything", &demo)
+        .replace("uvx mcp-server-git", &demo)
+        .replace("get-sum", "add")
+        .replace("--port 3000", "--port 0");
+    assert!(!line.contains("https://"), "this test would use the network: {line}");
+    let command = Command::parse(&line).unwrap();
+    assert_eq!(command.program, "switchboard", "this test cannot run it: {line}");
+    command.args
+}
+
+fn type_it(args: &[String]) {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[0] {
+        _ if args.contains(&"--help") => assert_eq!(run(&args, &[]).code, Some(0), "{args:?}"),
+        "bridge" | "demo" if args.contains(&"--port") => serves_http(&args),
+        "bridge" | "demo" => serves_stdio(&args),
+        "tools" => prints(&args, "echo"),
+        "call" => prints(&args, "3"),
+        other => panic!("say here how to see that {other} works"),
+    }
+}
+
+fn prints(args: &[&str], text: &str) {
+    let run = run(args, &[]);
+    assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
+    assert!(run.stdout.contains(text), "{args:?}: {}", run.stdout);
+}
+
+fn serves_http(args: &[&str]) {
+    let mut serving = Switchboard::start(args);
+    let port = serving.port();
+    for (path, transport) in [("mcp", "http-only"), ("sse", "sse-only")] {
+        let url = format!("http://127.0.0.1:{port}/{path}");
+        prints(&["tools", &url, "--transport", transport], "echo");
+    }
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.exit_code(), Some(0), "{args:?}");
+}
+
+fn serves_stdio(args: &[&str]) {
+    let mut serving = Switchboard::start(args);
+    serving.greet_one("switchboard-demo");
+    serving.close_stdin();
+    assert_eq!(serving.exit_code(), Some(0), "{args:?}");
+}
+
+/// What clients have in their files, with the first server's command.
+fn configured(text: &str) -> String {
+    let config: Value = serde_json::from_str(text).unwrap();
+    let server = config["mcpServers"].as_object().and_then(|servers| servers.values().next());
+    let server = server.expect("a configuration of servers");
+    let words = server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let words: Vec<_> = [server["command"].as_str().unwrap()].into_iter().chain(words).collect();
+    words.join(" ")
+}
+
+#[test]
+fn every_block_of_the_readme_works() {
+    let (_demo, remote) = remote();
+    for Block { language, text } in blocks() {
+        match language {
+            "sh" => {
+                // The script runs this test; that it is there is all that can be seen from here.
+                for line in text.lines().filter(|line| *line != "./test.sh") {
+                    type_it(&here(line, &remote));
+                }
+            }
+            "json" => type_it(&here(&configured(&text), &remote)),
+            "rust" => {}
+            other => panic!("nobody runs blocks of {other:?}:\n{text}"),
+        }
+    }
+}
+
+#[test]
+fn every_command_and_option_within_the_text_of_the_readme_is_there() {
+    let (_demo, remote) = remote();
+    let helps: Vec<_> = ["bridge", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
+    for code in inline() {
+        if code.starts_with("switchboard ") {
+            type_it(&here(code, &remote));
+        } else if code.starts_with("--") {
+            let option = code.split([' ', '=']).next().unwrap_or_default();
+            let known = helps.iter().any(|help| help.contains(&format!("{option} ")));
+            assert!(known, "no such option: {code}");
+        }
+    }
+}
+
+#[test]
+fn the_script_of_the_readme_is_there_and_names_its_parts() {
+    assert!(blocks().iter().any(|block| block.text == "./test.sh\n"));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let help = std::process::Command::new("./test.sh").arg("help").current_dir(root).output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    assert!(help.contains("conformance") && help.contains("peers"), "{help}");
+}

@@ -1,0 +1,167 @@
+//! The configuration files that people already have.
+//!
+//! ```text
+//!   text ──▶ tree.rs ──▶ shape.rs ──▶ entry.rs, key.rs, expand.rs ──▶ Entry
+//!            JSON with     where the     what each key means,
+//!            comments,     servers are   variables filled in
+//!            TOML
+//! ```
+//!
+//! Every client has its own dialect: `mcpServers`, `servers`, `[mcp_servers.x]`
+//! and others, with their own keys. All are read, whoever the file belongs to. A
+//! mistake is told with file, line, column and what to write instead; it costs
+//! the server it is in, not the others. Nothing here prints, reads the
+//! environment, or shows a value that may be a secret.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+mod dotenv;
+mod entry;
+mod expand;
+mod key;
+mod known;
+mod problem;
+mod shape;
+mod surroundings;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use entry::{Entry, Timeouts, ToolFilter};
+pub use key::nearest;
+pub use known::{Known, known};
+pub use problem::{Place, Problem, Weight};
+pub use surroundings::Surroundings;
+
+/// Bytes that a file may have. Some clients keep their whole history in the
+/// file that names their servers, so this is more than any person writes.
+pub const MAX_FILE: u64 = 16 << 20;
+
+/// What one file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Where it was read from.
+    pub file: PathBuf,
+    /// The servers without mistakes, in the order of the file.
+    pub servers: Vec<Entry>,
+    /// What is wrong or worth a note, in the order of the file.
+    pub problems: Vec<Problem>,
+    /// Names of servers with mistakes.
+    broken: Vec<String>,
+}
+
+/// Why a file cannot be used at all.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It names no server anywhere that we know of.
+    #[error("{} names no servers", file.display())]
+    NoServers { file: PathBuf, instead: String },
+    /// It is neither JSON nor TOML.
+    #[error("{} is not UTF-8 text", file.display())]
+    NotText { file: PathBuf },
+    /// The text breaks off or makes no sense.
+    #[error("{0}")]
+    Syntax(Problem),
+    /// More than [`MAX_FILE`].
+    #[error("{} is longer than {MAX_FILE} bytes", file.display())]
+    TooLong { file: PathBuf },
+    /// The system does not let us read it.
+    #[error("cannot read {}", file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+}
+
+impl ReadError {
+    /// What to do about it.
+    pub fn instead(&self) -> String {
+        match self {
+            Self::NoServers { instead, .. } => instead.clone(),
+            Self::NotText { .. } => "save it as UTF-8".to_owned(),
+            Self::Syntax(problem) => problem.instead.clone(),
+            Self::TooLong { .. } => "put the servers into a file of their own".to_owned(),
+            Self::Unreadable { .. } => "check its path and who may read it".to_owned(),
+        }
+    }
+
+    /// Whether there is simply no such file.
+    pub fn is_absent(&self) -> bool {
+        let Self::Unreadable { source, .. } = self else { return false };
+        matches!(source.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound)
+    }
+}
+
+impl Config {
+    /// Reads a file. What its name ends with decides whether it is TOML.
+    pub fn read(file: &Path, around: &Surroundings) -> Result<Self, ReadError> {
+        let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
+        let mut bytes = Vec::new();
+        let opened = File::open(file).map_err(unreadable)?;
+        opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(ReadError::TooLong { file: file.to_owned() });
+        }
+        let text =
+            String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })?;
+        Self::parse(file, &text, around)
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(file: &Path, text: &str, around: &Surroundings) -> Result<Self, ReadError> {
+        let tree = tree::parse(file, text).map_err(ReadError::Syntax)?;
+        let found = shape::servers(&tree, around);
+        if found.is_empty() && !shape::has_section(&tree) {
+            let instead = shape::instead(&tree, file);
+            return Err(ReadError::NoServers { file: file.to_owned(), instead });
+        }
+        let mut config = Self { file: file.to_owned(), ..Self::default() };
+        for section in found {
+            config.add(&section, around);
+        }
+        Ok(config)
+    }
+
+    fn add(&mut self, section: &shape::Section<'_>, around: &Surroundings) {
+        let mut problems = Vec::new();
+        for (name, node) in section.servers(&mut problems) {
+            if self.names().any(|other| other == name.text) {
+                let what = format!("server {:?} is there twice; the first one counts", name.text);
+                problems.push(Problem::error(&name.place, what, "give each its own name"));
+                continue;
+            }
+            let before = problems.len();
+            let read = entry::read(&name, node, section, around, &mut problems);
+            for problem in &mut problems[before..] {
+                problem.server = Some(name.text.clone());
+            }
+            match read {
+                Some(entry) => self.servers.push(entry),
+                None => self.broken.push(name.text.clone()),
+            }
+        }
+        self.problems.extend(problems);
+    }
+
+    /// The names of all servers, those with mistakes last.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(|entry| &entry.name).chain(&self.broken).map(String::as_str)
+    }
+
+    /// The server of that name, or what is wrong with it; none if the file does
+    /// not name it.
+    pub fn server(&self, name: &str) -> Option<Result<&Entry, Vec<&Problem>>> {
+        if let Some(entry) = self.servers.iter().find(|entry| entry.name == name) {
+            return Some(Ok(entry));
+        }
+        let is_its = |problem: &&Problem| problem.server.as_deref() == Some(name);
+        let is_broken = self.broken.iter().any(|broken| broken == name);
+        is_broken.then(|| Err(self.problems.iter().filter(is_its).collect()))
+    }
+
+    /// The mistakes; what is left are notes.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.weight == Weight::Error)
+    }
+}

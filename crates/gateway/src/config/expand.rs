@@ -1,0 +1,176 @@
+//! Variables in values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}`.
+//!
+//! Replaced once; what a variable contains is not looked at again. Names are
+//! told in errors, values never.
+
+use super::surroundings::Surroundings;
+use super::tree::{Node, Value};
+
+/// Why a value has no meaning.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Unknown {
+    #[error("${{input:{id}}} asks the user in VS Code, and nobody can be asked here")]
+    Input { id: String },
+    #[error("a ${{ is not closed")]
+    Open,
+    #[error("${{{inner}}} is no variable that we know")]
+    Strange { inner: String },
+    #[error("the environment variable {name} is not set")]
+    Unset { name: String },
+}
+
+impl Unknown {
+    /// What to write instead.
+    pub(super) fn instead(&self) -> String {
+        match self {
+            Self::Input { id } => {
+                format!("export {}=…, or write ${{VAR}} for a variable", input_variable(id))
+            }
+            Self::Open => "end it: ${VAR}".to_owned(),
+            Self::Strange { .. } => "write ${VAR}, ${VAR:-default} or ${env:VAR}".to_owned(),
+            Self::Unset { name } => {
+                format!("export {name}=…, or give a default: ${{{name}:-value}}")
+            }
+        }
+    }
+}
+
+/// What the variables of one file stand for.
+pub(super) struct Variables<'t> {
+    pub(super) around: &'t Surroundings,
+    pub(super) inputs: Option<&'t Node>,
+    pub(super) braces: bool,
+}
+
+impl Variables<'_> {
+    /// Fills in the variables of a text.
+    pub(super) fn expand(&self, text: &str) -> Result<String, Unknown> {
+        let mut expanded = String::new();
+        let mut rest = text;
+        while let Some((before, inner, after)) = self.next(rest)? {
+            expanded.push_str(before);
+            expanded.push_str(&self.value(inner)?);
+            rest = after;
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
+    }
+
+    /// What stands before, in and after the next variable.
+    fn next<'v>(&self, text: &'v str) -> Result<Option<(&'v str, &'v str, &'v str)>, Unknown> {
+        let dollar = text.find("${").map(|at| (at, at + 2));
+        let brace = text.find("{env:").filter(|_| self.braces).map(|at| (at, at + 1));
+        let Some((start, inner)) = [dollar, brace].into_iter().flatten().min() else {
+            return Ok(None);
+        };
+        let length = text[inner..].find('}').ok_or(Unknown::Open)?;
+        Ok(Some((&text[..start], &text[inner..inner + length], &text[inner + length + 1..])))
+    }
+
+    fn value(&self, inner: &str) -> Result<String, Unknown> {
+        if let Some(id) = inner.strip_prefix("input:") {
+            return self.input(id);
+        }
+        if let Some(known) = self.place(inner) {
+            return Ok(known);
+        }
+        let named = inner.strip_prefix("env:").unwrap_or(inner);
+        let (name, default) = match named.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (named, None),
+        };
+        if name.is_empty() || name.contains(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
+            return Err(Unknown::Strange { inner: inner.to_owned() });
+        }
+        // As in a shell, `:-` also stands in for an empty variable.
+        let value = self.around.variable(name);
+        let value = value.filter(|value| default.is_none() || !value.is_empty());
+        let value = value.or(default).map(ToOwned::to_owned);
+        value.ok_or_else(|| Unknown::Unset { name: name.to_owned() })
+    }
+
+    /// The folders that editors have names for.
+    fn place(&self, name: &str) -> Option<String> {
+        let folder = self.around.folder();
+        match name {
+            "workspaceFolder" | "workspaceRoot" | "cwd" => {
+                Some(folder.to_string_lossy().into_owned())
+            }
+            "workspaceFolderBasename" => {
+                Some(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
+            }
+            "userHome" => self.around.home().map(|home| home.to_string_lossy().into_owned()),
+            "pathSeparator" | "/" => Some(std::path::MAIN_SEPARATOR.to_string()),
+            _ => None,
+        }
+    }
+
+    /// What VS Code would ask for: from the environment, or the default.
+    fn input(&self, id: &str) -> Result<String, Unknown> {
+        if let Some(value) = self.around.variable(&input_variable(id)) {
+            return Ok(value.to_owned());
+        }
+        let inputs = match self.inputs.map(|node| &node.value) {
+            Some(Value::List(inputs)) => inputs.as_slice(),
+            _ => &[],
+        };
+        let is_it = |input: &&Node| input.get("id").and_then(Node::text) == Some(id);
+        let default = inputs.iter().find(is_it).and_then(|input| input.get("default")?.text());
+        let default = default.map(ToOwned::to_owned);
+        default.ok_or_else(|| Unknown::Input { id: id.to_owned() })
+    }
+}
+
+/// The variable that stands in for a question.
+fn input_variable(id: &str) -> String {
+    let letters = id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    format!("INPUT_{}", letters.collect::<String>().to_ascii_uppercase())
+}
+
+/// Whether a text is `$VAR`, which some take for a variable.
+pub(super) fn is_bare(text: &str) -> bool {
+    let name = text.strip_prefix('$').unwrap_or_default();
+    let is_upper = |c: char| c == '_' || c.is_ascii_uppercase() || c.is_ascii_digit();
+    name.len() > 1 && name.chars().all(is_upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expand(text: &str, braces: bool) -> Result<String, String> {
+        let variables = [("A", "1"), ("EMPTY", ""), ("B", "${A}"), ("INPUT_API_KEY", "k")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let around = Surroundings::new(variables, "/w/project");
+        let variables = Variables { around: &around, inputs: None, braces };
+        variables.expand(text).map_err(|unknown| unknown.to_string())
+    }
+
+    #[test]
+    fn every_form_of_a_variable_is_filled_in_once() {
+        let check = |text: &str| expand(text, false).unwrap();
+        assert_eq!(check("a${A}b${env:A}c"), "a1b1c");
+        assert_eq!(check("${NONE:-x:-y}${EMPTY:-z}[${EMPTY}]"), "x:-yz[]");
+        assert_eq!(check("${env:NONE:-d}"), "d");
+        assert_eq!(check("${B}"), "${A}");
+        assert_eq!(check("${workspaceFolder}/${workspaceFolderBasename}"), "/w/project/project");
+        assert_eq!(check("${input:api-key}"), "k");
+        assert_eq!(check("{env:A} $A"), "{env:A} $A");
+        assert_eq!(expand("{env:A}${A}", true).unwrap(), "11");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let check = |text: &str| expand(text, false).unwrap_err();
+        assert_eq!(check("${NONE}"), "the environment variable NONE is not set");
+        assert_eq!(check("x${A"), "a ${ is not closed");
+        assert_eq!(check("${command:pick}"), "${command:pick} is no variable that we know");
+        assert!(check("${input:other}").contains("nobody can be asked"));
+    }
+
+    #[test]
+    fn a_bare_name_is_told_from_a_price() {
+        assert!(is_bare("$TOKEN") && is_bare("$MY_KEY2"));
+        assert!(!is_bare("$5") && !is_bare("$") && !is_bare("costs $TOKEN") && !is_bare("$abc"));
+    }
+}

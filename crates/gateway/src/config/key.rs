@@ -1,0 +1,172 @@
+//! What the keys of a server mean, whoever's file it is.
+
+/// What a key says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Meaning {
+    Args,
+    BearerVariable,
+    CallMillis,
+    CallSeconds,
+    /// Seconds or milliseconds, by its size: clients differ.
+    CallTime,
+    Command,
+    Cwd,
+    Description,
+    Disabled,
+    Enabled,
+    Env,
+    EnvFile,
+    /// Names of variables to pass on.
+    EnvNames,
+    HeaderVariables,
+    Headers,
+    Kind,
+    Name,
+    NotTools,
+    OnlyTools,
+    StartMillis,
+    StartSeconds,
+    ToolFilter,
+    /// A URL of the transport that its name says.
+    HttpUrl,
+    Url,
+    /// Of use to another tool.
+    Theirs,
+}
+
+/// Every key that some tool knows, in the spelling of that tool.
+const KEYS: &[(&str, Meaning)] = &[
+    ("args", Meaning::Args),
+    ("bearer_token_env_var", Meaning::BearerVariable),
+    ("command", Meaning::Command),
+    ("cwd", Meaning::Cwd),
+    ("description", Meaning::Description),
+    ("disabled", Meaning::Disabled),
+    ("disabledTools", Meaning::NotTools),
+    ("disabled_tools", Meaning::NotTools),
+    ("enabled", Meaning::Enabled),
+    ("enabledTools", Meaning::OnlyTools),
+    ("enabled_tools", Meaning::OnlyTools),
+    ("env", Meaning::Env),
+    ("envFile", Meaning::EnvFile),
+    ("env_http_headers", Meaning::HeaderVariables),
+    ("env_vars", Meaning::EnvNames),
+    ("environment", Meaning::Env),
+    ("excludeTools", Meaning::NotTools),
+    ("headers", Meaning::Headers),
+    ("httpUrl", Meaning::HttpUrl),
+    ("http_headers", Meaning::Headers),
+    ("includeTools", Meaning::OnlyTools),
+    ("name", Meaning::Name),
+    ("requestTimeout", Meaning::CallTime),
+    ("serverUrl", Meaning::Url),
+    ("startup_timeout_ms", Meaning::StartMillis),
+    ("startup_timeout_sec", Meaning::StartSeconds),
+    ("timeout", Meaning::CallTime),
+    ("timeoutMs", Meaning::CallMillis),
+    ("toolFilter", Meaning::ToolFilter),
+    ("tool_timeout_sec", Meaning::CallSeconds),
+    ("transport", Meaning::Kind),
+    ("transportType", Meaning::Kind),
+    ("type", Meaning::Kind),
+    ("url", Meaning::Url),
+    ("workingDirectory", Meaning::Cwd),
+];
+
+/// Keys of other tools that ask nothing of us.
+const THEIRS: &[&str] = &[
+    "$schema",
+    "alwaysAllow",
+    "autoApprove",
+    "dev",
+    "disabledReason",
+    "displayName",
+    "fromGalleryId",
+    "gallery",
+    "headersHelper",
+    "icon",
+    "id",
+    "metadata",
+    "oauth",
+    "options",
+    "required",
+    "sandbox",
+    "scopes",
+    "settings",
+    "source",
+    "tags",
+    "tools",
+    "trust",
+    "version",
+];
+
+/// What a key says; none if nobody uses it.
+pub(super) fn meaning(name: &str) -> Option<Meaning> {
+    let known = KEYS.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
+    known.or_else(|| THEIRS.contains(&name).then_some(Meaning::Theirs))
+}
+
+/// The key that was probably meant.
+pub(super) fn similar(name: &str) -> Option<&'static str> {
+    let meant = match simple(name).as_str() {
+        "arguments" | "params" => Some("args"),
+        "cmd" | "exec" | "program" => Some("command"),
+        "dir" | "directory" | "workdir" => Some("cwd"),
+        "endpoint" | "uri" => Some("url"),
+        _ => None,
+    };
+    meant.or_else(|| nearest(name, KEYS.iter().map(|(key, _)| *key)))
+}
+
+/// The candidate that differs from `name` in case, dashes or a letter or two.
+pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let name = simple(name);
+    let scored = candidates.map(|candidate| (distance(&name, &simple(candidate)), candidate));
+    let (score, candidate) = scored.min_by_key(|(score, _)| *score)?;
+    // Of short words everything is near.
+    (score <= name.len().min(candidate.len()) / 3).then_some(candidate)
+}
+
+fn simple(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
+/// Letters to add, drop, change, or swap with the next.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in right.iter().enumerate() {
+            let changed = last[j] + usize::from(a != b);
+            let mut best = changed.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == right[j - 1] && left[i - 1] == *b {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_leads_to_the_key_that_was_meant() {
+        let check = |name: &str| similar(name).unwrap_or("nothing");
+        assert_eq!(check("comand"), "command");
+        assert_eq!(check("Command"), "command");
+        assert_eq!(check("agrs"), "args");
+        assert_eq!(check("arguments"), "args");
+        assert_eq!(check("header"), "headers");
+        assert_eq!(check("URL"), "url");
+        assert_eq!(check("enviroment"), "environment");
+        assert_eq!(check("startup-timeout-sec"), "startup_timeout_sec");
+        assert_eq!(check("colour"), "nothing");
+        assert_eq!(check("x"), "nothing");
+    }
+}

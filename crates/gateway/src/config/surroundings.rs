@@ -1,0 +1,48 @@
+//! What the variables in a file stand for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The world around a file: handed in, so that nobody below reads it.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    variables: HashMap<String, String>,
+    folder: PathBuf,
+}
+
+impl Surroundings {
+    /// The environment, and the folder that somebody works in.
+    pub fn new(
+        variables: impl IntoIterator<Item = (String, String)>,
+        folder: impl Into<PathBuf>,
+    ) -> Self {
+        Self { variables: variables.into_iter().collect(), folder: folder.into() }
+    }
+
+    /// A variable of the environment.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// The folder that somebody works in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the user's own files are.
+    pub fn home(&self) -> Option<PathBuf> {
+        let home = self.variable("HOME").or_else(|| self.variable("USERPROFILE"));
+        home.filter(|home| !home.is_empty()).map(PathBuf::from)
+    }
+}
+
+impl fmt::Debug for Surroundings {
+    /// Leaves out the variables: some are tokens.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Surroundings")
+            .field("variables", &self.variables.len())
+            .field("folder", &self.folder)
+            .finish()
+    }
+}

@@ -1,0 +1,279 @@
+//! Files as people have them, and what must come of them.
+
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Strategy, Target};
+
+use super::*;
+
+fn around() -> Surroundings {
+    let variables = [("TOKEN", "s3cret"), ("HOME", "/u"), ("PATH", "/bin")];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Surroundings::new(variables, "/p")
+}
+
+fn read(file: &str, text: &str) -> Config {
+    Config::parse(Path::new(file), text, &around()).unwrap()
+}
+
+/// What is wrong with a file of JSON, a line each: place, fact, remedy.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let config = read("m.json", text);
+    let told = config.problems.iter();
+    let told: Vec<_> = told.map(|problem| format!("{problem} -> {}", problem.instead)).collect();
+    assert_eq!(told, expected);
+    for line in &told {
+        assert!(!line.contains("s3cret"), "{line}");
+    }
+}
+
+/// A server as one line.
+fn line(config: &Config, name: &str) -> String {
+    match &config.server(name).unwrap().unwrap().target {
+        Target::Command(command) => {
+            let env = command.env.iter().map(|(name, value)| format!("{name}={value}"));
+            let words = env.chain([command.program.clone()]).chain(command.args.clone());
+            let cwd = command.cwd.iter().map(|cwd| format!("in {}", cwd.display()));
+            words.chain(cwd).collect::<Vec<_>>().join(" ")
+        }
+        Target::Url { url, strategy, headers } => {
+            let headers = headers.iter();
+            let headers =
+                headers.map(|(name, value)| format!(" {name}: {}", value.to_str().unwrap()));
+            format!("{strategy:?} {url}{}", headers.collect::<String>())
+        }
+    }
+}
+
+#[test]
+fn the_file_of_a_desktop_client_is_read_with_comments_and_trailing_commas() {
+    let config = read(
+        "claude_desktop_config.json",
+        r#"{
+          // what I use every day
+          "mcpServers": {
+            "files": { "command": "npx", "args": ["-y", "fs", "${HOME}/a",], "env": {"N": 1}, },
+            "remote": { "type": "http", "url": "https://e.com/mcp",
+                        "headers": { "Authorization": "Bearer ${TOKEN}" } }, /* mine */
+          },
+          "globalShortcut": "x",
+        }"#,
+    );
+    assert_eq!(config.problems, []);
+    assert_eq!(line(&config, "files"), "N=1 npx -y fs /u/a");
+    let remote = "HttpFirst https://e.com/mcp authorization: Bearer s3cret";
+    assert_eq!(line(&config, "remote"), remote);
+    assert_eq!(config.servers[0].place.to_string(), "claude_desktop_config.json:4:13");
+}
+
+#[test]
+fn the_file_of_an_editor_is_read_with_its_inputs() {
+    let config = read(
+        ".vscode/mcp.json",
+        r#"{
+          "inputs": [{ "type": "promptString", "id": "key", "default": "none", "password": true }],
+          "servers": {
+            "a": { "type": "stdio", "command": "${workspaceFolder}/run", "cwd": "sub", "dev": {} },
+            "b": { "type": "sse", "url": "http://localhost:1/sse?k=${input:key}" }
+          }
+        }"#,
+    );
+    assert_eq!(config.problems, []);
+    assert_eq!(line(&config, "a"), "/p/run in /p/sub");
+    assert_eq!(line(&config, "b"), "SseOnly http://localhost:1/sse?k=none");
+}
+
+#[test]
+fn the_toml_of_codex_is_read() {
+    let config = read(
+        "config.toml",
+        r#"
+model = "x"
+[mcp_servers.docs]
+command = "npx"
+args = ["-y", "docs"]
+env_vars = ["TOKEN", "ABSENT"]
+startup_timeout_sec = 20
+tool_timeout_sec = 1.5
+enabled_tools = ["find"]
+[mcp_servers.docs.env]
+A = "b"
+
+[mcp_servers.figma]
+url = "https://e.com/mcp"
+bearer_token_env_var = "TOKEN"
+http_headers = { "X-Region" = "eu" }
+env_http_headers = { "X-Token" = "TOKEN" }
+enabled = false
+"#,
+    );
+    assert_eq!(config.problems, []);
+    assert_eq!(line(&config, "docs"), "TOKEN=s3cret A=b npx -y docs");
+    let docs = &config.servers[0];
+    assert_eq!(docs.timeouts.start.map(|time| time.as_millis()), Some(20_000));
+    assert_eq!(docs.timeouts.call.map(|time| time.as_millis()), Some(1500));
+    assert_eq!(docs.tools.only.as_deref(), Some(&["find".to_owned()][..]));
+    assert!(docs.enabled && !config.servers[1].enabled);
+    let figma = line(&config, "figma");
+    assert!(figma.contains("authorization: Bearer s3cret"), "{figma}");
+    assert!(figma.contains("x-region: eu") && figma.contains("x-token: s3cret"), "{figma}");
+}
+
+#[test]
+fn other_dialects_are_read_too() {
+    let config = read(
+        "opencode.json",
+        r#"{"mcp": {"o": {"type": "local",
+        "command": ["bun", "x"], "environment": {"K": "{env:TOKEN}"}, "timeout": 5000}}}"#,
+    );
+    assert_eq!(line(&config, "o"), "K=s3cret bun x");
+    assert_eq!(config.servers[0].timeouts.call.map(|time| time.as_secs()), Some(5));
+    let config = read("settings.json", r#"{"mcp": {"servers": {"v": {"command": "c"}}}}"#);
+    assert_eq!(line(&config, "v"), "c");
+    let config = read(
+        "w.json",
+        r#"{"mcpServers": {"w": {"serverUrl": "https://e.com/mcp"},
+        "g": {"httpUrl": "https://e.com/g", "timeout": 30, "trust": true}}}"#,
+    );
+    assert_eq!(line(&config, "w"), "HttpFirst https://e.com/mcp");
+    assert_eq!(line(&config, "g"), "HttpOnly https://e.com/g");
+    assert_eq!(config.servers[1].timeouts.call.map(|time| time.as_secs()), Some(30));
+    let claude = r#"{"mcpServers": {"all": {"command": "a"}},
+        "projects": {"/p": {"mcpServers": {"here": {"command": "h"}}}, "/q": {}}}"#;
+    let config = read(".claude.json", claude);
+    assert_eq!(config.names().collect::<Vec<_>>(), ["here", "all"]);
+    let config = read("l.json", r#"{"mcpServers": [{"name": "n", "command": "c"}]}"#);
+    assert_eq!(line(&config, "n"), "c");
+}
+
+#[test]
+fn every_name_of_a_transport_is_understood() {
+    let strategy = |kind: &str| {
+        let text =
+            format!(r#"{{"mcpServers": {{"a": {{"transport": "{kind}", "url": "http://h"}}}}}}"#);
+        match &read("m.json", &text).servers[0].target {
+            Target::Url { strategy, .. } => *strategy,
+            Target::Command(_) => panic!("{kind}"),
+        }
+    };
+    for kind in ["streamable-http", "streamableHttp", "streamablehttp", "streamable_http"] {
+        assert_eq!(strategy(kind), Strategy::HttpOnly, "{kind}");
+    }
+    assert_eq!([strategy("http"), strategy("auto")], [Strategy::HttpFirst; 2]);
+    assert_eq!(strategy("sse"), Strategy::SseOnly);
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_what_to_write() {
+    check(
+        "{\"mcpServers\": {\n  \"a\": {\"comand\": \"x\"},\n  \"b\": {\"command\": \"x\", \"args\": \"y\"}\n}}",
+        &[
+            "m.json:2:9: no tool that we know has the key \"comand\" -> write \"command\"",
+            "m.json:3:33: \"args\" is text -> write a list of texts: [\"…\", \"…\"]",
+        ],
+    );
+    check(
+        "{\"mcpServers\": {\"a\": {\"url\": \"https://e.com\",\n \"headers\": {\"A\": \"${NONE}\"}}}}",
+        &["m.json:2:19: \"A\": the environment variable NONE is not set \
+           -> export NONE=…, or give a default: ${NONE:-value}"],
+    );
+    check(
+        "{\"servers\": {\"a\": {}, \"b\": 3}}",
+        &[
+            "m.json:1:14: server \"a\" has neither a command nor a URL \
+             -> add \"command\": \"…\" for a program, or \"url\": \"https://…\"",
+            "m.json:1:28: server \"b\" is a number \
+             -> write an object: { \"command\": \"…\" } or { \"url\": \"…\" }",
+        ],
+    );
+    check(
+        "{\"mcpServers\": {\"a\": {\"url\": \"example.com\", \"type\": \"ws\"}}}",
+        &[
+            "m.json:1:53: \"type\" says \"ws\", which is no transport we have \
+             -> write \"stdio\", \"http\", \"sse\", \"streamable-http\" or \"auto\"",
+            "m.json:1:30: the URL is not one of http:// or https:// \
+             -> write it in full: \"https://example.com/mcp\"",
+        ],
+    );
+}
+
+#[test]
+fn one_bad_server_does_not_cost_the_others() {
+    let config = read(
+        "m.json",
+        r#"{"mcpServers": {"good": {"command": "c"}, "bad": {"command": 1, "cwd": []},
+            "off": {"command": "${NONE}", "disabled": true}, "good": {"command": "d"}}}"#,
+    );
+    assert_eq!(line(&config, "good"), "c");
+    assert_eq!(config.server("bad").unwrap().unwrap_err().len(), 1);
+    assert!(config.server("none").is_none());
+    let errors: Vec<_> = config.errors().map(|problem| problem.server.as_deref()).collect();
+    assert_eq!(errors, [Some("bad"), None], "what is off is no error");
+    assert!(config.server("off").unwrap().is_err());
+}
+
+#[test]
+fn keys_of_other_tools_are_no_mistakes_and_unknown_ones_a_note() {
+    check(
+        r#"{"mcpServers": {"a": {"command": "c", "autoApprove": [], "alwaysAllow": ["x"],
+            "oauth": {"clientId": "x"}, "trust": true, "$schema": "s"}}}"#,
+        &[],
+    );
+    let config = read("m.json", r#"{"mcpServers": {"a": {"command": "c", "mascot": "cat"}}}"#);
+    assert_eq!(config.servers.len(), 1);
+    assert_eq!(config.problems[0].weight, Weight::Note);
+}
+
+#[test]
+fn what_may_be_a_secret_is_shown_nowhere() {
+    let config = read(
+        "m.json",
+        r#"{"mcpServers": {"a": {"command": "c", "args": ["${TOKEN}"], "env": {"K": "${TOKEN}"}},
+            "b": {"url": "https://e.com/mcp?key=${TOKEN}", "headers": {"X": "${TOKEN}"}},
+            "c": {"url": "https://u:${TOKEN}@e.com/", "headers": {"bad name": "${TOKEN}"}}}}"#,
+    );
+    let shown = format!("{config:?} {:?}", around());
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert!(shown.contains("a user name or a password"), "{shown}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_why() {
+    let check = |file: &str, text: &str| {
+        let error = Config::parse(Path::new(file), text, &around()).unwrap_err();
+        format!("{error} -> {}", error.instead())
+    };
+    let told =
+        check("m.json", "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"c\" \"x\": 1 }\n");
+    assert!(told.starts_with("m.json:3:26: this is not JSON:"), "{told}");
+    let told = check("m.toml", "[mcp_servers.a]\ncommand = x\n");
+    assert!(told.starts_with("m.toml:2:11: this is not TOML:"), "{told}");
+    let told = check("m.json", "{\"mcpserver\": {}}");
+    assert_eq!(told, "m.json names no servers -> line 1: write \"mcpServers\" for \"mcpserver\"");
+    assert!(check("m.json", "{}").contains("\"mcpServers\""));
+    assert!(check("m.toml", "").contains("[mcp_servers.NAME]"));
+    assert!(check("m.json", "").contains("the file is empty"));
+    let absent = Config::read(Path::new("/no/such.json"), &around()).unwrap_err();
+    assert!(absent.is_absent(), "{absent}");
+    assert_eq!(read("m.json", "\u{feff}{\"mcpServers\": {}}").servers, []);
+}
+
+#[test]
+fn variables_of_a_file_come_before_those_of_the_server() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let around = Surroundings::new([], folder);
+    let text = r#"{"servers": {"a": {"command": "c", "envFile": "tests/some.env", "env": {"B": "3"}},
+        "b": {"command": "c", "envFile": "tests/none.env"}}}"#;
+    let config = Config::parse(Path::new("m.json"), text, &around).unwrap();
+    assert_eq!(line(&config, "a"), "A=1 B=2 B=3 c");
+    assert!(config.server("b").unwrap().is_err());
+}
+
+#[test]
+fn an_entry_is_a_server_to_connect_to() {
+    let text = r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h/mcp?key=${TOKEN}"}}}"#;
+    let config = read("m.json", text);
+    let fetch = Fetch::new(FetchOptions::default()).unwrap();
+    let names = config.servers.iter().map(|entry| entry.server(Vec::new(), fetch.clone()).name());
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "h/mcp"]);
+}

@@ -1,0 +1,202 @@
+//! JSON with comments, or TOML, as one tree that knows where its parts stand.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jsonc_parser::ast;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Place, Problem};
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    /// A number as it is written.
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    Table(Vec<(Key, Node)>),
+}
+
+/// The name of a member and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) text: String,
+    pub(super) place: Place,
+}
+
+impl Node {
+    /// What it is, in words.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "text",
+            Value::List(_) => "a list",
+            Value::Table(_) => "an object",
+        }
+    }
+
+    /// Its members, if it has any; of two with one name the last counts.
+    pub(super) fn table(&self) -> Option<&[(Key, Self)]> {
+        match &self.value {
+            Value::Table(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The member of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+        let mut members = self.table()?.iter().rev();
+        members.find(|(key, _)| key.text == name).map(|(_, node)| node)
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a file by what its name ends with.
+pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
+    let places = Places::new(file, text);
+    let is_toml = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
+    if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
+}
+
+fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+    // Comments and trailing commas are what clients put up with; a missing
+    // comma is a mistake that is better told than guessed at.
+    let options = ParseOptions {
+        allow_missing_commas: false,
+        allow_loose_object_property_names: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+        ..ParseOptions::default()
+    };
+    // Windows writes a mark in front of the text.
+    let (text, skipped) = match text.strip_prefix('\u{feff}') {
+        Some(rest) => (rest, text.len() - rest.len()),
+        None => (text, 0),
+    };
+    let places = &Places { skipped, ..places.clone() };
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
+        let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
+        let what = what.replacen("json", "JSON", 1);
+        let instead = "look for a missing comma, quote or bracket here or just before";
+        Problem::error(&places.at(error.range().start), what, instead)
+    })?;
+    let instead = "write { \"mcpServers\": {} } and put servers into it";
+    let empty = || Problem::error(&places.at(0), "the file is empty", instead);
+    parsed.value.map(|value| from_json(places, value)).ok_or_else(empty)
+}
+
+fn from_json(places: &Places<'_>, value: ast::Value<'_>) -> Node {
+    let (start, value) = match value {
+        ast::Value::NullKeyword(null) => (null.range.start, Value::Null),
+        ast::Value::BooleanLit(bool) => (bool.range.start, Value::Bool(bool.value)),
+        ast::Value::NumberLit(number) => {
+            (number.range.start, Value::Number(number.value.to_owned()))
+        }
+        ast::Value::StringLit(text) => (text.range.start, Value::Text(text.value.into_owned())),
+        ast::Value::Array(list) => {
+            let items = list.elements.into_iter().map(|item| from_json(places, item));
+            (list.range.start, Value::List(items.collect()))
+        }
+        ast::Value::Object(object) => {
+            let members = object.properties.into_iter().map(|member| {
+                let place = places.at(member.range.start);
+                let key = Key { text: member.name.into_string(), place };
+                (key, from_json(places, member.value))
+            });
+            (object.range.start, Value::Table(members.collect()))
+        }
+    };
+    Node { place: places.at(start), value }
+}
+
+fn parse_toml(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let what = format!("this is not TOML: {}", error.message().replace('\n', ", "));
+        let instead = "look for a missing quote, bracket or line break here or just before";
+        Problem::error(&places.at(start), what, instead)
+    })?;
+    let place = places.at(0);
+    Ok(Node { place, value: Value::Table(members(places, table.into_inner())) })
+}
+
+fn members(places: &Places<'_>, table: DeTable<'_>) -> Vec<(Key, Node)> {
+    let mut members: Vec<_> = table
+        .into_iter()
+        .map(|(key, value)| {
+            let start = key.span().start;
+            let key = Key { text: key.into_inner().into_owned(), place: places.at(start) };
+            (start, key, from_toml(places, value))
+        })
+        .collect();
+    // The table is in alphabetical order; people count by lines.
+    members.sort_by_key(|(start, ..)| *start);
+    members.into_iter().map(|(_, key, node)| (key, node)).collect()
+}
+
+fn from_toml(places: &Places<'_>, value: Spanned<DeValue<'_>>) -> Node {
+    let place = places.at(value.span().start);
+    let value = match value.into_inner() {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(number) => Value::Number(number.as_str().replace('_', "")),
+        DeValue::Float(number) => Value::Number(number.as_str().replace('_', "")),
+        DeValue::Boolean(bool) => Value::Bool(bool),
+        DeValue::Datetime(date) => Value::Text(date.to_string()),
+        DeValue::Array(list) => {
+            Value::List(list.into_iter().map(|item| from_toml(places, item)).collect())
+        }
+        DeValue::Table(table) => Value::Table(members(places, table)),
+    };
+    Node { place, value }
+}
+
+/// Turns offsets into lines and columns.
+#[derive(Clone)]
+struct Places<'t> {
+    file: Arc<Path>,
+    text: &'t str,
+    /// Where each line starts.
+    lines: Arc<[usize]>,
+    /// Bytes in front of what the offsets count from.
+    skipped: usize,
+}
+
+impl<'t> Places<'t> {
+    fn new(file: &Path, text: &'t str) -> Self {
+        let starts = text.match_indices('\n').map(|(end, _)| end + 1);
+        let lines = std::iter::once(0).chain(starts).collect();
+        Self { file: file.into(), text, lines, skipped: 0 }
+    }
+
+    fn at(&self, offset: usize) -> Place {
+        let offset = (offset + self.skipped).min(self.text.len());
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let start = self.lines[line - 1];
+        let before = self.text.get(start..offset).unwrap_or_default();
+        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
+        Place { file: Arc::clone(&self.file), line, column }
+    }
+}

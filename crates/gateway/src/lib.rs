@@ -1,0 +1,30 @@
+//! Many MCP servers as one, and the files that name them.
+//!
+//! [`config`] reads the configuration files that people already have for their
+//! clients, and says what is wrong with them, where, and what to write instead.
+
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::path::Path;
+//!
+//! use switchboard_gateway::config::{Config, Surroundings};
+//! use switchboard_net::client::{Client, ClientOptions};
+//! use switchboard_net::http::fetch::{Fetch, FetchOptions};
+//!
+//! let around = Surroundings::new(std::env::vars(), std::env::current_dir()?);
+//! let config = Config::read(Path::new(".mcp.json"), &around)?;
+//! for problem in &config.problems {
+//!     eprintln!("{problem}; {}", problem.instead);
+//! }
+//! let fetch = Fetch::new(FetchOptions::default())?;
+//! for entry in &config.servers {
+//!     let server = entry.server(std::env::vars_os().collect(), fetch.clone());
+//!     let client = Client::connect(server, ClientOptions::default()).await?;
+//!     println!("{} has {} tools", entry.name, client.tools().await?.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod config;

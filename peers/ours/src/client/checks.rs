@@ -1,0 +1,58 @@
+//! The checks by name. Each takes the shared connection and leaves it usable.
+
+use std::fmt::Debug;
+
+use super::Connection;
+use super::asks::{elicit, roots, sample};
+use super::calls::{big, cancel, echo, parallel, restart, unicode, unknown_tool};
+use super::lists::list;
+use super::notes::{list_changed, log, progress, subscribe};
+use crate::Failure;
+
+/// What runs when nothing is asked for; `restart` needs somebody who starts servers again.
+pub(super) const DEFAULT: [&str; 15] = [
+    "connect",
+    "list",
+    "echo",
+    "unicode",
+    "big",
+    "progress",
+    "cancel",
+    "elicit",
+    "sample",
+    "roots",
+    "log",
+    "subscribe",
+    "list_changed",
+    "parallel",
+    "unknown_tool",
+];
+
+pub(super) async fn run(check: &str, connection: &Connection) -> Result<(), Failure> {
+    match check {
+        "list" => list(connection).await,
+        "echo" => echo(connection).await,
+        "unicode" => unicode(connection).await,
+        "big" => big(connection).await,
+        "progress" => progress(connection).await,
+        "cancel" => cancel(connection).await,
+        "elicit" => elicit(connection).await,
+        "sample" => sample(connection).await,
+        "roots" => roots(connection).await,
+        "log" => log(connection).await,
+        "subscribe" => subscribe(connection).await,
+        "list_changed" => list_changed(connection).await,
+        "parallel" => parallel(connection).await,
+        "unknown_tool" => unknown_tool(connection).await,
+        "restart" => restart(connection).await,
+        _ => Err("no such check".into()),
+    }
+}
+
+/// Fails unless both are the same, and shows them.
+pub(super) fn same<T: PartialEq + Debug>(found: &T, expected: &T) -> Result<(), Failure> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("expected {expected:?}, found {found:?}").into())
+}
