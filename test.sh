@@ -216,7 +216,18 @@ check_conformance() {
     target=$(target_directory)
     node --test conformance/lib/*.test.mjs
     cargo build --locked --package switchboard
-    node conformance/run.mjs server --serve "'$target/debug/switchboard' demo --http --port 0"
+    cargo build --locked --package switchboard-net --example conformance_client
+    local demo="'$target/debug/switchboard' demo --http --port 0"
+    node conformance/run.mjs server --serve "$demo"
+    say "the same with a server that speaks one revision"
+    node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
+    say "the same with a server that speaks the legacy era"
+    node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
+    say "the client"
+    # The suite splits the command at spaces and knows no quotes.
+    mkdir -p .cache
+    ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
+    node conformance/run.mjs client --command .cache/conformance-client
 }
 
 # --- the parts ----------------------------------------------------------------
@@ -267,7 +278,7 @@ usage() {
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   peers    other people's SDKs with our client and server, and on both sides of the bridge
-  conformance  the official suites against the built-in server
+  conformance  the official suites against the built-in server and with our client
   setup    only get what the outside suites need
 TEXT
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { judge, parseExpected } from './expected.mjs';
-import { namesIn } from './suites.mjs';
+import { fillIn, namesIn } from './suites.mjs';
 import { verdictOf } from './verdicts.mjs';
 
 const check = (id, status) => ({ id, status, errorMessage: `${id} says ${status}` });
@@ -49,6 +49,13 @@ test('an entry needs a suite, a scenario and a reason that names a rule, once', 
   for (const list of ['ping | STD-5\n', 'server/stable ping\n', 'server/stable ping | because\n', fine + fine]) {
     assert.throws(() => parseExpected(list), /^Error: line \d/);
   }
+});
+
+test('a server is told the revision and the era that a suite is about', () => {
+  const told = (set) => fillIn('demo {revision} {era} {era}', { set });
+  assert.equal(told('2025-06-18'), 'demo 2025-06-18 legacy legacy');
+  assert.equal(told('2026-07-28'), 'demo 2026-07-28 modern modern');
+  assert.equal(told('stable'), 'demo 2025-11-25 legacy legacy');
 });
 
 test('unscored scenarios of a set are among its names', () => {

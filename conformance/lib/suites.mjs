@@ -8,23 +8,36 @@ const NODE_MAJOR = 22; // The suites take `globSync` from `fs`.
 const SCENARIO_MS = 30_000;
 const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
-/** `size` is how many scenarios the release has, so that none can go missing unnoticed. */
+/**
+ * `size` is how many scenarios the release has, so that none can go missing unnoticed; `by` the option
+ * that picks them, or `names` what they are called: the newer suite runs skills by name only. The stable
+ * suite is for one revision only.
+ */
 const SUITES = [
   { side: 'server', set: 'stable', size: 32 },
-  { side: 'server', set: '2025-11-25', size: 33 },
-  { side: 'server', set: '2026-07-28', size: 50 },
+  { side: 'server', set: '2025-03-26', size: 1, by: '--spec-version' },
+  { side: 'server', set: '2025-06-18', size: 27, by: '--spec-version' },
+  { side: 'server', set: '2025-11-25', size: 33, by: '--requirements' },
+  { side: 'server', set: '2026-07-28', size: 50, by: '--requirements' },
   { side: 'client', set: 'stable', size: 26 },
-  { side: 'client', set: '2025-11-25', size: 25 },
-  { side: 'client', set: '2026-07-28', size: 39 },
+  { side: 'client', set: '2025-06-18', size: 5, by: '--spec-version' },
+  { side: 'client', set: '2025-11-25', size: 25, by: '--requirements' },
+  { side: 'client', set: '2026-07-28', size: 39, by: '--requirements' },
+  { side: 'client', set: 'skills', size: 4, names: /^sep-2640-/ },
 ];
+const REVISION_OF_STABLE = '2025-11-25';
+const FIRST_MODERN = '2026-07-28';
 
-/** What is not run. The skills scenarios (sep-2640-*) are in no set: the suite runs them by name only. */
+/** What is out of scope, and why. It is named in each run, and counts as nothing. */
 export const LEFT_OUT = [
-  { side: 'client', scenario: /^auth\//, reason: 'authorization is not built yet' },
+  { side: 'client', scenario: /^auth\//, reason: 'the client has no OAuth yet' },
 ];
 
 /** Scenarios that the suite itself leaves empty: it reports them as skipped whatever the server does. */
 export const EMPTY = new Set(['tasks-status-notifications']);
+
+/** Scenarios that measure how soon a client acts: a busy machine gets a second chance. */
+export const TIMED = new Set(['sse-retry']);
 
 function platformNode() {
   const { platform, arch } = process;
@@ -54,10 +67,10 @@ export function namesIn(listing, side) {
   return names;
 }
 
-function scenariosOf({ side, set, size }, node) {
-  const which = set === 'stable' ? [] : ['--requirements', set];
+function scenariosOf({ side, set, size, by, names: called = /./ }, node) {
+  const which = by ? [by, set] : [];
   const listing = execFileSync(node, [suiteOf(set), 'list', `--${side}`, ...which], { encoding: 'utf8', timeout: 60_000 });
-  const names = namesIn(listing, side);
+  const names = namesIn(listing, side).filter((name) => called.test(name));
   if (names.length !== size) throw new Error(`${side}/${set} lists ${names.length} scenarios instead of ${size}`);
   return names;
 }
@@ -70,12 +83,20 @@ export function suitesOf(side, only) {
     const out = (name) => LEFT_OUT.some((rule) => rule.side === side && rule.scenario.test(name));
     const name = `${side}/${suite.set}`;
     const scenarios = names.filter((one) => !out(one) && only.test(`${name} ${one}`));
-    return { ...suite, name, names, scenarios, all: scenarios.length === names.length, leftOut: names.filter(out).length };
+    const leftOut = names.filter((one) => out(one) && only.test(`${name} ${one}`));
+    return { ...suite, name, names, scenarios, leftOut, all: scenarios.length === names.length };
   });
 }
 
+/** The command of a server that speaks what a suite is about: `{revision}` and `{era}` are filled in. */
+export function fillIn(serve, { set }) {
+  const revision = set === 'stable' ? REVISION_OF_STABLE : set;
+  const era = revision < FIRST_MODERN ? 'legacy' : 'modern';
+  return serve.replaceAll('{revision}', revision).replaceAll('{era}', era);
+}
+
 function oneByOne({ set, scenarios }, head, tail) {
-  const wire = set === 'stable' ? [] : ['--spec-version', set, '--force'];
+  const wire = set === 'stable' ? [] : ['--spec-version', set === 'skills' ? FIRST_MODERN : set, '--force'];
   return scenarios.map((scenario) => ({ scenario, argv: [...head, '--scenario', scenario, ...wire, ...tail] }));
 }
 
@@ -86,10 +107,11 @@ function oneByOne({ set, scenarios }, head, tail) {
 export function commandsOf(suite, { url, command, output }) {
   const head = [nodeOfSuites(), suiteOf(suite.set), suite.side];
   const stable = suite.set === 'stable';
+  const whole = { '--requirements': [], '--spec-version': ['--suite', 'all'] }[suite.by];
   if (suite.side === 'client') {
     return oneByOne(suite, [...head, '--command', command], ['--timeout', `${SCENARIO_MS}`, '-o', output]);
   }
   const tail = ['--url', url, ...(stable ? [] : ['--timeout', `${SCENARIO_MS}`]), '-o', output];
   if (!suite.all) return oneByOne(suite, head, tail);
-  return [{ argv: [...head, ...(stable ? ['--suite', 'all'] : ['--requirements', suite.set]), ...tail] }];
+  return [{ argv: [...head, ...(stable ? ['--suite', 'all'] : [...whole, suite.by, suite.set]), ...tail] }];
 }

@@ -20,6 +20,13 @@ export function checksUnder(output, side) {
   return found;
 }
 
+/** Takes away what was written for a scenario, before it is run again. */
+export function forget(output, scenario) {
+  for (const folder of fs.readdirSync(output)) {
+    if (folder.replace(STAMP, '') === scenario) fs.rmSync(path.join(output, folder), { recursive: true });
+  }
+}
+
 function oneLine(check) {
   const text = check.errorMessage || check.description || check.name || 'failed';
   return text.replace(/\s+/g, ' ').slice(0, 400);

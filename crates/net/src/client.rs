@@ -34,6 +34,7 @@ use switchboard_proto::revision::Era;
 use crate::face::now;
 use crate::upstream::Server;
 
+mod cache;
 mod call;
 mod connect;
 mod desk;
@@ -44,15 +45,20 @@ mod listen;
 mod options;
 mod question;
 mod raw;
+mod skill;
 mod slot;
+mod task;
 
+pub use cache::Cache;
 pub use error::{CallError, ConnectError};
 pub use listen::{Filter, Listening};
 pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
-pub use question::Declined;
+pub use question::{Declined, form_defaults};
 pub(crate) use raw::elements;
+pub use skill::Skill;
+pub use task::{Called, Task};
 
 use line::Line;
 
@@ -123,7 +129,7 @@ impl Client {
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
         let params = call::text_of(&params)?;
-        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let message = Message::notification(method, Some(&params));
         self.inner.line.upstream.note(message).await;
         Ok(())

@@ -221,7 +221,11 @@ impl Answer {
 
 /// What a legacy server says of itself.
 pub fn welcome(version: &str) -> Value {
-    let capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+    let capabilities = json!({
+        "tools": {"listChanged": true},
+        "resources": {"subscribe": true},
+        "logging": {},
+    });
     json!({
         "protocolVersion": version,
         "capabilities": capabilities,

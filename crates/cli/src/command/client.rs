@@ -2,12 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
+use switchboard_net::upstream::Server;
 
 use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{ExitStatus, Failure};
@@ -25,9 +27,12 @@ pub(super) use call::{call, complete, prompt, read};
 pub(super) use listen::listen;
 pub(super) use lists::{discover, ping, prompts, resources, tools};
 
-/// A server that is connected, and what the user wants of it.
+/// What the user wants, and of which server.
 pub(super) struct Asked {
-    client: Client,
+    server: Server,
+    options: ClientOptions,
+    /// Once it is connected; whoever waits for a signal hangs up.
+    client: Arc<OnceLock<Client>>,
     /// What the command is about, after the server.
     operands: Vec<String>,
     json: Option<String>,
@@ -35,8 +40,8 @@ pub(super) struct Asked {
     ticker: Ticker,
 }
 
-/// Connects, runs a command, and hangs up, whatever came of it. A signal does
-/// the same early: what is open is cancelled.
+/// Runs a command, which connects when it knows what to ask, and hangs up,
+/// whatever came of it. A signal does the same early: what is open is cancelled.
 pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> Result<(), Failure>
 where
     A: FnOnce(Asked) -> R,
@@ -46,19 +51,20 @@ where
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.timeouts));
     let server = found.server().map_err(usage)?;
-    let Some(connected) = until(&stop, Client::connect(server, options)).await else {
-        return Err(interrupted());
-    };
-    let client = connected.map_err(|error| not_connected(&error))?;
+    let client = Arc::new(OnceLock::new());
     let asked = Asked {
-        client: client.clone(),
+        server,
+        options,
+        client: Arc::clone(&client),
         operands,
         json: args.json.clone(),
         output: Output { form: args.output },
         ticker: Ticker::new(),
     };
     let ended = until(&stop, command(asked)).await;
-    client.close().await;
+    if let Some(client) = client.get() {
+        client.close().await;
+    }
     ended.unwrap_or_else(|| Err(interrupted()))
 }
 
@@ -99,6 +105,13 @@ fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
 }
 
 impl Asked {
+    /// Connects. Whatever is wrong with the operands should be known before.
+    async fn connect(&self) -> Result<&Client, Failure> {
+        let client = Client::connect(self.server.clone(), self.options.clone()).await;
+        let client = client.map_err(|error| not_connected(&error))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
     /// The operand at `at`, which is `what`.
     fn operand(&self, at: usize, what: &str) -> Result<&str, Failure> {
         let operand = self.operands.get(at).map(String::as_str);

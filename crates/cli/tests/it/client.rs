@@ -74,6 +74,12 @@ fn wrong_usage_ends_with_one() {
         let (code, error) = failed(&local(args));
         assert_eq!((code, &error["kind"]), (Some(1), &json!("usage")), "{args:?}");
     }
+    // What is wrong is said before anybody is called.
+    let gone = "http://127.0.0.1:1/mcp";
+    for args in [&["call", gone, "echo", "text"][..], &["read", gone], &["listen", gone, "tols"]] {
+        let (code, error) = failed(&run(args, &[]));
+        assert_eq!((code, &error["kind"]), (Some(1), &json!("usage")), "{args:?}");
+    }
     let (code, error) = failed(&run(&["tools"], &[]));
     assert_eq!((code, &error["message"]), (Some(1), &json!("no server is named")));
     let unknown = run(&["tools", "--bogus"], &[]);
@@ -108,6 +114,14 @@ fn a_server_that_does_not_let_us_in_ends_with_three() {
     let (code, error) = failed(&run(&["tools", &url], &[]));
     server.join().unwrap();
     assert_eq!((code, &error["kind"], &error["status"]), (Some(3), &json!("auth"), &json!(401)));
+}
+
+#[test]
+fn a_server_that_throws_us_out_later_ends_with_three() {
+    let upstream = Upstream::start();
+    let (code, error) = failed(&run(&["call", &upstream.url(), "forbidden"], &[]));
+    assert_eq!((code, &error["kind"], &error["status"]), (Some(3), &json!("auth"), &json!(401)));
+    assert_eq!(error["message"], "HTTP 401: your token is stale");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! is left out. Its Rust is a documentation test of `switchboard-net`.
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchboard_net::stdio::child::Command;
 
 use crate::process::{Switchboard, run};
@@ -62,11 +62,24 @@ fn here(line: &str, remote: &str) -> Vec<String> {
         .replace("npx -y @modelcontextprotocol/server-everything", &demo)
         .replace("uvx mcp-server-git", &demo)
         .replace("get-sum", "add")
+        .replace("tools github", &format!("tools github --config {}", github()))
         .replace("--port 3000", "--port 0");
     assert!(!line.contains("https://"), "this test would use the network: {line}");
     let command = Command::parse(&line).unwrap();
     assert_eq!(command.program, "switchboard", "this test cannot run it: {line}");
     command.args
+}
+
+/// A file of some client that names a server `github`.
+fn github() -> String {
+    let path = format!("{}/readme.json", env!("CARGO_TARGET_TMPDIR"));
+    let server = json!({ "command": BINARY, "args": ["demo"] });
+    let config = json!({ "mcpServers": { "github": server } });
+    // Whole at once: two tests write the same words.
+    let new = format!("{path}.{:?}", std::thread::current().id());
+    std::fs::write(&new, config.to_string()).unwrap();
+    std::fs::rename(new, &path).unwrap();
+    path
 }
 
 fn type_it(args: &[String]) {
@@ -77,6 +90,7 @@ fn type_it(args: &[String]) {
         "bridge" | "demo" => serves_stdio(&args),
         "tools" => prints(&args, "echo"),
         "call" => prints(&args, "3"),
+        "doctor" => prints(&args, "healthy"),
         other => panic!("say here how to see that {other} works"),
     }
 }

@@ -72,6 +72,11 @@ fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> 
     };
     let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string();
     match tool {
+        "forbidden" => {
+            let error = json!({"code": -32000, "message": "your token is stale"});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            respond(stream, "401 No", "application/json", answer.to_string().as_bytes())
+        }
         // An event without measure, then the answer.
         "flood" => {
             let mut events = b"data: ".to_vec();

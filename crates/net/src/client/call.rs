@@ -17,6 +17,7 @@ use super::Inner;
 use super::error::CallError;
 use super::options::CallOptions;
 use super::slot::{Patience, Slot};
+use super::task;
 use crate::face::now;
 
 /// How often a server may ask before it can answer (MRTR-11).
@@ -26,6 +27,11 @@ const ROUNDS: usize = 10;
 /// so long times the round, and at most this (MRTR-6).
 const PACE: Duration = Duration::from_millis(50);
 const SLOWEST: Duration = Duration::from_millis(250);
+
+fn pace(round: usize) -> Duration {
+    let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
+    PACE.saturating_mul(times).min(SLOWEST)
+}
 
 /// Parameters as text: an object, or nothing.
 pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
@@ -38,15 +44,49 @@ pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
 }
 
 impl Inner {
-    /// Makes a call and answers what the server asks on the way.
+    /// Makes a call, unless its result is known already.
+    ///
+    /// wire: CACHE-2, MRTR-12
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        params: Bytes,
+        options: &CallOptions,
+    ) -> Result<Bytes, CallError> {
+        let cache = self.options.cache.as_ref().filter(|_| self.may_keep(method, &params, options));
+        let Some(cache) = cache else {
+            return Ok(self.converse(method, params, options).await?.0);
+        };
+        let place = &self.line.desk.place;
+        if let Some(kept) = cache.get(place, method, &params, now()) {
+            return Ok(kept);
+        }
+        let emptied = cache.emptied();
+        let (result, rounds) = self.converse(method, params.clone(), options).await?;
+        if rounds == 0 {
+            cache.put(place, (method, &params), &result, emptied, now());
+        }
+        Ok(result)
+    }
+
+    /// Whether a result would depend on nothing but who asks and for what.
+    fn may_keep(&self, method: &str, params: &Bytes, options: &CallOptions) -> bool {
+        let plain = options.meta.is_empty() && options.extensions.is_empty();
+        let telling = ["_meta", "inputResponses", "requestState"];
+        let tells = telling.iter().any(|member| patch::get(params, &[member]).is_some());
+        self.era == Era::Modern && method::is_cacheable(method) && plain && !tells
+    }
+
+    /// Makes a call and answers what the server asks on the way; the result, and
+    /// how often it was asked for before.
     ///
     /// wire: MRTR-5, MRTR-6, MRTR-11, MOD-6
-    pub(super) async fn call(
+    pub(super) async fn converse(
         &self,
         method: &str,
         original: Bytes,
         options: &CallOptions,
-    ) -> Result<Bytes, CallError> {
+    ) -> Result<(Bytes, usize), CallError> {
         let until = now() + options.total.unwrap_or(self.options.total);
         let quiet = options.timeout.unwrap_or(self.options.timeout);
         let mut params = original.clone();
@@ -59,7 +99,7 @@ impl Inner {
             let result = answer.payload().unwrap_or_default();
             let kind = patch::string(result, &["resultType"]);
             match kind.as_deref().filter(|_| self.era == Era::Modern) {
-                None | Some("complete") => return Ok(Bytes::copy_from_slice(result)),
+                None | Some("complete") => return Ok((Bytes::copy_from_slice(result), round)),
                 Some("input_required") if method::may_ask(method) => {
                     let left = until.saturating_duration_since(now());
                     let next = self.next_round(&original, result, round);
@@ -68,6 +108,9 @@ impl Inner {
                     };
                     params = next?;
                 }
+                Some("task") if method == method::CALL_TOOL && self.takes_tasks(options) => {
+                    return Ok((Bytes::copy_from_slice(result), round));
+                }
                 Some(kind) => {
                     let what = format!("resultType {kind:?} for {method}");
                     return Err(CallError::Unusable { what });
@@ -75,6 +118,13 @@ impl Inner {
             }
         }
         Err(CallError::TooManyRounds { rounds: ROUNDS })
+    }
+
+    /// Whether a call may go on as a task (TASK-1).
+    fn takes_tasks(&self, options: &CallOptions) -> bool {
+        let always = self.options.capabilities.get("extensions");
+        let always = always.is_some_and(|extensions| extensions.get(task::EXTENSION).is_some());
+        always || options.extensions.contains_key(task::EXTENSION)
     }
 
     async fn ask(
@@ -86,7 +136,7 @@ impl Inner {
     ) -> Result<Message, CallError> {
         let exchange = self.line.desk.next_exchange();
         let reports = method::may_ask(method) || options.on_progress.is_some();
-        let params = self.enveloped(params, &options.meta, reports.then_some(exchange))?;
+        let params = self.enveloped(params, options, reports.then_some(exchange))?;
         let request = Message::request(&Id::from(0), method, Some(&params));
         let slot = Arc::new(Slot::new(options.on_progress.clone(), None));
         self.line.ask(exchange, slot, &request, patience).await
@@ -99,10 +149,11 @@ impl Inner {
     pub(super) fn enveloped(
         &self,
         params: &Bytes,
-        more: &Map<String, Value>,
+        options: &CallOptions,
         token: Option<Exchange>,
     ) -> Result<Bytes, CallError> {
         let mut params = params.clone();
+        let more = &options.meta;
         let mut members: Vec<(&str, String)> =
             more.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
         let path = ["_meta", meta::PROGRESS_TOKEN];
@@ -110,7 +161,10 @@ impl Inner {
         if let Some(token) = token.filter(|_| !has_token) {
             members.push((meta::PROGRESS_TOKEN, token.0.to_string()));
         }
-        members.extend(self.envelope.iter().map(|(name, value)| (*name, value.clone())));
+        members.extend(self.envelope.iter().map(|(name, value)| match *name {
+            meta::CAPABILITIES => (*name, extended(value, &options.extensions)),
+            _ => (*name, value.clone()),
+        }));
         if members.is_empty() {
             return Ok(params);
         }
@@ -138,13 +192,15 @@ impl Inner {
         let mut params = original.clone();
         match (requests, state) {
             (Some(requests), _) => {
-                let answers = self.gather(requests).await?.to_string();
+                let requests = serde_json::from_slice(requests).map_err(|_| {
+                    CallError::Unusable { what: "inputRequests is no object".to_owned() }
+                })?;
+                let answers = Value::from(self.gather(requests).await?).to_string();
                 params = patch::put(&params, &[], "inputResponses", answers.as_bytes())
                     .ok_or(CallError::BadParams)?;
             }
             (None, Some(_)) => {
-                let times = u32::try_from(round).unwrap_or(u32::MAX).saturating_add(1);
-                tokio::time::sleep(PACE.saturating_mul(times).min(SLOWEST)).await;
+                tokio::time::sleep(pace(round)).await;
             }
             (None, None) => {
                 let what = "input_required without questions or state".to_owned();
@@ -159,9 +215,10 @@ impl Inner {
 
     /// All answers of one round, side by side; the first that fails ends it
     /// for all, because there is no way to say so (MRTR-10).
-    async fn gather(&self, requests: &[u8]) -> Result<Value, CallError> {
-        let requests: Map<String, Value> = serde_json::from_slice(requests)
-            .map_err(|_| CallError::Unusable { what: "inputRequests is no object".to_owned() })?;
+    pub(super) async fn gather(
+        &self,
+        requests: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
         if requests.len() > self.options.limits.asks {
             return Err(CallError::Unusable { what: "too many inputRequests".to_owned() });
         }
@@ -189,6 +246,39 @@ impl Inner {
                 }
             }
         }
-        Ok(answers.into())
+        Ok(answers)
+    }
+}
+
+/// Capabilities with more extensions (EXT-1).
+fn extended(capabilities: &str, extensions: &Map<String, Value>) -> String {
+    if extensions.is_empty() {
+        return capabilities.to_owned();
+    }
+    let mut all: Value = serde_json::from_str(capabilities).unwrap_or_default();
+    for (name, settings) in extensions {
+        all["extensions"][name] = settings.clone();
+    }
+    all.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: MRTR-6
+    #[test]
+    fn a_server_that_gives_nothing_but_its_state_is_asked_more_and_more_slowly() {
+        let paces: Vec<_> = (0..ROUNDS).map(pace).collect();
+        assert!(paces.is_sorted() && paces[0] > Duration::ZERO, "{paces:?}");
+        assert_eq!(pace(usize::MAX), SLOWEST);
+    }
+
+    /// wire: EXT-1
+    #[test]
+    fn a_call_may_declare_more_than_the_connection() {
+        let more = Map::from_iter([("a.b/c".to_owned(), serde_json::json!({"k": 1}))]);
+        assert_eq!(extended("{}", &more), r#"{"extensions":{"a.b/c":{"k":1}}}"#);
+        assert_eq!(extended(r#"{"roots":{}}"#, &Map::new()), r#"{"roots":{}}"#);
     }
 }

@@ -35,23 +35,42 @@ pub(super) struct Met {
     pub(super) welcome: Value,
 }
 
+const NO_VERSIONS: &str = "its answer names no versions";
+
 /// Meets a server.
 pub(super) async fn meet(
     server: &Server,
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
-    // The older transport has no modern servers.
-    let strategies = [Strategy::SseOnly, Strategy::SseFirst];
-    let old =
-        matches!(server.target(), Target::Url { strategy, .. } if strategies.contains(strategy));
-    let old = old.then_some(Era::Legacy);
-    match options.era.or(known.filter(|&era| era == Era::Legacy)).or(old) {
-        Some(Era::Legacy) => greet(Line::new(server, Era::Legacy, options), options).await,
-        _ => match server.target() {
-            Target::Command(_) => meet_child(server, options).await,
-            Target::Url { .. } => meet_endpoint(server, options).await,
-        },
+    let era = options.era.or(known.filter(|&era| era == Era::Legacy));
+    match (era, server.target()) {
+        (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
+            greet(Line::new(server, Era::Legacy, options), options).await
+        }
+        (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
+            meet_old_first(server, options).await
+        }
+        (_, Target::Command(_)) => meet_child(server, options).await,
+        (_, Target::Url { .. }) => meet_endpoint(server, options).await,
+    }
+}
+
+/// The older transport has no modern servers; but there may be one where it
+/// was looked for.
+async fn meet_old_first(
+    server: &Server,
+    options: &Arc<ClientOptions>,
+) -> Result<Met, ConnectError> {
+    let greeted = greet(Line::new(server, Era::Legacy, options), options).await;
+    let Err(ConnectError::Failed(CallError::Server { .. } | CallError::Http { .. })) = greeted
+    else {
+        return greeted;
+    };
+    let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
+    match meet_endpoint(server, &Arc::new(only_modern)).await {
+        Ok(met) => Ok(met),
+        Err(_) => greeted,
     }
 }
 
@@ -104,7 +123,7 @@ fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
         Ok(answer) if answer.kind() == Kind::Error => {
             ConnectError::NotModern { why: CallError::from_answer(&answer).to_string() }
         }
-        Ok(_) => ConnectError::NotModern { why: "its answer names no versions".to_owned() },
+        Ok(_) => ConnectError::NotModern { why: NO_VERSIONS.to_owned() },
         Err(error) => ConnectError::Failed(error),
     }
 }
@@ -126,14 +145,11 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
         Verdict::Legacy if options.era != Some(Era::Modern) => {
             greet(Line::new(server, Era::Legacy, options), options).await
         }
+        Verdict::Legacy if probed.text.is_empty() => {
+            Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() })
+        }
         Verdict::Legacy => Err(ConnectError::NotModern { why: probed.text }),
-        Verdict::Undecided => Err(match &probed.answer {
-            Some(_) if probed.text.is_empty() => {
-                let what = "server/discover names no versions".to_owned();
-                CallError::Unusable { what }.into()
-            }
-            _ => CallError::from_text(probed.text).into(),
-        }),
+        Verdict::Undecided => Err(CallError::from_text(probed.text).into()),
     }
 }
 
@@ -175,6 +191,7 @@ async fn greet(line: Line, options: &Arc<ClientOptions>) -> Result<Met, ConnectE
         }
     };
     line.upstream.note(Message::notification(method::INITIALIZED, None)).detach();
+    line.upstream.until_listening().await;
     if let Some(level) = &options.log_level
         && welcome["capabilities"].get("logging").is_some()
     {

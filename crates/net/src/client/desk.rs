@@ -12,6 +12,7 @@ use switchboard_proto::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::cache::Place;
 use super::options::ClientOptions;
 use super::question::Answer;
 use super::slot::{Heard, Slot, notification, send};
@@ -22,6 +23,8 @@ use crate::upstream::{Recipient, Upstream};
 #[derive(Debug)]
 pub(super) struct Desk {
     number: u64,
+    /// Whose results are kept here, if any are.
+    pub(super) place: Place,
     options: Arc<ClientOptions>,
     upstream: OnceLock<Weak<Upstream>>,
     connected: AtomicBool,
@@ -38,9 +41,10 @@ struct State {
 }
 
 impl Desk {
-    pub(super) fn new(options: Arc<ClientOptions>) -> Arc<Self> {
+    pub(super) fn new(place: Place, options: Arc<ClientOptions>) -> Arc<Self> {
         Arc::new(Self {
             number: next_number(),
+            place,
             options,
             upstream: OnceLock::new(),
             connected: AtomicBool::new(true),
@@ -72,6 +76,13 @@ impl Desk {
         let mut state = lock(&self.state);
         state.ears.retain(|ear| !ear.is_closed());
         state.ears.push(ear);
+    }
+
+    /// Something has changed, or may have: what was kept of it is stale.
+    pub(super) fn handle_change(&self, method: &str, params: impl FnOnce() -> Value) {
+        if let Some(cache) = &self.options.cache {
+            cache.handle_note(&self.place, method, params);
+        }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -150,6 +161,7 @@ impl Recipient for Desk {
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.handle_change(message.method(), || notification(message).params);
         if self.slot(exchange).is_some_and(|slot| slot.note(message)) {
             return;
         }

@@ -30,6 +30,12 @@ pub enum CallError {
     /// The server needs input that nobody here gives.
     #[error("the server asks for {method}: {why}")]
     Unanswered { method: String, why: String },
+    /// The server has not said that it can do this.
+    #[error("the server does not offer {what}")]
+    Unsupported { what: String },
+    /// The task ended because somebody cancelled it.
+    #[error("the task was cancelled")]
+    Cancelled,
     /// The server kept asking.
     #[error("the server asked for input more than {rounds} times in a row")]
     TooManyRounds { rounds: usize },
@@ -57,13 +63,18 @@ impl CallError {
     pub(super) fn from_answer(answer: &Message) -> Self {
         debug_assert_eq!(answer.kind(), Kind::Error);
         let error = answer.payload().unwrap_or_default();
-        let message = patch::string(error, &["message"]).unwrap_or_default().into_owned();
         if answer.id().is_none() {
-            return Self::from_text(message);
+            let message = patch::string(error, &["message"]).unwrap_or_default();
+            return Self::from_text(message.into_owned());
         }
-        let parse = |member| serde_json::from_slice(patch::get(error, &[member])?).ok();
-        let code = parse("code").and_then(|code: Value| code.as_i64()).unwrap_or_default();
-        Self::Server { code, message, data: parse("data") }
+        Self::from_error(&serde_json::from_slice(error).unwrap_or_default())
+    }
+
+    /// What an error object says.
+    pub(super) fn from_error(error: &Value) -> Self {
+        let code = error["code"].as_i64().unwrap_or_default();
+        let message = error["message"].as_str().unwrap_or_default().to_owned();
+        Self::Server { code, message, data: error.get("data").cloned() }
     }
 }
 

@@ -9,6 +9,7 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
+use super::cache::Place;
 use super::desk::Desk;
 use super::error::CallError;
 use super::options::ClientOptions;
@@ -39,7 +40,7 @@ impl Line {
     pub(super) fn new(server: &Server, era: Era, options: &Arc<ClientOptions>) -> Self {
         let limits = Arc::clone(&options.limits);
         let upstream = Upstream::new(server.clone(), era, Sharing::Alone, None, limits);
-        let desk = Desk::new(Arc::clone(options));
+        let desk = Desk::new(Place::of(server), Arc::clone(options));
         desk.serve(&upstream);
         upstream.attach(&(Arc::clone(&desk) as Arc<dyn Recipient>));
         let end = Arc::new(End(Arc::clone(&upstream)));

@@ -1,11 +1,13 @@
 //! A method for each thing that a server can do.
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
-use super::{CallError, CallOptions, Client};
+use super::{CallError, CallOptions, Client, Inner, Task};
 
 /// Pages of one list. A server that has more has no end.
 pub(super) const PAGES: usize = 1000;
@@ -31,14 +33,35 @@ impl Client {
         self.all(method::LIST_TEMPLATES, "resourceTemplates").await
     }
 
-    /// Every page of a list, in order.
+    /// Every page of a list, in order. A cursor that was kept may lead nowhere
+    /// any more: then the list is read anew.
     ///
+    /// wire: CACHE-4
+    pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+        let plain = &CallOptions::default();
+        let Inner { options, line, .. } = &*self.inner;
+        let read = self.all_with(method, member, plain).await;
+        match (&options.cache, &read) {
+            (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
+                if cache.forget_list(&line.desk.place, method) =>
+            {
+                self.all_with(method, member, plain).await
+            }
+            _ => read,
+        }
+    }
+
     /// wire: PAG-1, UTL-5
-    async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
+    pub(super) async fn all_with(
+        &self,
+        method: &str,
+        member: &str,
+        options: &CallOptions,
+    ) -> Result<Vec<Value>, CallError> {
         let mut items = Vec::new();
         let mut params = json!({});
         for _ in 0..PAGES {
-            let mut page = self.request(method, &params).await?;
+            let mut page = self.request_with(method, &params, options.clone()).await?;
             if let Value::Array(more) = page[member].take() {
                 items.extend(more);
             }
@@ -60,7 +83,8 @@ impl Client {
         Err(CallError::Unusable { what: format!("{method} has no end") })
     }
 
-    /// Calls a tool; the result may say `isError`.
+    /// Calls a tool; the result may say `isError`. A call that goes on as a task
+    /// is waited for.
     pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
         self.call_tool_with(name, args, CallOptions::default()).await
     }
@@ -74,8 +98,13 @@ impl Client {
     ) -> Result<Value, CallError> {
         let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
         let args = if args.is_null() { json!({}) } else { args };
-        self.request_with(method::CALL_TOOL, json!({"name": name, "arguments": args}), options)
-            .await
+        let params = json!({"name": name, "arguments": args});
+        let result = self.request_with(method::CALL_TOOL, params, options).await?;
+        // Only for who says that tasks are welcome on this connection.
+        match Task::created(self, &result).filter(|_| self.era() == Era::Modern) {
+            Some(mut task) => task.result().await,
+            None => Ok(result),
+        }
     }
 
     /// Gets a prompt.
@@ -116,15 +145,19 @@ impl Client {
             Era::Legacy => method::PING,
             Era::Modern => method::DISCOVER,
         };
-        self.request(method, json!({})).await.map(drop)
+        // What was kept would say nothing.
+        let none = Bytes::from_static(b"{}");
+        self.inner.converse(method, none, &CallOptions::default()).await.map(drop)
     }
 
-    /// Tells a legacy server that the roots have changed. A modern one asks when
-    /// it wants to know.
+    /// Tells a legacy server that the roots have changed, if it was told of any.
+    /// A modern one asks when it wants to know.
     pub async fn roots_changed(&self) -> Result<(), CallError> {
         match self.era() {
-            Era::Legacy => self.notify("notifications/roots/list_changed", json!({})).await,
-            Era::Modern => Ok(()),
+            Era::Legacy if self.inner.options.callbacks.answers.roots.is_some() => {
+                self.notify("notifications/roots/list_changed", json!({})).await
+            }
+            Era::Legacy | Era::Modern => Ok(()),
         }
     }
 }

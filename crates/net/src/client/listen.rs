@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::line::Open;
 use super::options::Notification;
 use super::slot::{Heard, Patience, Slot};
-use super::{CallError, Client};
+use super::{CallError, CallOptions, Client};
 use crate::face::now;
 
 /// Notifications that wait for a listener that does not read.
@@ -103,6 +103,13 @@ impl Client {
         let (course, honoured) = match self.era() {
             Era::Modern => self.open_listen(&filter, sender).await?,
             Era::Legacy => {
+                // What was not agreed on is not asked for (LIF-3).
+                if !filter.uris.is_empty() && self.capabilities()["resources"]["subscribe"] != true
+                {
+                    return Err(CallError::Unsupported {
+                        what: "watching of resources".to_owned(),
+                    });
+                }
                 self.inner.line.desk.listen(sender);
                 for uri in &filter.uris {
                     self.request(method::SUBSCRIBE, json!({ "uri": uri })).await?;
@@ -122,7 +129,7 @@ impl Client {
     ) -> Result<(Course, Value), CallError> {
         let line = &self.inner.line;
         let params = super::call::text_of(&filter.params())?;
-        let params = self.inner.enveloped(&params, &serde_json::Map::new(), None)?;
+        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
         let slot = Arc::new(Slot::new(None, Some(notes)));
         let open = line.open(line.desk.next_exchange(), &slot);
@@ -193,6 +200,9 @@ impl Listening {
             self.missed = lists.map(|of| note(of, Value::Null)).collect();
             let uris = self.filter.uris.iter();
             self.missed.extend(uris.map(|uri| note(method::UPDATED, json!({ "uri": uri }))));
+            for note in &self.missed {
+                self.client.inner.line.desk.handle_change(&note.method, || note.params.clone());
+            }
             return Some(());
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
+use super::cache::Cache;
 use super::question::{Answers, Declined, boxed};
 
 /// Called with what happened; must not block.
@@ -81,6 +82,9 @@ pub struct ClientOptions {
     pub log_level: Option<String>,
     /// Capabilities beyond those that follow from who answers questions.
     pub capabilities: Map<String, Value>,
+    /// Where results are kept that modern servers allow to be kept; none keeps
+    /// nothing. Clients that share one ask less often.
+    pub cache: Option<Cache>,
     /// The bounds of the core.
     pub limits: Arc<Limits>,
     /// Whom to tell and to ask; set with the `on_` methods.
@@ -114,6 +118,7 @@ impl Default for ClientOptions {
             total: Duration::from_mins(10),
             log_level: None,
             capabilities: Map::new(),
+            cache: None,
             limits: Arc::default(),
             callbacks: Callbacks::default(),
         }
@@ -211,6 +216,9 @@ pub struct CallOptions {
     pub total: Option<Duration>,
     /// More members of `_meta`.
     pub meta: Map<String, Value>,
+    /// Extensions that this call declares to a modern server, beside those in
+    /// [`ClientOptions::capabilities`].
+    pub extensions: Map<String, Value>,
     /// Told how far it has got.
     pub on_progress: Option<Callback<Progress>>,
 }

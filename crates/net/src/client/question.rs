@@ -39,6 +39,15 @@ where
     Arc::new(move |params| Box::pin(answer(params)))
 }
 
+/// What a form says if everything is left as it stands: the defaults of its
+/// fields, to begin with or to accept as they are.
+pub fn form_defaults(params: &Value) -> Map<String, Value> {
+    let fields = params["requestedSchema"]["properties"].as_object().into_iter().flatten();
+    let given =
+        fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone())));
+    given.collect()
+}
+
 impl Answers {
     /// Who answers a question, if anybody does.
     pub(super) fn find(&self, method: &str, params: &Value) -> Option<Answer> {
@@ -93,6 +102,15 @@ impl fmt::Debug for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// wire: MRTR-14
+    #[test]
+    fn a_form_that_is_left_alone_says_its_defaults() {
+        let properties = json!({"name": {"type": "string"}, "age": {"default": 30}});
+        let params = json!({"requestedSchema": {"type": "object", "properties": properties}});
+        assert_eq!(Value::from(form_defaults(&params)), json!({"age": 30}));
+        assert!(form_defaults(&json!({"message": "no form"})).is_empty());
+    }
 
     /// wire: META-5
     #[test]

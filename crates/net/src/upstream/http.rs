@@ -244,7 +244,9 @@ impl Upstream {
                 }
             }
         }
-        let id = post.message.id().filter(|_| post.message.kind() == Kind::Request);
+        // Who is let in is between the server and us: no answer to the call.
+        let is_call = post.message.kind() == Kind::Request && !refused.is_about_us();
+        let id = post.message.id().filter(|_| is_call);
         match id.and_then(|id| refused.answer(id)) {
             Some(answer) => self.handle_text(post.lane, answer.text().clone()),
             None => self.unanswered(post, text),

@@ -1,10 +1,14 @@
 //! The client library against scripted servers of both eras.
 
+mod agreed;
 mod calls;
 mod era;
+mod kept;
 pub(crate) mod listening;
 mod lists;
 mod rounds;
+mod skills;
+mod tasks;
 
 use http::HeaderMap;
 use serde_json::{Value, json};

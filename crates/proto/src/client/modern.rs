@@ -29,6 +29,9 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{HEADER_MISMATCH, Refusal};
 use crate::server::modern::listen_over;
+use lesson::Refused;
+
+mod lesson;
 
 /// One modern server.
 #[derive(Debug)]
@@ -53,13 +56,6 @@ enum Owner<T> {
         to: T,
         refused: Box<Refused>,
     },
-}
-
-/// A call that lacked a header, and what the server said to it.
-#[derive(Debug)]
-struct Refused {
-    request: Message,
-    answer: Message,
 }
 
 impl<T: Ticket> Modern<T> {
@@ -197,7 +193,13 @@ impl<T: Ticket> Modern<T> {
                 self.down.push_back(Down::Finish { to, answer: refused.answer });
                 None
             }
-            Owner::Lesson { to, refused } => Some(self.repeat(to, &refused.request, now)),
+            Owner::Lesson { to, mut refused } => {
+                let page = answer.payload().unwrap_or_default();
+                Some(match refused.next_page(page) {
+                    Some(list) => self.begin(Owner::Lesson { to, refused }, &list, vec![], now),
+                    None => self.repeat(to, &refused.request, now),
+                })
+            }
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
@@ -208,12 +210,9 @@ impl<T: Ticket> Modern<T> {
             self.down.push_back(Down::Finish { to, answer });
             return None;
         }
-        let envelope = patch::get(request.payload().unwrap_or_default(), &["_meta"]);
-        let envelope = String::from_utf8_lossy(envelope.unwrap_or(b"{}")).into_owned();
-        let params = format!("{{\"_meta\":{envelope}}}");
-        let list = Message::request(&Id::from(0), method::LIST_TOOLS, Some(params.as_bytes()));
-        let refused = Box::new(Refused { request, answer });
-        Some(self.begin(Owner::Lesson { to, refused }, &list, Vec::new(), now))
+        let refused = Box::new(Refused::new(request, answer));
+        let list = refused.first_page();
+        Some(self.begin(Owner::Lesson { to, refused }, &list, vec![], now))
     }
 
     /// The lesson is over: send the call once more, with whatever was learned.

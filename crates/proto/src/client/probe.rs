@@ -59,21 +59,19 @@ pub fn question(id: &Id, client: &Value) -> Message {
 /// What the reply says about the server.
 pub fn verdict(carrier: Carrier, reply: &Reply) -> Verdict {
     match reply {
-        Reply::Answer { status, message } => judge(carrier, *status, message),
+        Reply::Answer { status, message } => judge(*status, message),
         Reply::Http { status } => judge_status(*status),
         Reply::Silence | Reply::Broken if carrier == Carrier::Pipe => Verdict::Legacy,
         Reply::Silence | Reply::Broken => Verdict::Undecided,
     }
 }
 
-fn judge(carrier: Carrier, status: Option<u16>, message: &Value) -> Verdict {
+fn judge(status: Option<u16>, message: &Value) -> Verdict {
     if let Some(result) = message.get("result") {
         return match result.get("supportedVersions") {
             Some(list) => pick(list),
-            // An answer that cannot be used is an error on HTTP, and a legacy
-            // server that answers anything on a pipe (NEG-6).
-            None if carrier == Carrier::Pipe => Verdict::Legacy,
-            None => Verdict::Undecided,
+            // Some legacy servers answer whatever they are asked.
+            None => Verdict::Legacy,
         };
     }
     let error = &message["error"];
@@ -134,6 +132,7 @@ mod tests {
             assert_eq!(judge(result(json!(["2026-07-28", "2025-11-25"]))), modern);
             assert_eq!(judge(result(json!(["2025-11-25"]))), Verdict::Legacy);
             assert_eq!(judge(result(json!(["2031-01-01"]))), Verdict::Unusable);
+            assert_eq!(judge(json!({"result": {}})), Verdict::Legacy);
             assert_eq!(judge(error(-32022, json!({"supported": ["2026-07-28"]}))), modern);
             assert_eq!(judge(error(-32022, json!({"supported": ["2024-11-05"]}))), Verdict::Legacy);
             assert_eq!(judge(error(-32020, json!(null))), modern);

@@ -9,7 +9,8 @@ use crate::output::{contents, plain, resource};
 pub(in crate::command) async fn call(asked: Asked) -> Result<(), Failure> {
     let name = asked.operand(0, "the name of the tool")?;
     let arguments = asked.arguments(1)?;
-    let called = asked.client.call_tool_with(name, arguments, asked.shown()).await;
+    let client = asked.connect().await?;
+    let called = client.call_tool_with(name, arguments, asked.shown()).await;
     asked.ticker.clear();
     let result = called.map_err(|error| failed(&error))?;
     asked.output.show(&result, |result| {
@@ -33,7 +34,8 @@ pub(in crate::command) async fn prompt(asked: Asked) -> Result<(), Failure> {
     let name = asked.operand(0, "the name of the prompt")?;
     let arguments = asked.arguments(1)?;
     let arguments = if arguments == json!({}) { Value::Null } else { arguments };
-    let got = asked.client.prompt(name, arguments).await.map_err(|error| failed(&error))?;
+    let client = asked.connect().await?;
+    let got = client.prompt(name, arguments).await.map_err(|error| failed(&error))?;
     asked.output.show(&got, |got| {
         let messages = got["messages"].as_array().into_iter().flatten();
         let lines = messages.map(|message| {
@@ -48,7 +50,8 @@ pub(in crate::command) async fn prompt(asked: Asked) -> Result<(), Failure> {
 pub(in crate::command) async fn read(asked: Asked) -> Result<(), Failure> {
     let uri = asked.operand(0, "the URI of the resource")?;
     asked.no_more_than(1)?;
-    let read = asked.client.read(uri).await.map_err(|error| failed(&error))?;
+    let client = asked.connect().await?;
+    let read = client.read(uri).await.map_err(|error| failed(&error))?;
     asked.output.show(&read, |read| {
         let parts = read["contents"].as_array().into_iter().flatten().map(resource);
         parts.collect::<Vec<_>>().join("\n")
@@ -68,7 +71,8 @@ pub(in crate::command) async fn complete(asked: Asked) -> Result<(), Failure> {
         return Err(usage(Failure::new("arguments are an object")));
     };
     let context: Map<String, Value> = context;
-    let done = asked.client.complete(of, name, value, context).await;
+    let client = asked.connect().await?;
+    let done = client.complete(of, name, value, context).await;
     let done = done.map_err(|error| failed(&error))?;
     asked.output.show(&done, |done| {
         let values = done["completion"]["values"].as_array().into_iter().flatten();

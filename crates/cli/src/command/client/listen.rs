@@ -3,14 +3,15 @@
 use serde_json::json;
 use switchboard_net::client::Filter;
 
-use super::{Asked, failed};
+use super::{Asked, failed, usage};
 use crate::exit::{ExitStatus, Failure};
 use crate::output::{cell, plain};
 
 /// Prints until the server ends it or a signal comes.
 pub(in crate::command) async fn listen(asked: Asked) -> Result<(), Failure> {
-    let filter = filter(&asked.operands);
-    let mut listening = asked.client.listen(filter).await.map_err(|error| failed(&error))?;
+    let filter = filter(&asked.operands)?;
+    let client = asked.connect().await?;
+    let mut listening = client.listen(filter).await.map_err(|error| failed(&error))?;
     tracing::info!("listening for {}", listening.honoured());
     while let Some(note) = listening.next().await {
         let line = json!({"method": note.method, "params": note.params});
@@ -19,16 +20,24 @@ pub(in crate::command) async fn listen(asked: Asked) -> Result<(), Failure> {
             format!("{} {about}", plain(&note.method)).trim_end().to_owned()
         });
     }
-    if asked.client.is_connected() {
+    if client.is_connected() {
         return Ok(());
     }
     Err(Failure::new("Transport closed").for_scripts(ExitStatus::Unreachable, "unreachable"))
 }
 
 /// All lists, unless something is named.
-fn filter(words: &[String]) -> Filter {
-    let all = words.is_empty();
-    let has = |name: &str| all || words.iter().any(|word| word == name);
+fn filter(words: &[String]) -> Result<Filter, Failure> {
+    let lists = ["tools", "prompts", "resources"];
+    let strange = words.iter().find(|word| !word.contains(':') && !lists.contains(&word.as_str()));
+    if let Some(strange) = strange {
+        let failure = Failure::new(format!("{strange:?} is nothing to listen for"));
+        return Err(usage(
+            failure.hint("name tools, prompts, resources, or the URI of a resource"),
+        ));
+    }
+    let has = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     let uris = words.iter().filter(|word| word.contains(':')).cloned().collect();
-    Filter { tools: has("tools"), prompts: has("prompts"), resources: has("resources"), uris }
+    let [tools, prompts, resources] = lists.map(has);
+    Ok(Filter { tools, prompts, resources, uris })
 }

@@ -12,7 +12,8 @@ use crate::output::{cell, plain, table};
 
 pub(in crate::command) async fn tools(asked: Asked) -> Result<(), Failure> {
     asked.no_more_than(0)?;
-    let tools = asked.client.tools().await.map_err(|error| failed(&error))?;
+    let client = asked.connect().await?;
+    let tools = client.tools().await.map_err(|error| failed(&error))?;
     asked.output.show(&json!({ "tools": tools }), |list| {
         named(&list["tools"], &["name", "description"], &["NAME", "DESCRIPTION"], "no tools")
     });
@@ -21,7 +22,8 @@ pub(in crate::command) async fn tools(asked: Asked) -> Result<(), Failure> {
 
 pub(in crate::command) async fn prompts(asked: Asked) -> Result<(), Failure> {
     asked.no_more_than(0)?;
-    let prompts = asked.client.prompts().await.map_err(|error| failed(&error))?;
+    let client = asked.connect().await?;
+    let prompts = client.prompts().await.map_err(|error| failed(&error))?;
     asked.output.show(&json!({ "prompts": prompts }), |list| {
         let rows = list["prompts"].as_array().into_iter().flatten().map(|prompt| {
             vec![
@@ -46,8 +48,9 @@ fn arguments(list: &Value) -> String {
 
 pub(in crate::command) async fn resources(asked: Asked) -> Result<(), Failure> {
     asked.no_more_than(0)?;
-    let resources = asked.client.resources().await.map_err(|error| failed(&error))?;
-    let templates = match asked.client.templates().await {
+    let client = asked.connect().await?;
+    let resources = client.resources().await.map_err(|error| failed(&error))?;
+    let templates = match client.templates().await {
         // Some servers with resources have no such method.
         Err(CallError::Server { .. }) => Vec::new(),
         templates => templates.map_err(|error| failed(&error))?,
@@ -75,7 +78,7 @@ fn named(list: &Value, members: &[&str], head: &[&str], none: &str) -> String {
 
 pub(in crate::command) async fn discover(asked: Asked) -> Result<(), Failure> {
     asked.no_more_than(0)?;
-    let client = &asked.client;
+    let client = asked.connect().await?;
     let era = if client.era() == Era::Legacy { "legacy" } else { "modern" };
     let found = json!({
         "era": era,
@@ -103,8 +106,9 @@ pub(in crate::command) async fn discover(asked: Asked) -> Result<(), Failure> {
 
 pub(in crate::command) async fn ping(asked: Asked) -> Result<(), Failure> {
     asked.no_more_than(0)?;
+    let client = asked.connect().await?;
     let sent = Instant::now();
-    asked.client.ping().await.map_err(|error| failed(&error))?;
+    client.ping().await.map_err(|error| failed(&error))?;
     let millis = sent.elapsed().as_secs_f64() * 1000.0;
     asked
         .output

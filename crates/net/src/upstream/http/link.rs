@@ -10,6 +10,7 @@ use switchboard_proto::header;
 use switchboard_proto::patch;
 use switchboard_proto::revision::Revision;
 
+use crate::drive::Stop;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
 use crate::upstream::{Target, Upstream};
@@ -21,6 +22,8 @@ pub(in crate::upstream) struct Link {
     headers: HeaderMap,
     session: Mutex<Session>,
     pub(super) ear: Mutex<Ear>,
+    /// Whether we can listen has been seen, one way or the other.
+    pub(super) heard: Stop,
 }
 
 /// What goes on every message of a session.
@@ -59,6 +62,7 @@ impl Upstream {
             headers: headers.clone(),
             session: Mutex::default(),
             ear: Mutex::default(),
+            heard: Stop::new(),
         }))
     }
 }

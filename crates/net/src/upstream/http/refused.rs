@@ -32,9 +32,12 @@ impl Refused {
         let status = response.status();
         let hints = hints(response.headers());
         let body = beginning(response.into_body()).await.freeze();
-        let text = String::from_utf8_lossy(&body);
-        let text: String = text.trim().chars().take(SHOWN).collect();
-        let error = jsonrpc::parse_one(body).ok().filter(|answer| answer.kind() == Kind::Error);
+        let error = jsonrpc::parse_one(body.clone()).ok();
+        let error = error.filter(|answer| answer.kind() == Kind::Error);
+        let message = error.as_ref().and_then(Message::payload);
+        let message = message.and_then(|error| patch::string(error, &["message"]));
+        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
+        let text = text.trim().chars().take(SHOWN).collect();
         Self { status, text, hints, error }
     }
 
@@ -55,6 +58,11 @@ impl Refused {
     /// The error that the body holds.
     pub(super) fn error(&self) -> Option<&Message> {
         self.error.as_ref()
+    }
+
+    /// Whether it says who is let in, and not what came of a call.
+    pub(super) fn is_about_us(&self) -> bool {
+        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
     /// Whether only a modern server says this.

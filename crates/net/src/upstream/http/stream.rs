@@ -22,7 +22,7 @@ use super::link::{Ear, Link};
 use crate::face::{lock, now};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
-use crate::upstream::Upstream;
+use crate::upstream::{Road, Upstream};
 
 /// Attempts in a row that bring nothing before a stream is given up.
 const ATTEMPTS: u32 = 5;
@@ -30,6 +30,10 @@ const ATTEMPTS: u32 = 5;
 /// A connection that lasted this long was sound, even if nothing had to be
 /// said: what cuts idle connections must not make us give up.
 const SOUND: Duration = Duration::from_secs(10);
+
+/// How long calls wait for the stream that listens. Some servers do not begin
+/// it before they have something to say.
+const LISTEN_WAIT: Duration = Duration::from_millis(500);
 
 /// One stream over all its connections.
 struct Course {
@@ -172,6 +176,16 @@ impl Upstream {
         }
     }
 
+    /// Waits until the server has let us listen, or has not. What it says of
+    /// its own accord before that is lost with many servers.
+    pub(crate) async fn until_listening(&self) {
+        let by_http = lock(&self.core).road == Road::Http;
+        if let Some(link) = self.http.get().filter(|_| by_http) {
+            // Too late or not, the calls have to begin.
+            _ = tokio::time::timeout(LISTEN_WAIT, self.stop.until(link.heard.said())).await;
+        }
+    }
+
     /// The server has answered: time to listen again, if that had been given up.
     pub(super) fn listen_again(self: &Arc<Self>, link: &Link) {
         let lost = *lock(&link.ear) == Ear::Lost;
@@ -188,6 +202,7 @@ impl Upstream {
         let mut course = Course::new();
         let ear = loop {
             let Some(got) = self.stop.until(self.get(link, &course)).await else { return };
+            link.heard.say();
             match got {
                 Ok(Some(response)) => {
                     let read = self.read(link, Lane::MAIN, &nothing, &mut course, response);

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, call_once};
+use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::{HttpServer, welcome};
 use switchboard_testkit::within;
 
-use super::{MODERN, at, child, connected, legacy, modern};
-use crate::upstream::journal;
+use super::{MODERN, at, child, connected, discovered, legacy, modern};
+use crate::upstream::{fetch, journal};
 
 fn quick() -> ClientOptions {
     ClientOptions { probe_timeout: Duration::from_millis(500), ..ClientOptions::default() }
@@ -215,4 +217,65 @@ async fn a_connection_that_is_not_wanted_any_more_leaves_no_child() {
     .await;
     drop(connecting);
     journal.all_gone().await;
+}
+
+/// wire: NEG-5
+#[tokio::test]
+async fn an_endpoint_that_answers_anything_with_nothing_is_greeted() {
+    let mut server = HttpServer::start().await;
+    let options = ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() };
+    let (refused, ()) = tokio::join!(Client::connect(at(&server), options), async {
+        server.post("server/discover").await.result(json!({})).await;
+    });
+    let why = "its answer names no versions".to_owned();
+    assert_eq!(refused.unwrap_err(), ConnectError::NotModern { why });
+    let connecting = Client::connect(at(&server), ClientOptions::default());
+    let (client, ()) = tokio::join!(connecting, async {
+        server.post("server/discover").await.result(json!({})).await;
+        server.greet(None, LEGACY).await;
+    });
+    assert_eq!(client.unwrap().era(), Era::Legacy);
+}
+
+/// Servers drop what they want to say before they are listened to.
+#[tokio::test]
+async fn calls_wait_until_the_server_is_listened_to() {
+    let mut server = HttpServer::start().await;
+    let options = ClientOptions { era: Some(Era::Legacy), ..ClientOptions::default() };
+    let target = at(&server);
+    let call = tokio::spawn(call_once(target, "tools/list", json!({}), options));
+    server.post("initialize").await.welcome(Some("s1"), LEGACY).await;
+    server.post("notifications/initialized").await.answer(202, &[], "").await;
+    let first = server.take(|_| true).await;
+    assert_eq!(first.method, "GET");
+    let _stream = first.stream().await;
+    server.post("tools/list").await.result(json!({"tools": []})).await;
+    server.delete().await.answer(204, &[], "").await;
+    within(call).await.unwrap().unwrap();
+}
+
+/// wire: OLD-7, NEG-2
+#[tokio::test]
+async fn a_modern_server_is_met_even_where_the_oldest_transport_is_tried_first() {
+    let mut server = HttpServer::start().await;
+    let url = server.url("/mcp");
+    let target = Server::url(url, Strategy::SseFirst, HeaderMap::new(), fetch());
+    let connecting = Client::connect(target.clone(), ClientOptions::default());
+    let (client, ()) = tokio::join!(connecting, async {
+        server.get().await.answer(405, &[], "").await;
+        let hello = server.post("initialize").await;
+        let error = json!({"code": -32022, "message": "no", "data": {"supported": [MODERN]}});
+        let id = &hello.message()["id"];
+        hello.json(400, &json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+        server.post("server/discover").await.result(discovered()).await;
+    });
+    assert_eq!(client.unwrap().era(), Era::Modern);
+    // A server that is neither is refused in the words that came first.
+    let connecting = Client::connect(target, ClientOptions::default());
+    let (refused, ()) = tokio::join!(connecting, async {
+        server.get().await.answer(405, &[], "").await;
+        server.post("initialize").await.answer(403, &[], "first").await;
+        server.post("server/discover").await.answer(404, &[], "second").await;
+    });
+    assert!(refused.unwrap_err().to_string().contains("first"));
 }

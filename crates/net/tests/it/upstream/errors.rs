@@ -21,7 +21,8 @@ async fn a_refusal_is_told_with_its_status_its_text_and_the_hints_on_how_to_get_
     for (status, headers, body, expected) in [
         (401, hints, "go away\n", format!("HTTP 401: go away {shown}")),
         (403, hints, "", format!("HTTP 403: Forbidden {shown}")),
-        (401, json, body, format!("no token {shown}")),
+        (401, json, body, format!("HTTP 401: no token {shown}")),
+        (400, json, body, format!("no token {shown}")),
         (500, &[][..], "<html>boom</html>", "HTTP 500: <html>boom</html>".to_owned()),
         (503, &[], "", "HTTP 503: Service Unavailable".to_owned()),
         (400, &[], "{\"error\":", "HTTP 400: {\"error\":".to_owned()),

@@ -210,6 +210,29 @@ fn a_call_that_lacked_a_header_is_sent_once_more_and_never_twice() {
 
 /// wire: HDR-12
 #[test]
+fn a_lesson_goes_on_to_the_page_that_has_the_tool() {
+    let tool =
+        r#"{"name":"t","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}"#;
+    let script = format!(
+        r#"open a1: 1 tools/call {{"name":"t","arguments":{{"r":"eu"}}}}
+           recv 1: 1 ! -32020 no
+           recv 2: 2 = {{"tools":[{{"name":"a"}}],"nextCursor":"p2"}}
+           recv 3: 3 = {{"tools":[{tool}],"nextCursor":"p3"}}
+           recv 4: 4 = {{}}"#
+    );
+    check(
+        HTTP,
+        &script,
+        r#"send 1 [mcp-method=tools/call mcp-name=t]: 1 tools/call {"name":"t","arguments":{"r":"eu"}}
+           send 2 [mcp-method=tools/list]: 2 tools/list {"_meta":{}}
+           send 3 [mcp-method=tools/list]: 3 tools/list {"_meta":{},"cursor":"p2"}
+           send 4 [mcp-method=tools/call mcp-name=t mcp-param-r=eu]: 4 tools/call {"name":"t","arguments":{"r":"eu"}}
+           a1: finish 4 = {}"#,
+    );
+}
+
+/// wire: HDR-12
+#[test]
 fn a_lesson_that_fails_gives_the_answer_it_was_about() {
     check(
         HTTP,

@@ -1,0 +1,150 @@
+//! The client that the official conformance suites judge: a scenario by its
+//! name, on the public API alone.
+//!
+//! The suite says what it wants in the environment, and appends the URL of its
+//! server: `MCP_CONFORMANCE_SCENARIO=tools_call conformance_client URL`.
+
+use std::env;
+use std::error::Error;
+
+use serde_json::{Map, Value, json};
+use switchboard_net::client::{CallError, Client, ClientOptions, form_defaults};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::revision::era_of;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+#[tokio::main]
+async fn main() -> Outcome {
+    let url = env::args().next_back().ok_or("no URL is given")?.parse()?;
+    let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
+    let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "null".to_owned());
+    let context: Value = serde_json::from_str(&context)?;
+    let fetch = Fetch::new(FetchOptions::default())?;
+    let server = Server::url(url, Strategy::HttpFirst, http::HeaderMap::new(), fetch);
+    let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
+    let client = Client::connect(server, options).await?;
+    // The client finds out by itself what to speak. The newer suite says what that should be.
+    let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
+    if wanted.is_some_and(|name| era_of(&name) != client.era()) {
+        return Err(format!("the client speaks {}", client.revision()).into());
+    }
+    let done = play(&client, &scenario, &context).await;
+    client.close().await;
+    done
+}
+
+/// Accepts every form as it is, has an opinion and a place to work.
+fn answering() -> ClientOptions {
+    ClientOptions::default()
+        .on_elicitation(|params| async move {
+            Ok(json!({"action": "accept", "content": form_defaults(&params)}))
+        })
+        .on_sampling(false, |_| async {
+            let content = json!({"type": "text", "text": "yes"});
+            Ok(json!({"role": "assistant", "content": content, "model": "none"}))
+        })
+        .on_roots(|_| async { Ok(json!({"roots": []})) })
+}
+
+async fn play(client: &Client, scenario: &str, context: &Value) -> Outcome {
+    match scenario {
+        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
+            client.tools().await?;
+        }
+        "tools_call" => call(client, "add_numbers", json!({"a": 5, "b": 3})).await?,
+        "elicitation-sep1034-client-defaults"
+        | "sse-retry"
+        | "sep-2322-client-request-state"
+        | "http-invalid-tool-headers" => every_tool(client).await?,
+        "json-schema-2020-12-preservation" => echo_schema(client).await?,
+        "http-standard-headers" => everything(client).await?,
+        "http-custom-headers" => {
+            client.tools().await?;
+            for one in context["toolCalls"].as_array().into_iter().flatten() {
+                let name = one["name"].as_str().unwrap_or_default();
+                call(client, name, one["arguments"].clone()).await?;
+            }
+        }
+        "sep-2640-client-no-prefetch" => {
+            client.skills().await?;
+        }
+        "sep-2640-client-verify-digest"
+        | "sep-2640-client-verify-size"
+        | "sep-2640-client-verify-frontmatter" => every_skill(client).await?,
+        _ => return Err(format!("scenario {scenario:?} is not known here").into()),
+    }
+    Ok(())
+}
+
+async fn call(client: &Client, tool: &str, arguments: Value) -> Outcome {
+    let result = client.call_tool(tool, arguments).await?;
+    if result["isError"] == true {
+        return Err(format!("{tool} failed: {}", result["content"]).into());
+    }
+    Ok(())
+}
+
+/// Lists the tools and calls each, with something for each argument.
+async fn every_tool(client: &Client) -> Outcome {
+    for tool in client.tools().await? {
+        let name = tool["name"].as_str().unwrap_or_default();
+        let properties = tool["inputSchema"]["properties"].as_object();
+        let arguments: Map<_, _> = properties
+            .into_iter()
+            .flatten()
+            .map(|(name, schema)| (name.clone(), any(schema)))
+            .collect();
+        call(client, name, arguments.into()).await?;
+    }
+    Ok(())
+}
+
+/// A value that fits the schema of an argument.
+fn any(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("integer" | "number") => json!(1),
+        Some("boolean") => json!(true),
+        Some("array") => json!([]),
+        Some("object") => json!({}),
+        Some("null") => Value::Null,
+        _ => json!("text"),
+    }
+}
+
+/// Sends the schema of one tool to another, as it came.
+async fn echo_schema(client: &Client) -> Outcome {
+    let tools = client.tools().await?;
+    let tool = tools.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
+    let schema = tool.map(|tool| tool["inputSchema"].clone()).ok_or("the tool is not listed")?;
+    call(client, "json_schema_echo", json!({ "schema": schema })).await
+}
+
+/// Every method that names what it is about.
+async fn everything(client: &Client) -> Outcome {
+    every_tool(client).await?;
+    for resource in client.resources().await? {
+        client.read(resource["uri"].as_str().unwrap_or_default()).await?;
+    }
+    for prompt in client.prompts().await? {
+        client.prompt(prompt["name"].as_str().unwrap_or_default(), Value::Null).await?;
+    }
+    Ok(())
+}
+
+/// Loads every skill, and all its files if it is sound.
+async fn every_skill(client: &Client) -> Outcome {
+    for skill in client.skills().await? {
+        match client.load_skill(&skill).await {
+            Err(CallError::Unusable { .. }) => {}
+            loaded => {
+                loaded?;
+                for file in skill.files() {
+                    client.skill_file(&skill, file).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Results that a modern server allows to be kept, and for how long.
+//!
+//! Rules: CACHE-2 to CACHE-5.
+//! - An entry is found by server, method and parameters; a private one only by
+//!   the identity that it was given to.
+//! - The pages of one list share a scope, the narrowest that any of them names.
+//! - A note about a change empties what it is about, also what is on its way.
+//! - What took questions and answers is not kept (MRTR-12), nor what an error says.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use switchboard_proto::method;
+use switchboard_proto::patch;
+
+use crate::face::{lock, next_number};
+use crate::upstream::{Server, Target};
+
+/// The longest that anything is kept, whatever its server says.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What an entry costs beside its text.
+const OVERHEAD: usize = 256;
+
+/// Results kept for later, in memory. Clones share them, and so may clients:
+/// what a server calls private stays with the headers that it was asked with.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    entries: Arc<Mutex<Entries>>,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_key: HashMap<Key, Entry>,
+    bytes: usize,
+    /// Counts what was emptied.
+    emptied: u64,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Key {
+    server: Arc<str>,
+    /// None if anybody may have it.
+    identity: Option<Identity>,
+    method: String,
+    params: Bytes,
+}
+
+#[derive(Debug)]
+struct Entry {
+    result: Bytes,
+    until: Instant,
+}
+
+type Identity = [u8; 32];
+
+/// Which server, and who we are to it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    server: Arc<str>,
+    identity: Identity,
+}
+
+impl Place {
+    /// A child is nobody else's, so each is a server of its own.
+    pub(super) fn of(server: &Server) -> Self {
+        let (server, mut said) = match server.target() {
+            Target::Command(_) => (format!("child {}", next_number()), Vec::new()),
+            Target::Url { url, headers, .. } => {
+                let said = headers.iter().map(|(name, value)| {
+                    [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat()
+                });
+                (url.to_string(), said.collect())
+            }
+        };
+        said.sort();
+        let mut identity = [0; 32];
+        identity.copy_from_slice(digest(&SHA256, &said.concat()).as_ref());
+        Self { server: server.into(), identity }
+    }
+}
+
+impl Cache {
+    /// Keeps at most `most` bytes; what is stale soonest goes first.
+    pub fn new(most: usize) -> Self {
+        Self { entries: Arc::default(), most }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let mut entries = lock(&self.entries);
+        entries.forget(|_| true);
+    }
+
+    /// How often something was emptied: what was asked for before is not kept after.
+    pub(super) fn emptied(&self) -> u64 {
+        lock(&self.entries).emptied
+    }
+
+    pub(super) fn get(
+        &self,
+        place: &Place,
+        method: &str,
+        params: &Bytes,
+        now: Instant,
+    ) -> Option<Bytes> {
+        let mut key = place.key(method, params, true);
+        let entries = lock(&self.entries);
+        let mut fresh = |private: bool| {
+            key.identity = private.then_some(place.identity);
+            entries.by_key.get(&key).filter(|entry| now < entry.until)
+        };
+        fresh(true).or_else(|| fresh(false)).map(|entry| entry.result.clone())
+    }
+
+    /// Keeps a result, if its server allows that. `emptied` is from before it was asked for.
+    pub(super) fn put(
+        &self,
+        place: &Place,
+        (method, params): (&str, &Bytes),
+        result: &Bytes,
+        emptied: u64,
+        now: Instant,
+    ) {
+        let ttl = patch::get(result, &["ttlMs"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
+        let Some(ttl) = ttl.filter(|&ttl| ttl > 0).map(Duration::from_millis) else { return };
+        let mut entries = lock(&self.entries);
+        if entries.emptied != emptied {
+            return;
+        }
+        let mut private = patch::string(result, &["cacheScope"]).as_deref() != Some("public");
+        if method != method::READ_RESOURCE {
+            private |= entries.narrow(place, method, private);
+        }
+        let key = place.key(method, params, private);
+        let size = size(&key, result);
+        entries.forget_one(&key);
+        entries.make_room(size, self.most, now);
+        if size <= self.most {
+            entries.bytes += size;
+            let entry = Entry { result: result.clone(), until: now + ttl.min(LONGEST) };
+            entries.by_key.insert(key, entry);
+        }
+    }
+
+    /// Something has changed at the server.
+    pub(super) fn handle_note(&self, place: &Place, note: &str, params: impl FnOnce() -> Value) {
+        let lists: &[&str] = match note {
+            method::UPDATED => &[method::READ_RESOURCE],
+            _ if method::list_changed("tools") == Some(note) => &[method::LIST_TOOLS],
+            _ if method::list_changed("prompts") == Some(note) => &[method::LIST_PROMPTS],
+            _ if method::list_changed("resources") == Some(note) => {
+                &[method::LIST_RESOURCES, method::LIST_TEMPLATES]
+            }
+            _ => return,
+        };
+        let params = params();
+        let uri = params["uri"].as_str().filter(|_| note == method::UPDATED);
+        lock(&self.entries).forget(|key| {
+            let of = patch::string(&key.params, &["uri"]);
+            // What changed may be a part of what was read (SUB-13).
+            let is_about = uri.is_none_or(|uri| of.is_some_and(|of| uri.starts_with(&*of)));
+            key.server == place.server && lists.contains(&&*key.method) && is_about
+        });
+    }
+
+    /// A list has changed under its reader: its pages do not fit together any
+    /// more. Whether there were any.
+    pub(super) fn forget_list(&self, place: &Place, method: &str) -> bool {
+        let mut entries = lock(&self.entries);
+        let before = entries.by_key.len();
+        entries.forget(|key| key.server == place.server && key.method == method);
+        entries.by_key.len() < before
+    }
+}
+
+impl Place {
+    fn key(&self, method: &str, params: &Bytes, private: bool) -> Key {
+        let identity = private.then_some(self.identity);
+        let (server, method) = (Arc::clone(&self.server), method.to_owned());
+        Key { server, identity, method, params: params.clone() }
+    }
+}
+
+impl Entries {
+    fn forget(&mut self, is_stale: impl Fn(&Key) -> bool) {
+        self.emptied += 1;
+        self.retain(|key, _| !is_stale(key));
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Key, &Entry) -> bool) {
+        self.by_key.retain(|key, entry| keep(key, entry));
+        self.bytes = self.by_key.iter().map(|(key, entry)| size(key, &entry.result)).sum();
+    }
+
+    fn forget_one(&mut self, key: &Key) {
+        if let Some(entry) = self.by_key.remove(key) {
+            self.bytes -= size(key, &entry.result);
+        }
+    }
+
+    /// Whether a page is private because another one of its list is. If this one
+    /// is, the others were not for everybody either.
+    fn narrow(&mut self, place: &Place, method: &str, private: bool) -> bool {
+        let is_page = |key: &Key| key.server == place.server && key.method == method;
+        if private {
+            self.retain(|key, _| !is_page(key) || key.identity.is_some());
+        }
+        self.by_key.keys().any(|key| is_page(key) && key.identity == Some(place.identity))
+    }
+
+    fn make_room(&mut self, size: usize, most: usize, now: Instant) {
+        if self.bytes + size > most {
+            self.retain(|_, entry| now < entry.until);
+        }
+        while self.bytes + size > most {
+            let soonest = self.by_key.iter().min_by_key(|(_, entry)| entry.until);
+            let Some(key) = soonest.map(|(key, _)| key.clone()) else { return };
+            self.forget_one(&key);
+        }
+    }
+}
+
+fn size(key: &Key, result: &Bytes) -> usize {
+    OVERHEAD + key.method.len() + key.params.len() + result.len()
+}
+
+#[cfg(test)]
+mod tests;
