@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Ask, Exchange, Up};
+use switchboard_proto::client::probe::{self, Verdict};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -105,27 +106,41 @@ impl Bridge {
     }
 
     /// A legacy client's greeting was refused: is that because of its era?
-    fn reconsider(&self, greeting: Greeting, upstream: Arc<Upstream>, answer: Message) {
+    fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
+        let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+        let sharing = greeting.whose.sharing();
+        // A child that refused may be gone, or may answer nothing else any more.
+        let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);
         let bridge = Weak::clone(&self.this);
         lock(&self.state).close(async move {
-            let found = upstream.find_era().await;
-            let Some(bridge) = bridge.upgrade() else { return };
-            let Greeting { face, request, exchange, whose } = greeting;
-            if found == Found::Modern {
-                tracing::info!(
-                    server = upstream.name(),
-                    "modern only: translating for legacy clients"
-                );
-                bridge.server.learn(Era::Legacy, false);
-                bridge.server.learn(Era::Modern, true);
-                upstream.turn(bridge.eras(&face), whose.sharing());
-                let seat = Seat { owner: face, exchange };
-                upstream.open(seat, &request, &None).detach();
+            let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
+            let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
+            if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
+                let Greeting { face, request, exchange, .. } = greeting;
+                fresh.open(Seat { owner: face, exchange }, &request, &None).detach();
+                old.close().await;
             } else {
-                upstream.turn(Eras::both(Era::Legacy), whose.sharing());
-                face.finish(exchange, &answer);
+                greeting.face.finish(greeting.exchange, &answer);
+                fresh.close().await;
             }
         });
+    }
+
+    /// The server is modern: its client goes by a connection that translates.
+    fn replace(&self, greeting: &Greeting, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
+        tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
+        self.server.learn(Era::Legacy, false);
+        self.server.learn(Era::Modern, true);
+        fresh.turn(self.eras(&greeting.face), greeting.whose.sharing());
+        let mut state = lock(&self.state);
+        let current = state.connections.get_mut(&greeting.whose);
+        match current.filter(|current| Arc::ptr_eq(current, old)) {
+            Some(current) => {
+                *current = Arc::clone(fresh);
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -145,8 +160,9 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
     let opens = {
         let mut state = lock(&bridge.state);
         state.waiting.asking = None;
-        // One that is silent, or is spoken to by another transport, is left to begin anew.
-        if matches!(found, Found::Modern | Found::Legacy) && !state.closed {
+        // Some take the question for the beginning of a modern conversation, and
+        // refuse any other; so a legacy server begins anew (NEG-7).
+        if found == Found::Modern && !state.closed {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
         std::mem::take(&mut state.waiting.opens)
@@ -156,8 +172,7 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
     }
     // Nobody may have needed it: its client has gone, or has a connection.
     let unused = lock(&bridge.state).waiting.spare.take();
-    let unused =
-        unused.or_else(|| (!matches!(found, Found::Modern | Found::Legacy)).then_some(asking));
+    let unused = unused.or_else(|| (found != Found::Modern).then_some(asking));
     if let Some(unused) = unused {
         unused.close().await;
     }
@@ -185,6 +200,12 @@ impl Greeter {
         let (bridge, upstream) = (Weak::clone(&bridge.this), Arc::downgrade(upstream));
         Arc::new(Self { greeting, bridge, upstream })
     }
+}
+
+/// Whether a refusal says that the server is modern (NEG-2).
+fn names_modern(answer: &Message) -> bool {
+    let reply = probe::reply(None, answer);
+    matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
 }
 
 /// Whether a refusal may be about the era: only the server's own words are.

@@ -56,7 +56,8 @@ const ENVELOPE: [&str; 5] =
 /// The request of a modern client as a legacy one.
 pub(super) fn take_off(request: &Message) -> Message {
     let params = request.payload().unwrap_or(b"{}");
-    let bare = patch::without(params, &[], &["inputResponses", "requestState"]);
+    // Only a legacy client asks for a task in this way (TASK-9).
+    let bare = patch::without(params, &[], &["inputResponses", "requestState", "task"]);
     let bare = bare.unwrap_or_else(|| Bytes::copy_from_slice(params));
     request.with_payload(&without_hop(&bare, &ENVELOPE))
 }
