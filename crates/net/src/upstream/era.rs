@@ -83,7 +83,8 @@ impl Eras {
                 }))
             }
             (Era::Modern, Era::Legacy) => {
-                Half::ToLegacy(Box::new(ToLegacy::new(sharing, limits).asking_from(first_ask)))
+                let half = ToLegacy::new(carrier, sharing, limits).asking_from(first_ask);
+                Half::ToLegacy(Box::new(half))
             }
         }
     }

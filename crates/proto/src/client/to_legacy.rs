@@ -21,7 +21,7 @@ use super::legacy::Legacy;
 use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Down, Lane, Said, To};
+use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
@@ -41,6 +41,7 @@ mod task;
 /// One legacy server, as its modern clients see it.
 #[derive(Debug)]
 pub struct ToLegacy<T> {
+    carrier: Carrier,
     inner: Legacy<Errand<T>>,
     /// Which arguments its tools want repeated as headers.
     tools: Tools,
@@ -114,12 +115,15 @@ struct Call<T> {
     as_task: bool,
     /// The server has asked something on its behalf.
     asked: bool,
+    /// Its answer, and how long log records may still come.
+    lingers: Option<(Message, Instant)>,
 }
 
 impl<T: Ticket> ToLegacy<T> {
     /// A server that has been told nothing yet.
-    pub fn new(sharing: Sharing, limits: &Limits) -> Self {
+    pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
+            carrier,
             // A token may be used again while its call is parked. Whose an
             // unclear question is, is ours to say.
             inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
@@ -184,8 +188,8 @@ impl<T: Ticket> ToLegacy<T> {
         self.set_level(level, now);
         let number = self.next_number();
         let (request, inner) = (request.clone(), CallId::DONE);
-        let (visit, visits, as_task, asked) = (None, 0, false, false);
-        let call = Call { ticket, request, inner, level, visit, visits, as_task, asked };
+        let (visit, visits, as_task, asked, lingers) = (None, 0, false, false, None);
+        let call = Call { ticket, request, inner, level, visit, visits, as_task, asked, lingers };
         self.calls.insert(number, call);
         if level.is_some() && self.leveling > 0 {
             self.held.push(number);
@@ -263,6 +267,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
+        self.end_lingering(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
@@ -271,7 +276,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout().into_iter().chain(self.due).min()
+        let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
+        lingering.chain(self.inner.poll_timeout()).chain(self.due).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -290,13 +296,11 @@ impl<T: Ticket> ToLegacy<T> {
         if method::is_for_all(message.method()) {
             return self.tell_listens(message);
         }
-        let To::Call(Errand::Call { number, ticket }) = to else { return };
-        let Some(call) = self.calls.get(&number) else { return };
         if message.method() == method::LOG {
-            if !level::is_wanted(message, call.level) {
-                return;
-            }
-        } else if message.method() == method::ELICITED {
+            return self.handle_log(&to, message);
+        }
+        let To::Call(Errand::Call { ticket, .. }) = to else { return };
+        if message.method() == method::ELICITED {
             return;
         }
         self.down.push_back(Down::Note { to: To::Call(ticket), message: message.clone() });
@@ -340,7 +344,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.tools.learn(payload);
         }
         let answer = self.newer_answer(answer, &method);
-        self.finish(number, answer);
+        self.finish_with_logs(number, answer, now);
     }
 
     fn finish(&mut self, number: u64, answer: Message) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::ToLegacy;
 use crate::client::Ticket;
+use crate::exchange::Down;
 use crate::refusal::Refusal;
 
 impl<T: Ticket> ToLegacy<T> {
@@ -15,7 +16,10 @@ impl<T: Ticket> ToLegacy<T> {
         // Those whose client visits a page have no call at the server.
         for (number, call) in std::mem::take(&mut self.calls) {
             self.settle_asks_of(number, &call.ticket);
-            self.refuse(call.ticket, why);
+            match call.lingers {
+                Some((answer, _)) => self.down.push_back(Down::Finish { to: call.ticket, answer }),
+                None => _ = self.refuse(call.ticket, why),
+            }
         }
         self.return_later(now);
     }

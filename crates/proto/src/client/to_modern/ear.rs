@@ -158,7 +158,8 @@ impl<T: Ticket> ToModern<T> {
             if let Some(old) = self.ear.heard.take() {
                 self.inner.drop_call(old.call, None, now);
             }
-            return;
+            // Who wanted to watch has thought better of it meanwhile.
+            return self.settle_subscribers(None);
         };
         let number = self.ear.next;
         self.ear.next += 1;

@@ -102,7 +102,7 @@ impl World {
             (true, true) => client::Half::Modern(Box::new(Modern::new(far, alone, &limits))),
             (false, false) => client::Half::Legacy(Box::new(Legacy::new(alone, &limits))),
             (false, true) => client::Half::ToModern(Box::new(ToModern::new(far, alone, &limits))),
-            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(alone, &limits))),
+            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(far, alone, &limits))),
         };
         Self {
             near,
