@@ -27,6 +27,8 @@ mod ledger;
 pub mod legacy;
 pub mod modern;
 pub mod probe;
+#[cfg(test)]
+mod script;
 pub mod to_legacy;
 pub mod to_modern;
 mod tools;
