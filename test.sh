@@ -223,6 +223,12 @@ check_conformance() {
     node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
     say "the same with a server that speaks the legacy era"
     node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
+    local across="--expected conformance/expected-across.txt --brief"
+    local bridge="'$target/debug/switchboard' bridge --port 0 -- '$target/debug/switchboard' demo"
+    say "the legacy suites, with a modern server behind the bridge"
+    node conformance/run.mjs server --serve "$bridge --era modern" --only '^server/(stable|2025-11)' $across
+    say "the modern suite, with a legacy server behind the bridge"
+    node conformance/run.mjs server --serve "$bridge --era legacy" --only '^server/2026' $across
     say "the client"
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache

@@ -16,8 +16,9 @@ use switchboard_proto::refusal::Refusal;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
 
-/// How long a round stays open for questions that come close together.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long a round stays open for questions that come close together: a busy server
+/// takes this long to write the second, and nobody who is asked notices.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// How often somebody looks for clients that did not come back.
 const SWEEP: Duration = Duration::from_secs(1);

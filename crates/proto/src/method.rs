@@ -43,6 +43,12 @@ pub const LIST_TEMPLATES: &str = "resources/templates/list";
 pub const READ_RESOURCE: &str = "resources/read";
 /// Asks what an argument could be.
 pub const COMPLETE: &str = "completion/complete";
+/// Says how a task stands.
+pub const GET_TASK: &str = "tasks/get";
+/// Answers what a task asks (modern).
+pub const UPDATE_TASK: &str = "tasks/update";
+/// Ends a task early.
+pub const CANCEL_TASK: &str = "tasks/cancel";
 /// Waits for what a task comes to (legacy).
 pub const TASK_RESULT: &str = "tasks/result";
 /// Asks a person something.

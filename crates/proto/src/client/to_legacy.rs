@@ -30,9 +30,11 @@ use crate::project;
 use crate::refusal::{Refusal, code};
 use ask::{Asked, Visit};
 use listen::Listen;
+use task::Tasks;
 
 mod answer;
 mod ask;
+mod leave;
 mod level;
 mod listen;
 mod lost;
@@ -51,6 +53,7 @@ pub struct ToLegacy<T> {
     calls: BTreeMap<u64, Call<T>>,
     listens: BTreeMap<u64, Listen<T>>,
     asks: BTreeMap<Ask, Asked>,
+    tasks: Tasks<T>,
     next_ask: u64,
     /// What the server was last told to log, and the calls that wait until it has heard.
     level: Option<usize>,
@@ -78,6 +81,10 @@ enum Errand<T> {
     Unwatch {
         listen: u64,
     },
+    /// To know which tools may be tasks.
+    Tools,
+    /// To know what a task comes to.
+    TaskEnd(u64),
     /// To be there again for who listens.
     Return,
     Level,
@@ -91,7 +98,7 @@ impl<T: Ticket> Ticket for Errand<T> {
             Self::Listen(number)
             | Self::Watch { listen: number, .. }
             | Self::Unwatch { listen: number } => number | OURS,
-            Self::Return | Self::Level => u64::MAX,
+            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level => u64::MAX,
         }
     }
 }
@@ -134,6 +141,7 @@ impl<T: Ticket> ToLegacy<T> {
             calls: BTreeMap::new(),
             listens: BTreeMap::new(),
             asks: BTreeMap::new(),
+            tasks: Tasks::default(),
             next_ask: 1 << 31,
             level: None,
             leveling: 0,
@@ -161,10 +169,7 @@ impl<T: Ticket> ToLegacy<T> {
                 CallId::DONE
             }
             method::LISTEN => self.listen(ticket, request, now),
-            name if method::is_modern_only(name) => {
-                let method = name.to_owned();
-                self.refuse(ticket, &Refusal::UnknownMethod { method })
-            }
+            name if method::is_modern_only(name) => self.task_call(ticket, request, now),
             _ => match self.mismatch(request, said) {
                 Some(why) => self.refuse(ticket, &why),
                 None => self.call(ticket, request, now),
@@ -201,9 +206,13 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Makes a call at the server.
     fn begin(&mut self, number: u64, now: Instant) {
+        if self.holds_for_tools(number, now) {
+            return;
+        }
+        let Some(request) = self.request_of(number) else { return };
         if let Some(call) = self.calls.get_mut(&number) {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
-            call.inner = self.inner.open(errand, &take_off(&call.request), now);
+            call.inner = self.inner.open(errand, &request, now);
         }
     }
 
@@ -221,28 +230,6 @@ impl<T: Ticket> ToLegacy<T> {
     /// A client says something that wants no answer.
     pub fn note(&mut self, message: &Message, now: Instant) {
         self.inner.note(take_off(message));
-        self.settle(now);
-    }
-
-    /// A client gave up on a call; its own words, if it gave any.
-    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(call) = self.calls.remove(&id.0) {
-            self.settle_asks_of(id.0, &call.ticket);
-            self.inner.drop_call(call.inner, words, now);
-        }
-        self.end_listen(id.0, now);
-        self.settle(now);
-    }
-
-    /// A client is gone for good.
-    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
-        let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
-        let theirs = calls.chain(listens).filter(|(_, ticket)| ticket.owner() == owner);
-        for number in theirs.map(|(number, _)| number).collect::<Vec<_>>() {
-            self.drop_call(CallId(number), None, now);
-        }
-        self.inner.forget_owner(owner, now);
         self.settle(now);
     }
 
@@ -294,6 +281,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn handle_note(&mut self, to: To<Errand<T>>, message: &Message) {
         if method::is_for_all(message.method()) {
+            self.forget_tools();
             return self.tell_listens(message);
         }
         if message.method() == method::LOG {
@@ -321,6 +309,8 @@ impl<T: Ticket> ToLegacy<T> {
             Errand::Return if answer.kind() == Kind::Error => self.return_later(now),
             Errand::Return => self.reconnect.handle_success(),
             Errand::Level => self.handle_leveled(now),
+            Errand::Tools => self.handle_tools(answer, now),
+            Errand::TaskEnd(number) => self.handle_task_end(number, answer),
             Errand::Unwatch { .. } => {}
         }
     }
@@ -336,7 +326,7 @@ impl<T: Ticket> ToLegacy<T> {
         if failed == Some(code::METHOD_NOT_FOUND) && self.try_as_task(number, now) {
             return;
         }
-        if self.await_task(number, answer, now) {
+        if self.handle_created(number, answer, now) || self.handle_task_answer(number, answer) {
             return;
         }
         if method == method::LIST_TOOLS && answer.kind() == Kind::Result {

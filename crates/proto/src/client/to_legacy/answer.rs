@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::ToLegacy;
+use super::task::EXTENSION;
 use crate::client::Ticket;
 use crate::client::across::{identity, member, without_hop};
 use crate::exchange::Said;
@@ -44,7 +45,11 @@ pub(super) fn discovery(welcome: &Message) -> Bytes {
     let welcome = welcome.payload().unwrap_or_default();
     let mut capabilities = member(welcome, &["capabilities"]).unwrap_or_else(|| json!({}));
     if let Some(all) = capabilities.as_object_mut() {
-        all.remove("tasks");
+        let takes_tasks =
+            all.remove("tasks").is_some_and(|it| !it["requests"]["tools"]["call"].is_null());
+        if takes_tasks {
+            all.insert("extensions".to_owned(), json!({EXTENSION: {}}));
+        }
     }
     let mut result = json!({
         "supportedVersions": Revision::names(Era::Modern),

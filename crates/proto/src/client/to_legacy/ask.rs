@@ -49,6 +49,9 @@ impl<T: Ticket> ToLegacy<T> {
         request: &Message,
         now: Instant,
     ) {
+        if self.keep_question(ask, request) {
+            return;
+        }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let request = request.with_payload(&params);
         let (number, guessed) = match to {
@@ -94,6 +97,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// The server does not need an answer any more (GW-50).
     pub(super) fn handle_recall(&mut self, ask: Ask, message: Message) {
+        self.recall_question(ask);
         let asked = self.asks.remove(&ask);
         if let Some(call) = asked.and_then(|asked| self.calls.get(&asked.number)) {
             let to = To::Call(call.ticket.clone());

@@ -11,6 +11,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
         self.held.clear();
+        self.lose_tasks();
         self.inner.handle_lost(why);
         self.settle(now);
         // Those whose client visits a page have no call at the server.

@@ -42,12 +42,12 @@ fn requests_lose_their_envelope_and_results_are_dressed() {
            recv: 4 ! -32002 no such thing
            open a4: 7 tasks/get {"taskId":"t","_meta":{@}}
            open a5: 8 tools/call {"name":"t","requestState":"s","_meta":{@}}"#,
-        r#"a1: finish 0 = {"resultType":"complete","ttlMs":0,"cacheScope":"private",#S,"capabilities":{"logging":{},"resources":{"subscribe":true},"tools":{"listChanged":true}},"supportedVersions":["2026-07-28"]}
+        r#"a1: finish 0 = {"resultType":"complete","ttlMs":0,"cacheScope":"private",#S,"capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}},"logging":{},"resources":{"subscribe":true},"tools":{"listChanged":true}},"supportedVersions":["2026-07-28"]}
            send 3: 3 tools/list {"cursor":"c","_meta":{"k":1}}
            a2: finish 3 = {"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"},"x":1}}
            send 4: 4 resources/read {"uri":"u"}
            a3: finish 4 ! -32602 no such thing
-           a4: finish - ! -32601 Method not found: tasks/get
+           a4: finish - ! -32021 this call needs a client that can do more
            a5: finish - ! -32602 requestState is not, or no longer, valid; make the call again without it"#,
     );
 }
@@ -260,5 +260,55 @@ fn logs_go_to_who_asked_and_a_tool_that_must_be_a_task_is_waited_for() {
            send 6: 6 tools/call {"task":{},"name":"j","_meta":{"progressToken":"T2"}}
            send 7: 7 tasks/result {"taskId":"t1"}
            a2: finish 7 = {"resultType":"complete",#S,"content":[]}"#,
+    );
+}
+
+/// wire: TASK-2, TASK-3, TASK-4, TASK-5
+#[test]
+fn a_task_of_a_legacy_server_is_a_task_of_the_extension() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let open = |name: &str, call: &str| {
+        format!("open {name}: 5 {}\n", call.replace('^', &format!("\"_meta\":{{{able}}}")))
+    };
+    let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}"#;
+    let script = [
+        open("a1", r#"tools/call {"name":"j",^}"#),
+        r#"recv: 3 = {"tools":[{"name":"x"}],"nextCursor":"c"}
+           recv: 4 = {"tools":[{"name":"j","execution":{"taskSupport":"optional"}}]}
+           recv: 5 = {"task":{"taskId":"t1","status":"working","ttl":9,"createdAt":"d"}}
+        "#
+        .to_owned(),
+        format!("recv: \"q\" roots/list {{{related}}}\n"),
+        open("a2", r#"tasks/get {"taskId":"t1",^}"#),
+        "recv: 7 = {\"taskId\":\"t1\",\"status\":\"input_required\",\"ttl\":9}\n".to_owned(),
+        open(
+            "a3",
+            r#"tasks/update {"taskId":"t1","inputResponses":{"q1":{"roots":[]},"zz":{}},^}"#,
+        ),
+        open("a4", r#"tasks/get {"taskId":"t1",^}"#),
+        "recv: 8 = {\"taskId\":\"t1\",\"status\":\"failed\"}\n".to_owned(),
+        format!("recv: 6 = {{\"content\":[],\"isError\":true,{related}}}\n"),
+        open("a5", r#"tasks/cancel {"taskId":"t1",^}"#),
+        "recv: 9 ! -32602 it is over\n".to_owned(),
+        open("a6", r#"tasks/update {"taskId":"t2",^}"#),
+    ];
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        r#"send 3: 3 tools/list {}
+           send 4: 4 tools/list {"cursor":"c"}
+           send 5: 5 tools/call {"task":{},"name":"j"}
+           a1: finish 5 = {#S,"createdAt":"d","resultType":"task","status":"working","taskId":"t1","ttlMs":9}
+           send 6: 6 tasks/result {"taskId":"t1"}
+           send 7: 7 tasks/get {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S,"inputRequests":{"q1":{"method":"roots/list","params":{}}},"status":"input_required","taskId":"t1","ttlMs":9}
+           a3: finish 0 = {"resultType":"complete",#S}
+           send 0: "q" = {"roots":[]}
+           send 8: 8 tasks/get {"taskId":"t1"}
+           a4: finish 0 = {"resultType":"complete",#S,"result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"isError":true,"resultType":"complete"},"status":"completed","taskId":"t1","ttlMs":null}
+           send 9: 9 tasks/cancel {"taskId":"t1"}
+           a5: finish 0 = {"resultType":"complete",#S}
+           a6: finish - ! -32602 there is no such task"#,
     );
 }
