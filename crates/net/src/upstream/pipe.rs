@@ -17,6 +17,7 @@ use switchboard_proto::line;
 
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
+use crate::drive::race;
 use crate::face::{lock, now};
 use crate::inside::Works;
 
@@ -79,7 +80,10 @@ pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
     let soon = (up.limits.quiet.min(up.limits.total) / 4).min(REST);
     loop {
         let next = up.next_deadline().map_or(soon, |at| at.saturating_duration_since(now()));
-        if !up.stop.sleep(next.min(soon).max(Duration::from_millis(10))).await {
+        let next = next.min(soon).max(Duration::from_millis(10));
+        lock(&up.core).next_look = Some(now() + next);
+        let pause = race(tokio::time::sleep(next), up.sooner.notified());
+        if up.stop.until(pause).await.is_none() {
             return;
         }
         up.step(Half::handle_timeout).1.detach();

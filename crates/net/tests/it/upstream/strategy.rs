@@ -36,12 +36,16 @@ async fn http_first_stays_where_the_refusal_has_another_reason() {
         json!({"code": -32022, "message": "modern only", "data": {"supported": ["2026-07-28"]}});
     let body = json!({"jsonrpc": "2.0", "id": null, "error": modern}).to_string();
     for (status, body, expected) in [
-        (400, body.as_str(), "modern only"),
+        (400, body.as_str(), "HTTP 500: later"),
         (401, "who", "HTTP 401: who"),
         (500, "boom", "HTTP 500: boom"),
     ] {
         let id = caller.begin_greeting().await;
         server.post("initialize").await.answer(status, &[], body).await;
+        if status == 400 {
+            // It is modern, and asked as such.
+            server.post("server/discover").await.answer(500, &[], "later").await;
+        }
         assert_eq!(error_of(&caller.answer(id).await), expected);
         assert_eq!(server.waiting(|_| true), 0);
     }
