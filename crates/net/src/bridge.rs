@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{Seat, Server, Upstream};
+use crate::upstream::{Recipient, Seat, Server, Upstream};
 
 mod children;
 mod connect;
@@ -39,6 +39,13 @@ pub struct Bridge {
     hidden: Arc<Hidden>,
     state: Mutex<State>,
     this: Weak<Self>,
+}
+
+/// A client, and who is told what comes of its calls.
+#[derive(Clone, Debug)]
+struct Caller {
+    face: Arc<Face>,
+    owner: Arc<dyn Recipient>,
 }
 
 #[derive(Default)]
@@ -80,9 +87,10 @@ impl Bridge {
         self.children == Children::Shared
     }
 
-    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
+    fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
+        let face = &caller.face;
         if let Some(why) = self.hidden.refuses(request) {
-            face.finish(exchange, &Message::refusal(None, &why));
+            caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }
         let eras = self.eras(face);
@@ -90,11 +98,11 @@ impl Bridge {
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
-                face.finish(exchange, &Message::refusal(None, &why));
+                caller.owner.finish(exchange, &Message::refusal(None, &why));
                 return Works::none();
             }
         };
-        let seat = self.seat(face, exchange, &upstream, whose, request);
+        let seat = self.seat(caller, exchange, &upstream, whose, request);
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
@@ -149,12 +157,24 @@ impl Bridge {
     }
 
     /// Passes a verb on to the connection that it belongs to.
-    fn pass_on(&self, face: &Arc<Face>, verb: Up) -> Works {
+    fn pass_on(&self, caller: &Caller, verb: Up) -> Works {
+        let face = &caller.face;
         match verb {
-            Up::Open { exchange, request, said } => self.open(face, exchange, &request, &said),
+            Up::Open { exchange, request, said } => self.open(caller, exchange, &request, &said),
             Up::Supply { ask, answer } => self.supply(face, ask, &answer),
             Up::Note { message } => self.note(face, message),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
+        }
+    }
+
+    /// What [`Inside::take`] does, for a client that somebody stands before: `owner`
+    /// is told what comes of its calls. It goes by the client's number, and must
+    /// live until the client is forgotten to hear what belongs to no call.
+    pub fn take_for(&self, face: &Arc<Face>, owner: Arc<dyn Recipient>, verb: Up) -> Works {
+        let caller = Caller { face: Arc::clone(face), owner };
+        match self.hold_back(&caller, verb) {
+            Some(verb) => self.pass_on(&caller, verb),
+            None => Works::none(),
         }
     }
 
@@ -195,10 +215,7 @@ impl Drop for Bridge {
 
 impl Inside for Bridge {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match self.hold_back(face, verb) {
-            Some(verb) => self.pass_on(face, verb),
-            None => Works::none(),
-        }
+        self.take_for(face, Arc::<Face>::clone(face), verb)
     }
 
     fn forget(&self, face: &Arc<Face>) {

@@ -12,7 +12,7 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use crate::face::Face;
+use super::Caller;
 use crate::upstream::{Recipient, Upstream};
 
 /// Names of tools, with `*` for any characters; their case does not count.
@@ -92,67 +92,67 @@ fn fits(pattern: &str, name: &str) -> bool {
 /// Who is told the answer: the client, or somebody who looks through it first.
 pub(super) fn owner(
     hidden: &Arc<Hidden>,
-    face: &Arc<Face>,
+    caller: &Caller,
     upstream: &Upstream,
     request: &Message,
 ) -> Arc<dyn Recipient> {
-    let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
+    let owner = Arc::clone(&caller.owner);
     if !hidden.concerns(request) {
         return owner;
     }
-    if face.era() == Era::Legacy {
+    if caller.face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
         upstream.attach(&owner);
     }
-    Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(hidden) })
+    Arc::new(Blinkered { owner, hidden: Arc::clone(hidden) })
 }
 
 /// A client that asked for a list.
 struct Blinkered {
-    face: Arc<Face>,
+    owner: Arc<dyn Recipient>,
     hidden: Arc<Hidden>,
 }
 
 impl Recipient for Blinkered {
     fn number(&self) -> u64 {
-        self.face.number()
+        self.owner.number()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.face.note(exchange, message);
+        self.owner.note(exchange, message);
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Face::ask(&self.face, exchange, ask, request)
+        Arc::clone(&self.owner).ask(exchange, ask, request)
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        self.face.recall(ask, message);
+        self.owner.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
         match self.hidden.without(answer) {
-            Some(answer) => self.face.finish(exchange, &answer),
-            None => self.face.finish(exchange, answer),
+            Some(answer) => self.owner.finish(exchange, &answer),
+            None => self.owner.finish(exchange, answer),
         }
     }
 
     fn is_slow(&self) -> bool {
-        self.face.is_slow()
+        self.owner.is_slow()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { Face::room(&self.face).await })
+        Arc::clone(&self.owner).room()
     }
 
     fn end(self: Arc<Self>) {
-        Face::end(&self.face);
+        Arc::clone(&self.owner).end();
     }
 }
 
 impl fmt::Debug for Blinkered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blinkered").field("face", &self.face).finish_non_exhaustive()
+        f.debug_struct("Blinkered").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 
