@@ -20,11 +20,13 @@ use crate::upstream::{Seat, Server, Upstream};
 mod children;
 mod connect;
 mod era;
+mod hide;
 mod idle;
 
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
+pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
 ///
@@ -34,6 +36,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
+    hidden: Arc<Hidden>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -52,10 +55,21 @@ struct State {
 impl Bridge {
     /// A bridge to `server`; it is reached when the first client needs it.
     pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+        Self::hiding(Hidden::default(), server, children, limits)
+    }
+
+    /// The same, without some of the server's tools.
+    pub fn hiding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             server,
             children,
             limits,
+            hidden: Arc::new(hidden),
             state: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -67,6 +81,10 @@ impl Bridge {
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
+        if let Some(why) = self.hidden.refuses(request) {
+            face.finish(exchange, &Message::refusal(None, &why));
+            return Works::none();
+        }
         let eras = self.eras(face);
         let whose = self.children.whose(face, exchange, request, eras.server);
         let upstream = match self.upstream_for(face, whose, eras, request) {

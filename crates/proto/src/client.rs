@@ -250,6 +250,16 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// Who opened the call that travels on `lane`, if it is open and may be
+    /// answered on another connection than its own.
+    pub fn ticket(&self, lane: Lane) -> Option<&T> {
+        match self {
+            Self::Legacy(half) => half.ticket(lane),
+            // A modern call lives and dies with its connection, on either side.
+            Self::Modern(_) | Self::ToModern(_) | Self::ToLegacy(_) => None,
+        }
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         each!(self, half => half.calls())

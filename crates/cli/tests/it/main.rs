@@ -7,7 +7,11 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod compat;
+#[cfg(test)]
 mod completion;
+#[cfg(test)]
+mod container;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
@@ -24,6 +28,8 @@ mod process;
 mod readme;
 #[cfg(test)]
 mod signal;
+#[cfg(test)]
+mod torture;
 #[cfg(test)]
 mod upstream;
 #[cfg(test)]

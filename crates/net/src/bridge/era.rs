@@ -19,7 +19,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::{Bridge, Whose};
+use super::{Bridge, Whose, hide};
 use crate::face::{Face, lock};
 use crate::upstream::{Eras, Found, Recipient, Seat, Upstream};
 
@@ -59,10 +59,11 @@ impl Bridge {
         whose: Whose,
         request: &Message,
     ) -> Seat {
-        let owner = Arc::<Face>::clone(face);
         if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
+            let owner = hide::owner(&self.hidden, face, upstream, request);
             return Seat { owner, exchange };
         }
+        let owner = Arc::<Face>::clone(face);
         upstream.attach(&(Arc::clone(&owner) as Arc<dyn Recipient>));
         let greeting = Greeting { face: owner, request: request.clone(), exchange, whose };
         Seat { owner: Greeter::new(self, upstream, greeting), exchange }
