@@ -255,8 +255,8 @@ impl<T: Ticket> Half<T> {
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
         match self {
             Self::Legacy(half) => half.ticket(lane),
-            // A modern client cannot come back for an answer, nor has a modern server one.
-            Self::Modern(_) | Self::ToLegacy(_) | Self::ToModern(_) => None,
+            // A modern call lives and dies with its connection, on either side.
+            Self::Modern(_) | Self::ToModern(_) | Self::ToLegacy(_) => None,
         }
     }
 
