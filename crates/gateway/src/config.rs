@@ -23,6 +23,7 @@ mod expand;
 mod key;
 mod known;
 mod problem;
+mod reader;
 mod shape;
 mod surroundings;
 #[cfg(test)]

@@ -90,7 +90,8 @@ pub(super) fn read(
         draft.member(key, value);
     }
     let target = draft.target(name);
-    let Draft { enabled, description, timeouts, tools, problems: mut found, .. } = draft;
+    let Draft { enabled, description, timeouts, tools, reader, .. } = draft;
+    let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {
         // Nobody wants it, so nothing is the matter.
