@@ -28,6 +28,7 @@
 //! ```
 
 pub mod config;
+pub mod credential;
 pub mod glob;
 pub mod plan;
 pub mod policy;

@@ -2,9 +2,10 @@
 
 use super::Timeouts;
 use crate::config::expand::Variables;
-use crate::config::key::{Meaning, meaning, similar};
+use crate::config::key::{Meaning, Ours, meaning, similar};
 use crate::config::problem::{Place, Problem};
 use crate::config::reader::Reader;
+use crate::config::settings::Settings;
 use crate::config::tree::{Key, Node, Value};
 use crate::glob::Filter;
 
@@ -24,6 +25,7 @@ pub(super) struct Draft<'t> {
     pub(super) description: Option<String>,
     pub(super) timeouts: Timeouts,
     pub(super) tools: Filter,
+    pub(super) settings: Settings,
 }
 
 /// What a file calls a transport.
@@ -67,6 +69,7 @@ impl<'t> Draft<'t> {
             description: None,
             timeouts: Timeouts::default(),
             tools: Filter::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -90,7 +93,7 @@ impl<'t> Draft<'t> {
                 self.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
             }
             Meaning::EnvFile => {
-                self.env_file = self.reader.text(key, node).map(|text| (place(), text))
+                self.env_file = self.reader.text(key, node).map(|text| (place(), text));
             }
             Meaning::EnvNames => self.passed_on(key, node),
             Meaning::HeaderVariables => self.header_variables(key, node),
@@ -104,13 +107,21 @@ impl<'t> Draft<'t> {
             }
             Meaning::Kind => self.kind(key, node),
             Meaning::NotTools => {
-                self.tools.never = self.reader.words(key, node).unwrap_or_default()
+                self.tools.never = self.reader.words(key, node).unwrap_or_default();
             }
             Meaning::OnlyTools => self.tools.only = self.reader.words(key, node),
             Meaning::StartMillis => self.timeouts.start = self.reader.millis(key, node),
             Meaning::StartSeconds => self.timeouts.start = self.reader.seconds(key, node),
             Meaning::ToolFilter => self.tool_filter(key, node),
             Meaning::Url => self.url = self.reader.text(key, node).map(|text| (place(), text)),
+            Meaning::Ours(Ours::StartTime) => {
+                self.timeouts.start = self.reader.duration(key, node);
+            }
+            Meaning::Ours(Ours::ToolEdits) if node.table().is_none() => {
+                // A list of the wanted ones, as Copilot has it.
+                self.tools.only = self.reader.words(key, node);
+            }
+            Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
             Meaning::Name | Meaning::Theirs => {}
         }
     }

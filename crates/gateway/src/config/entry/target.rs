@@ -1,7 +1,5 @@
 //! Where a server is, put together from its members.
 
-use std::path::{Path, PathBuf};
-
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
@@ -52,26 +50,17 @@ impl Draft<'_> {
             let instead = "put what follows the program into \"args\": [\"…\"]";
             self.reader.problems.push(Problem::note(&place, what, instead));
         }
-        let mut command = Command::new(expand_home(program, self.home().as_deref()));
+        let mut command = Command::new(self.reader.at_home(program));
         command.args = words.chain(args.into_iter().flat_map(|(_, args)| args)).collect();
         command.name.clone_from(&name.text);
         command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
         command.env.append(&mut self.env);
-        command.cwd = self.cwd.take().map(|(_, cwd)| self.folder(cwd));
+        command.cwd = self.cwd.take().map(|(_, cwd)| self.reader.path(cwd));
         Some(Target::Command(command))
     }
 
-    fn home(&self) -> Option<PathBuf> {
-        self.reader.variables.around.home()
-    }
-
-    /// A path of the file, seen from the folder somebody works in.
-    fn folder(&self, path: String) -> PathBuf {
-        self.reader.variables.around.folder().join(expand_home(path, self.home().as_deref()))
-    }
-
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
-        let path = self.folder(path);
+        let path = self.reader.path(path);
         dotenv::read(&path).unwrap_or_else(|error| {
             let what = format!("cannot read {}: {error}", path.display());
             self.reader.error(&place, what, "check \"envFile\", or put the variables into \"env\"");
@@ -129,13 +118,5 @@ impl Draft<'_> {
             map.insert(name, value);
         }
         map
-    }
-}
-
-/// `~/x` as the shell reads it.
-fn expand_home(path: String, home: Option<&Path>) -> String {
-    match (path.strip_prefix("~/"), home) {
-        (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
-        _ => path,
     }
 }
