@@ -20,9 +20,12 @@ use std::path::{Path, PathBuf};
 mod dotenv;
 mod entry;
 mod expand;
+mod gateway;
 mod key;
 mod known;
 mod problem;
+mod reader;
+mod settings;
 mod shape;
 mod surroundings;
 #[cfg(test)]
@@ -30,9 +33,11 @@ mod tests;
 mod tree;
 
 pub use entry::{Entry, Timeouts};
+pub use gateway::{Anonymous, Bounds, Defaults, Gateway, Group, Listen, Placed, ToolSearch};
 pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};
+pub use settings::{Edit, Process, Settings, Sleep};
 pub use surroundings::Surroundings;
 
 /// Bytes that a file may have. Some clients keep their whole history in the
@@ -46,6 +51,8 @@ pub struct Config {
     pub file: PathBuf,
     /// The servers without mistakes, in the order of the file.
     pub servers: Vec<Entry>,
+    /// What it says about the gateway itself.
+    pub gateway: Gateway,
     /// What is wrong or worth a note, in the order of the file.
     pub problems: Vec<Problem>,
     /// Names of servers with mistakes.
@@ -120,6 +127,7 @@ impl Config {
         for section in found {
             config.add(&section, around);
         }
+        config.gateway = gateway::read(&tree, around, &mut config.problems);
         Ok(config)
     }
 

@@ -29,6 +29,7 @@
 
 pub mod catalog;
 pub mod config;
+pub mod credential;
 pub mod glob;
 pub mod name;
 pub mod plan;

@@ -1,7 +1,7 @@
 //! What the files mean for a gateway.
 //!
 //! ```text
-//!   config::Config… ──▶ build.rs ──▶ Plan ──▶ diff.rs (old and new) ──▶ Changes
+//!   files ──▶ reading.rs ──▶ config::Config… ──▶ build.rs ──▶ Plan ──▶ diff.rs ──▶ Changes
 //! ```
 //!
 //! A plan is a value: it holds no connection and starts nothing. Two plans of
@@ -10,14 +10,20 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::config::{Bounds, Edit, Listen, Process, Sleep, ToolSearch};
+pub use crate::credential::{Credentials, may_pass};
 pub use crate::glob::Filter;
 use crate::policy::Access;
 pub use diff::Changes;
-pub use server::{Credentials, Edit, Process, ServerPlan, Sleep, may_pass};
+pub use reading::Reading;
+pub use server::ServerPlan;
 
 mod build;
 mod diff;
+mod reading;
 mod server;
+#[cfg(test)]
+mod tests;
 
 /// All that a gateway is told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,57 +41,4 @@ pub struct Plan {
     pub bounds: Bounds,
     /// Whether clients get two tools for finding and calling in place of all tools.
     pub search: ToolSearch,
-}
-
-/// Where clients find us, where the files say so.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Listen {
-    /// The address to bind.
-    pub host: Option<String>,
-    /// The port to bind; 0 for any.
-    pub port: Option<u16>,
-    /// Web pages that may call us, besides those of this machine.
-    pub origins: Vec<String>,
-    /// Names that we go by, besides those of this machine.
-    pub hosts: Vec<String>,
-    /// Whether other machines may come in without showing who they are.
-    pub unauthenticated: bool,
-}
-
-/// Bounds that the files may set; those not said keep their defaults.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Bounds {
-    /// Bytes of one message.
-    pub message: Option<usize>,
-    /// Sessions at once.
-    pub sessions: Option<usize>,
-    /// Streams that one session may hold open.
-    pub streams: Option<usize>,
-    /// Calls that wait for clients to come back with input.
-    pub parked: Option<usize>,
-    /// Calls that one session may have open.
-    pub calls: Option<usize>,
-}
-
-/// When clients search for tools rather than list them.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ToolSearch {
-    /// They list them.
-    #[default]
-    Never,
-    /// They search.
-    Always,
-    /// They search if there are more tools than this.
-    Above(usize),
-}
-
-impl ToolSearch {
-    /// Whether clients search, given how many tools there are.
-    pub fn applies(self, tools: usize) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Always => true,
-            Self::Above(bound) => tools > bound,
-        }
-    }
 }

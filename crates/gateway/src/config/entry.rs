@@ -9,6 +9,7 @@ use switchboard_net::upstream::{Server, Target};
 
 use super::expand::Variables;
 use super::problem::{Place, Problem, Weight};
+use super::settings::Settings;
 use super::shape::Section;
 use super::surroundings::Surroundings;
 use super::tree::{Key, Node};
@@ -35,6 +36,8 @@ pub struct Entry {
     pub timeouts: Timeouts,
     /// Which of its tools are wanted.
     pub tools: Filter,
+    /// How a gateway is to treat it.
+    pub settings: Settings,
 }
 
 /// How long a server may take, where its file says so.
@@ -90,7 +93,8 @@ pub(super) fn read(
         draft.member(key, value);
     }
     let target = draft.target(name);
-    let Draft { enabled, description, timeouts, tools, problems: mut found, .. } = draft;
+    let Draft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
+    let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {
         // Nobody wants it, so nothing is the matter.
@@ -101,5 +105,5 @@ pub(super) fn read(
     problems.extend(found);
     let target = target.filter(|_| is_whole)?;
     let (name, place) = (name.text.clone(), name.place.clone());
-    Some(Entry { name, place, target, enabled, description, timeouts, tools })
+    Some(Entry { name, place, target, enabled, description, timeouts, tools, settings })
 }

@@ -42,7 +42,10 @@ pub(super) fn servers<'t>(tree: &'t Node, around: &Surroundings) -> Vec<Section<
 
 /// Whether the file is of a known kind, even if it names no server.
 pub(super) fn has_section(tree: &Node) -> bool {
-    SECTIONS.iter().chain(&["mcp", "projects"]).any(|name| tree.get(name).is_some())
+    SECTIONS
+        .iter()
+        .chain(&["mcp", "projects", super::gateway::NAME])
+        .any(|name| tree.get(name).is_some())
 }
 
 /// What to write into a file without servers.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -60,6 +61,22 @@ impl Node {
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let mut members = self.table()?.iter().rev();
         members.find(|(key, _)| key.text == name).map(|(_, node)| node)
+    }
+
+    /// The same as JSON; none for a number that JSON does not have.
+    pub(super) fn json(&self) -> Option<Json> {
+        Some(match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(bool) => Json::Bool(*bool),
+            Value::Number(number) => Json::Number(number.parse().ok()?),
+            Value::Text(text) => Json::String(text.clone()),
+            Value::List(items) => Json::Array(items.iter().map(Self::json).collect::<Option<_>>()?),
+            Value::Table(members) => {
+                let members =
+                    members.iter().map(|(key, node)| Some((key.text.clone(), node.json()?)));
+                Json::Object(members.collect::<Option<_>>()?)
+            }
+        })
     }
 
     pub(super) fn text(&self) -> Option<&str> {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
-use serde_json::{Map, Value};
+use http::HeaderMap;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{Server, Target};
 
+use crate::config::{Edit, Process, Sleep};
+use crate::credential::{Credentials, replace};
 use crate::glob::Filter;
 
 /// How to reach a server, how to treat it, and what of it clients see.
@@ -45,61 +45,6 @@ pub struct ServerPlan {
     pub prompt_edits: BTreeMap<String, Edit>,
     /// What else is sent with each request, beyond the headers of `target`.
     pub credentials: Credentials,
-}
-
-/// Who shares a process with whom; for a URL, who shares a session.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Process {
-    /// Everybody shares one.
-    #[default]
-    Shared,
-    /// Each client session has its own.
-    PerSession,
-    /// Each principal has its own.
-    PerUser,
-    /// Each call has its own.
-    PerRequest,
-    /// Calls are spread over so many, started ahead.
-    Pool(NonZeroUsize),
-}
-
-/// When a server that nobody uses is stopped; the next call wakes it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Sleep {
-    /// It stays.
-    #[default]
-    Never,
-    /// After so long without a call.
-    After(Duration),
-}
-
-/// What clients see of a tool or prompt instead of what its server says.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Edit {
-    /// Another name, before the server's name is put in front.
-    pub name: Option<String>,
-    /// Another title.
-    pub title: Option<String>,
-    /// Another description.
-    pub description: Option<String>,
-    /// Members to set in its annotations; `null` takes one out.
-    pub annotations: Map<String, Value>,
-}
-
-/// What is sent along beyond the headers that the file spells out.
-///
-/// Later ones replace earlier ones, and nothing replaces the protocol's own:
-/// headers of the client that are passed on, headers of the file, of header
-/// files, of the command. The client's `Authorization` is never among them.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Credentials {
-    /// Headers of the client's request to pass on.
-    pub pass: Vec<HeaderName>,
-    /// Files with a `Name: value` on each line, read at each connection.
-    pub files: Vec<PathBuf>,
-    /// A program that prints a JSON object of headers, run at each connection:
-    /// itself and its arguments.
-    pub command: Option<Vec<String>>,
 }
 
 impl ServerPlan {
@@ -162,67 +107,6 @@ impl ServerPlan {
             && self.target == old.target
             && self.process == old.process
             && self.credentials == old.credentials
-    }
-}
-
-impl Credentials {
-    /// Whether all that is ever sent is in the file.
-    pub fn is_static(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// What a request carries: `client` is what our client sent, `configured` what
-    /// the file spells out, `fetched` what the files and the command gave, in order.
-    pub fn merge<'h>(
-        &self,
-        client: &HeaderMap,
-        configured: &HeaderMap,
-        fetched: impl IntoIterator<Item = &'h HeaderMap>,
-    ) -> HeaderMap {
-        let mut merged = HeaderMap::new();
-        for name in self.pass.iter().filter(|name| may_pass(name)) {
-            for value in client.get_all(name) {
-                merged.append(name, value.clone());
-            }
-        }
-        replace(&mut merged, configured);
-        for headers in fetched {
-            replace(&mut merged, headers);
-        }
-        merged
-    }
-}
-
-/// Whether a client's header may go on to a server. What shows who the client is
-/// to us must not show up elsewhere, and how a message travels is ours to say.
-pub fn may_pass(name: &HeaderName) -> bool {
-    const NEVER: [&str; 15] = [
-        "accept",
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-        "host",
-        "last-event-id",
-        "origin",
-        "proxy-authorization",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-        "x-api-key",
-    ];
-    !NEVER.contains(&name.as_str()) && !name.as_str().starts_with("mcp-")
-}
-
-/// Puts `newer` in the place of what has the same names.
-fn replace(headers: &mut HeaderMap, newer: &HeaderMap) {
-    for name in newer.keys() {
-        headers.remove(name);
-        for value in newer.get_all(name) {
-            headers.append(name, value.clone());
-        }
     }
 }
 
