@@ -19,24 +19,36 @@ use crate::upstream::{Recipient, Upstream};
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
     patterns: Vec<String>,
+    /// Everything else is hidden too.
+    only: Option<Vec<String>>,
 }
 
 impl Hidden {
     /// Hides what any of `patterns` fits.
     pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        let lower = |pattern: &str| pattern.to_lowercase();
-        Self { patterns: patterns.into_iter().map(|pattern| lower(pattern.as_ref())).collect() }
+        Self { patterns: lower(patterns), only: None }
+    }
+
+    /// Also hides what none of `patterns` fits.
+    #[must_use]
+    pub fn but(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self { only: Some(lower(patterns)), ..self }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.patterns.is_empty() && self.only.is_none()
     }
 
     /// Whether clients must not see the tool of this name.
     pub fn hides(&self, name: &str) -> bool {
         let name = name.to_lowercase();
-        self.patterns.iter().any(|pattern| fits(pattern, &name))
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &name));
+        any(&self.patterns) || self.only.as_deref().is_some_and(|only| !any(only))
     }
 
     /// Why `request` is not passed on, if it is for a hidden tool.
     pub(super) fn refuses(&self, request: &Message) -> Option<Refusal> {
-        if self.patterns.is_empty() || request.method() != method::CALL_TOOL {
+        if self.is_nothing() || request.method() != method::CALL_TOOL {
             return None;
         }
         let name = patch::string(request.payload()?, &["name"])?;
@@ -46,7 +58,7 @@ impl Hidden {
 
     /// Whether the answer to `request` has to be looked through.
     fn concerns(&self, request: &Message) -> bool {
-        !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
+        !self.is_nothing() && request.method() == method::LIST_TOOLS
     }
 
     /// A list without the hidden tools; none if it has none of them.
@@ -69,6 +81,10 @@ impl Hidden {
         let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
         patch::replace(result, &["tools"], &kept).map(|result| answer.with_payload(&result))
     }
+}
+
+fn lower(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    patterns.into_iter().map(|pattern| pattern.as_ref().to_lowercase()).collect()
 }
 
 /// Whether `name` is what `pattern` describes. Both are in lower case.
@@ -180,6 +196,9 @@ mod tests {
             assert_eq!(Hidden::new([pattern]).hides(name), hidden, "{pattern} {name}");
         }
         assert!(!Hidden::default().hides("anything"));
+        let only = Hidden::new(["b*"]).but(["a*", "bc"]);
+        let hidden = ["ab", "bc", "c"].map(|name| only.hides(name));
+        assert_eq!(hidden, [false, true, true]);
     }
 
     #[test]
