@@ -123,8 +123,8 @@ impl Catalog {
         match text {
             Ok(text) => {
                 let list = &mut self.lists[kind as usize];
-                let last = list.last().filter(|item| item.server == *server);
-                let index = last.map_or(0, |item| item.index + 1);
+                let before = list.last().filter(|item| item.server == *server);
+                let index = before.map_or(0, |item| item.index + 1);
                 list.push(Item { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {

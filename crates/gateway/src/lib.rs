@@ -30,7 +30,10 @@
 pub mod catalog;
 pub mod config;
 pub mod credential;
+pub mod fleet;
+pub mod front;
 pub mod glob;
+pub mod merge;
 pub mod name;
 pub mod plan;
 pub mod policy;
