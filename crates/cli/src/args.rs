@@ -12,6 +12,7 @@ pub(crate) use client::{ClientArgs, Form, ReachArgs};
 pub(crate) use completion::CompletionArgs;
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use gateway::GatewayArgs;
 pub(crate) use network::NetworkArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
@@ -22,6 +23,7 @@ mod client;
 mod completion;
 mod demo;
 mod doctor;
+mod gateway;
 mod network;
 mod serve;
 mod target;
@@ -43,6 +45,7 @@ pub(crate) struct Cli {
 /// One for each file in `command/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(Box<GatewayArgs>),
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server
@@ -82,7 +85,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_))
+        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_) | Self::Serve(_))
     }
 }
 
@@ -165,6 +168,9 @@ pub(crate) enum Format {
 
 const TOP_EXAMPLES: &str = "\
 Examples:
+  Put every server of a configuration file behind one address, http://127.0.0.1:3001/mcp:
+    switchboard serve --config mcp.json
+
   Serve a local server over HTTP, on a free port:
     switchboard bridge --stdio \"npx -y @modelcontextprotocol/server-everything\" --port 0
 

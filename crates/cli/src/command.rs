@@ -5,6 +5,7 @@ mod client;
 mod completion;
 mod demo;
 mod doctor;
+mod serve;
 
 use crate::args::Command;
 use crate::exit::{ExitStatus, Failure};
@@ -29,6 +30,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
             Ok(())
         }
         Command::Demo(args) => demo::run(&args).await,
+        Command::Serve(args) => Box::pin(serve::run(&args)).await,
     }?;
     Ok(ExitStatus::Success)
 }

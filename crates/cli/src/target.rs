@@ -16,6 +16,8 @@ use crate::header;
 
 mod named;
 
+pub(crate) use named::surroundings;
+
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -130,6 +132,11 @@ fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Fai
     said.extend_from_slice(&args.header);
     header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
         .map_err(|error| Failure::of(&error).hint(error.hint()))
+}
+
+/// The HTTP client for whom nothing was said.
+pub(crate) fn fetch_as_usual() -> Result<Fetch, Failure> {
+    fetch(&RemoteArgs::default())
 }
 
 /// The HTTP client that the options describe.

@@ -204,8 +204,8 @@ impl Recipient for Leg {
             _ => {
                 let front = self.front.upgrade();
                 let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
-                let sealed = state::sealed(sealer, &self.face, &self.server, answer);
-                let answer = sealed.unwrap_or_else(|| {
+                let ours = state::sealed(sealer, &self.face, &self.server, answer);
+                let answer = ours.unwrap_or_else(|| {
                     let text = "the server's state cannot be sealed".to_owned();
                     Message::refusal(answer.id(), &Refusal::FarSide { text })
                 });
