@@ -12,6 +12,7 @@ mod serve;
 mod signal;
 mod target;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -25,18 +26,13 @@ fn main() -> ExitCode {
     let can_run = |word: &str| Command::new(word).check(&environment).is_ok();
     // Arguments that are no text name nothing we could use; clap says which.
     let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
-    let parsed = match said {
-        Some(words) => Cli::try_parse_from(args::with_dashes(words, can_run)),
+    let parsed = match &said {
+        Some(words) => Cli::try_parse_from(args::with_dashes(words.clone(), can_run)),
         None => Cli::try_parse(),
     };
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(answer) => {
-            // Help and version are answers too, and nobody may be there to read them.
-            _ = answer.print();
-            let command = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
-            return args::status_of(&answer, command.as_deref()).into();
-        }
+        Err(answer) => return not_parsed(&answer, &said.unwrap_or_default()),
     };
     let quiet = cli.command.is_client();
     let sink = log::start(&cli.log, quiet, |name| std::env::var(name).ok());
@@ -48,6 +44,22 @@ fn main() -> ExitCode {
             failure.report();
             failure.status.into()
         }
+    }
+}
+
+/// Arguments that are none, or that ask for help.
+fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
+    let failure = args::failure_of(answer, words);
+    let for_script = failure.as_ref().filter(|_| !std::io::stderr().is_terminal());
+    match for_script {
+        Some(failure) => failure.report(),
+        // Help and version are answers too, and nobody may be there to read them.
+        None => _ = answer.print(),
+    }
+    match failure {
+        Some(failure) => failure.status.into(),
+        None if answer.use_stderr() => ExitStatus::Usage.into(),
+        None => ExitStatus::Success.into(),
     }
 }
 
