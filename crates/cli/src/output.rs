@@ -92,7 +92,11 @@ fn content(block: &Value) -> String {
         "resource" => resource(&block["resource"]),
         _ => {
             let size = block["data"].as_str().unwrap_or_default().len();
-            format!("[{} {}, {size} characters of Base64]", cell(&block["type"]), cell(&block["mimeType"]))
+            format!(
+                "[{} {}, {size} characters of Base64]",
+                cell(&block["type"]),
+                cell(&block["mimeType"])
+            )
         }
     }
 }

@@ -25,6 +25,8 @@ mod readme;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod upstream;
 #[cfg(test)]
 mod usage;
