@@ -7,7 +7,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
-use super::{CallError, CallOptions, Client, Inner, Task};
+use super::{CallError, CallOptions, Client, Inner, Task, task};
 
 /// Pages of one list. A server that has more has no end.
 pub(super) const PAGES: usize = 1000;
@@ -84,7 +84,7 @@ impl Client {
     }
 
     /// Calls a tool; the result may say `isError`. A call that goes on as a task
-    /// is waited for.
+    /// is waited for, and a tool that runs only as a task is called as one.
     pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
         self.call_tool_with(name, args, CallOptions::default()).await
     }
@@ -96,14 +96,18 @@ impl Client {
         args: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
-        let args = if args.is_null() { json!({}) } else { args };
-        let params = json!({"name": name, "arguments": args});
-        let result = self.request_with(method::CALL_TOOL, params, options).await?;
-        // Only for who says that tasks are welcome on this connection.
-        match Task::created(self, &result).filter(|_| self.era() == Era::Modern) {
-            Some(mut task) => task.result().await,
-            None => Ok(result),
+        let params = task::tool_params(name, args)?;
+        match self.request_with(method::CALL_TOOL, &params, options.clone()).await {
+            // Only for who says that tasks are welcome on this connection.
+            Ok(result) if self.era() == Era::Modern => match Task::created(self, &result) {
+                Some(mut task) => task.result().await,
+                None => Ok(result),
+            },
+            // Nobody has acted on it.
+            Err(why) if self.must_be_task(&why) => {
+                self.begin(params, None, options).await?.result().await
+            }
+            called => called,
         }
     }
 
