@@ -7,6 +7,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
+use super::call::taken;
 use super::{CallError, CallOptions, Client, Inner, Task, task};
 
 /// Pages of one list. A server that has more has no end.
@@ -62,10 +63,10 @@ impl Client {
         let mut params = json!({});
         for _ in 0..PAGES {
             let mut page = self.request_with(method, &params, options.clone()).await?;
-            if let Value::Array(more) = page[member].take() {
+            if let Value::Array(more) = taken(&mut page, member) {
                 items.extend(more);
             }
-            let next = page["nextCursor"].take();
+            let next = taken(&mut page, "nextCursor");
             let over = match &next {
                 // An empty cursor is one only where the revision says so.
                 Value::String(cursor) => cursor.is_empty() && self.era() == Era::Legacy,
