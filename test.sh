@@ -81,12 +81,19 @@ check_peer_tools() {
     say "node $(node --version), $(python3 --version)"
 }
 
-# The compiler links with cc, the fuzzer's library is C++, and Debian keeps
-# venv in a package of its own.
+# One that needs no libraries can be all there is in an image.
+has_static_busybox() { has busybox && ! ldd "$(command -v busybox)" >/dev/null 2>&1; }
+
+# The compiler links with cc, the fuzzer's library is C++, Debian keeps venv in
+# a package of its own, and containers need an engine.
 system_packages() {
     local missing=()
     has cc || missing+=(gcc libc6-dev)
     has c++ || missing+=(g++)
+    # An engine for the tests of servers in containers, and what its image is made of.
+    has podman || missing+=(podman)
+    has runc || has crun || missing+=(runc)
+    has_static_busybox || missing+=(busybox-static)
     if has python3 && ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
         missing+=(python3-venv)
     fi
@@ -150,7 +157,17 @@ cargo_tool() {
 check_fmt() { cargo fmt --all --check; }
 check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
 check_build() { cargo build --workspace --locked; }
-check_tests() { cargo test --workspace --locked; }
+
+# Containers are tested where there is podman; `./test.sh` installs it first.
+check_tests() {
+    if has podman && has_static_busybox; then
+        SWITCHBOARD_TEST_PODMAN=1 cargo test --workspace --locked
+    else
+        not_checked+=("servers in containers, because podman or busybox-static is missing; ./test.sh setup installs them.")
+        cargo test --workspace --locked
+    fi
+}
+
 check_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
 
 check_deny() {
@@ -217,12 +234,19 @@ check_conformance() {
     node --test conformance/lib/*.test.mjs
     cargo build --locked --package switchboard
     cargo build --locked --package switchboard-net --example conformance_client
-    local demo="'$target/debug/switchboard' demo --http --port 0"
+    local switchboard="'$target/debug/switchboard'"
+    local demo="$switchboard demo --http --port 0"
     node conformance/run.mjs server --serve "$demo"
     say "the same with a server that speaks one revision"
     node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
     say "the same with a server that speaks the legacy era"
     node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
+    # On a pipe a server cannot hang up on a call (SEP-1699), so the bridge does it.
+    say "the same on stdio, through the bridge"
+    node conformance/run.mjs server --brief \
+        --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
+    say "the same over HTTP, through the bridge"
+    node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
     say "the client"
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache
@@ -278,7 +302,7 @@ usage() {
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   peers    other people's SDKs with our client and server, and on both sides of the bridge
-  conformance  the official suites against the built-in server and with our client
+  conformance  the official suites against the built-in server, through the bridge, and with our client
   setup    only get what the outside suites need
 TEXT
 }

@@ -14,7 +14,7 @@ const READY_MS = 30_000;
 const SUITE_MS = 5 * 60_000;
 const SCENARIO_MS = 60_000;
 const WHOLE_RUN_MS = 20 * 60_000;
-const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [OPTIONS]
+const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--behind "CMD"] [OPTIONS]
 node conformance/run.mjs client --command "CMD" [OPTIONS]
 OPTIONS: --only REGEX, --expected FILE, --results FILE, --brief`;
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
@@ -29,6 +29,7 @@ function options() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      behind: text,
       brief: { type: 'boolean', default: false },
       command: text,
       expected: { ...text, default: at('expected-failures.txt') },
@@ -42,6 +43,7 @@ function options() {
   const targets = ['url', 'serve', 'command'].filter((name) => values[name]);
   const fits = side === 'client' ? targets[0] === 'command' : side === 'server' && targets[0] !== 'command';
   if (positionals.length !== 1 || targets.length !== 1 || !fits) stop(USAGE);
+  if (values.behind && !values.serve?.includes('{url}')) stop('--behind needs --serve with {url} in it');
   return { ...values, side, only: new RegExp(values.only) };
 }
 
@@ -111,8 +113,13 @@ function report(suite, results, entries, seconds, brief) {
 }
 
 /** The server to test: one that is there already, or one that we start and end. */
-async function serverOf(serve, url) {
+async function serverOf(serve, url, behind) {
   if (url) return { url, wrap: [], close: async () => {} };
+  if (behind) {
+    const far = await serverOf(behind);
+    const near = await serverOf(serve.replaceAll('{url}', far.url));
+    return { ...near, close: async () => (await near.close(), await far.close()) };
+  }
   const begin = (onOut) => start('server', ['sh', '-c', `exec ${serve}`], { onOut });
   const [handle, found] = await announced(begin, (line) => /https?:\/\/\S+/.exec(line)?.[0], READY_MS);
   const close = async () => {
@@ -138,7 +145,7 @@ async function runAll(suites, values, each) {
     const wanted = values.serve && fillIn(values.serve, suite);
     if (!target || wanted !== running) {
       await target?.close();
-      target = await serverOf(wanted, values.url);
+      target = await serverOf(wanted, values.url, values.behind);
       running = wanted;
     }
     const began = Date.now();

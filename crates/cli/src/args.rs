@@ -3,7 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "the help is shown as plain text")]
 
 use clap::builder::Styles;
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::exit::{ExitStatus, Failure};
 pub(crate) use bridge::BridgeArgs;
@@ -12,16 +12,20 @@ pub(crate) use client::{ClientArgs, Form, ReachArgs};
 pub(crate) use completion::CompletionArgs;
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use network::NetworkArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
+pub(crate) use web::{Transport, WebArgs};
 
 mod bridge;
 mod client;
 mod completion;
 mod demo;
 mod doctor;
+mod network;
 mod serve;
 mod target;
+mod web;
 
 /// Connects any MCP client to any MCP server.
 ///
@@ -117,6 +121,27 @@ pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Failu
     Some(failure.for_scripts(ExitStatus::Failure, "usage"))
 }
 
+/// Whether a flag of `bridge` takes a value; none if it has no such flag.
+pub(crate) fn takes_value(flag: &str) -> Option<bool> {
+    let cli = Cli::command();
+    let bridge = cli.find_subcommand("bridge")?;
+    let is = |arg: &&Arg| match flag.strip_prefix("--") {
+        Some(long) => arg.get_long_and_visible_aliases().is_some_and(|all| all.contains(&long)),
+        None => arg.get_short().is_some_and(|short| flag == format!("-{short}")),
+    };
+    let found = bridge.get_arguments().chain(cli.get_arguments()).find(is)?;
+    Some(found.get_action().takes_values())
+}
+
+/// Whether a flag may stand before the command.
+pub(crate) fn is_global(flag: &str) -> bool {
+    let name = flag.split('=').next().unwrap_or(flag).trim_start_matches('-');
+    let cli = Cli::command();
+    name == "help"
+        || name == "version"
+        || cli.get_arguments().any(|arg| arg.get_long() == Some(name))
+}
+
 /// Where log lines go is not a choice: stderr, for stdout carries messages.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
@@ -135,6 +160,7 @@ pub(crate) struct LogArgs {
 /// How much is logged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Level {
+    Off,
     Error,
     Warn,
     Info,
@@ -170,7 +196,10 @@ Examples:
   Try a client with a server that has everything:
     switchboard demo --http --port 8000
 
-More about a command: switchboard call --help";
+  Put it in the place of mcp-remote, supergateway or mcp-proxy, flags and all:
+    switchboard mcp-remote https://example.com/mcp --header 'X-Key: ${KEY}'
+
+More about a command: switchboard call --help, switchboard supergateway --help";
 
 /// The arguments, with the `--` put in that some clients swallow on the way:
 /// `bridge CMD ARG…`, where CMD is something that can be run, is `bridge -- CMD ARG…`.

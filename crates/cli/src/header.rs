@@ -4,11 +4,15 @@
 //! so that a token can stay out of configuration files and process lists. The
 //! environment is handed in. No error repeats a value.
 
+use std::path::Path;
+
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::header::is_ours;
+
+use crate::exit::Failure;
 
 /// Why a header is not sent.
 #[non_exhaustive]
@@ -69,6 +73,36 @@ pub(crate) fn merge(
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// The headers in a file: one a line, `#` begins a comment.
+pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::new(format!("cannot read the headers in {}: {error}", file.display()))
+            .hint("--header-file wants a file with a \"Name: value\" a line")
+    })?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.filter(|line| !line.starts_with('#')).map(ToOwned::to_owned).collect())
+}
+
+/// Headers for our own answers: as they are given, but for variables.
+pub(crate) fn for_answers(
+    given: &[String],
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<HeaderMap, HeaderError> {
+    given.iter().map(|text| parse(text, &lookup)).collect()
+}
+
+/// `text` with its variables replaced.
+pub(crate) fn filled(
+    text: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<String, Failure> {
+    expand(text, lookup).map_err(|problem| match problem {
+        Problem::NoVariable => Failure::new("a ${…} names no variable"),
+        Problem::Unset(name) => Failure::new(format!("the environment variable {name} is not set"))
+            .hint(format!("export {name}=…")),
+    })
 }
 
 fn parse(

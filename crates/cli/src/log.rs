@@ -63,6 +63,7 @@ fn filter(
         level
     });
     let (ours, others) = match level.unwrap_or(usual) {
+        Level::Off => ("off", "off"),
         Level::Error => ("error", "error"),
         Level::Warn => ("warn", "warn"),
         Level::Info => ("info", "warn"),
@@ -131,6 +132,32 @@ pub(crate) fn timestamp() -> Result<String, fmt::Error> {
     time.truncate("2026-01-15T10:30:00.123".len());
     time.push('Z');
     Ok(time)
+}
+
+/// Any time since 1970, to the millisecond.
+pub(crate) fn timestamp_of(time: std::time::SystemTime) -> String {
+    let since = time.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (seconds, millis) = (since.as_secs(), since.subsec_millis());
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", days + 1)
 }
 
 /// What an event contains, as text.
@@ -208,6 +235,19 @@ mod tests {
         let shape: String =
             time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
         assert_eq!(shape, "0000-00-00T00:00:00.000Z");
+    }
+
+    #[test]
+    fn any_time_has_a_date() {
+        let at = |seconds, millis: u32| {
+            let since = std::time::Duration::new(seconds, millis * 1_000_000);
+            timestamp_of(std::time::SystemTime::UNIX_EPOCH + since)
+        };
+        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(951_782_399, 999), "2000-02-28T23:59:59.999Z");
+        assert_eq!(at(951_782_400, 0), "2000-02-29T00:00:00.000Z");
+        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+        assert_eq!(at(1_798_761_599, 1), "2026-12-31T23:59:59.001Z");
     }
 
     #[test]

@@ -2,23 +2,26 @@
 
 mod args;
 mod command;
+mod compat;
 mod demo;
 mod doctor;
 mod exit;
 mod header;
+mod limit;
 mod log;
 mod output;
 mod serve;
 mod signal;
 mod target;
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use switchboard_net::stdio::child::Command;
 
 use args::Cli;
+use compat::Line;
 use exit::{ExitStatus, Failure};
 
 fn main() -> ExitCode {
@@ -26,16 +29,34 @@ fn main() -> ExitCode {
     let can_run = |word: &str| Command::new(word).check(&environment).is_ok();
     // Arguments that are no text name nothing we could use; clap says which.
     let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
-    let parsed = match &said {
-        Some(words) => Cli::try_parse_from(args::with_dashes(words.clone(), can_run)),
-        None => Cli::try_parse(),
+    let mut notes = Vec::new();
+    let words = match said.map(|words| compat::understand(words, &|name| std::env::var(name).ok()))
+    {
+        Some(Line::Ours(words)) => Some(args::with_dashes(words, can_run)),
+        Some(Line::Theirs { words, notes: told }) => {
+            notes = told;
+            Some(words)
+        }
+        Some(Line::Answer(text)) => {
+            _ = std::io::stdout().write_all(text.as_bytes());
+            return ExitStatus::Success.into();
+        }
+        Some(Line::Wrong(complaint)) => {
+            Failure::new(complaint.what).hint(complaint.hint).report();
+            return ExitStatus::Usage.into();
+        }
+        None => None,
     };
+    let parsed = words.as_ref().map_or_else(Cli::try_parse, Cli::try_parse_from);
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(answer) => return not_parsed(&answer, &said.unwrap_or_default()),
+        Err(answer) => return not_parsed(&answer, &words.unwrap_or_default()),
     };
     let quiet = cli.command.is_client();
     let sink = log::start(&cli.log, quiet, |name| std::env::var(name).ok());
+    for note in notes {
+        tracing::warn!("{note}");
+    }
     let ended = run(cli.command);
     sink.flush_lines();
     match ended {

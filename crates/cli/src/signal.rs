@@ -1,6 +1,9 @@
 //! SIGINT and SIGTERM: the first asks for an orderly end, the second for any.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -8,6 +11,7 @@ use tokio::sync::watch;
 /// Tells when the user wants us to stop. Clones tell the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
+    ask: watch::Sender<bool>,
     asked: watch::Receiver<bool>,
 }
 
@@ -30,7 +34,22 @@ impl Stop {
                 }
             });
         }
-        Ok(Self { asked })
+        Ok(Self { ask, asked })
+    }
+
+    /// Also stops when whoever started us closes the pipe to our stdin. A
+    /// terminal, a file or nothing at all says nothing about its owner.
+    pub(crate) fn at_end_of_stdin(&self) {
+        if !is_pipe().unwrap_or(false) {
+            return;
+        }
+        let ask = self.ask.clone();
+        tokio::spawn(async move {
+            // What comes is for nobody, but must not be in the way of the end.
+            _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+            tracing::info!("stdin is closed: finishing what is in flight");
+            ask.send_replace(true);
+        });
     }
 
     /// Completes when the first signal has come.
@@ -40,4 +59,10 @@ impl Stop {
             std::future::pending::<()>().await;
         }
     }
+}
+
+fn is_pipe() -> io::Result<bool> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let kind = stdin.metadata()?.file_type();
+    Ok(kind.is_fifo() || kind.is_socket())
 }

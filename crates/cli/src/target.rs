@@ -1,7 +1,8 @@
 //! The server that the user named: a command, a URL, or a name in a file.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 use switchboard_gateway::config::Timeouts;
@@ -89,9 +90,45 @@ pub(crate) fn remote(
     })
 }
 
-/// Headers of a file, and the stronger ones of the command line.
+/// A command under a name of its own; like a command of ours but for its variables.
+pub(crate) fn named_line(
+    name: &str,
+    line: &str,
+    pass_environment: bool,
+) -> Result<Server, Failure> {
+    let args = CommandArgs { pass_environment, ..CommandArgs::default() };
+    start(command(Some(line), &[], &args)?.name(name))
+}
+
+/// Every server of a file that its user wants to be used.
+pub(crate) fn named_in(
+    file: &Path,
+    args: &RemoteArgs,
+    pass_environment: bool,
+) -> Result<Vec<(String, Server)>, Failure> {
+    let local = CommandArgs { pass_environment, ..CommandArgs::default() };
+    let wanted = named::all(file)?.into_iter().filter(|entry| entry.enabled);
+    let servers = wanted.map(|entry| {
+        let server = match entry.target {
+            Target::Command(command) => start(with_args(command, &local).name(&entry.name)),
+            Target::Url { url, strategy, headers: given } => {
+                Ok(Server::url(url, strategy, headers(Some(given), args)?, fetch(args)?))
+            }
+        };
+        Ok((entry.name, server?))
+    });
+    servers.collect()
+}
+
+/// Headers of a configuration, the stronger ones of files of headers, and the
+/// strongest of the command line.
 fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Failure> {
-    header::merge(given.unwrap_or_default(), &args.header, |name| std::env::var(name).ok())
+    let mut said = Vec::new();
+    for file in &args.network.header_file {
+        said.extend(header::lines_of(file)?);
+    }
+    said.extend_from_slice(&args.header);
+    header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
         .map_err(|error| Failure::of(&error).hint(error.hint()))
 }
 
@@ -100,8 +137,13 @@ fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
     let vars = std::env::vars_os();
     let vars = vars
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let mut options =
-        FetchOptions { proxy: ProxySettings::from_vars(vars), ..FetchOptions::default() };
+    let mut options = FetchOptions { only_ipv4: args.network.ipv4, ..FetchOptions::default() };
+    if !args.network.direct {
+        options.proxy = ProxySettings::from_vars(vars);
+    }
+    if let Some(seconds) = args.network.connect_timeout {
+        options.connect_timeout = Duration::from_secs(seconds);
+    }
     if let Some(file) = &args.ca_file {
         let pem = std::fs::read(file).map_err(|error| {
             Failure::new(format!("cannot read {}: {error}", file.display()))

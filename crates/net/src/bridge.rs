@@ -20,9 +20,11 @@ use crate::inside::{Inside, Works};
 use crate::upstream::{self, Seat, Server, Upstream};
 
 mod children;
+mod hide;
 
 pub use children::Children;
 use children::Whose;
+pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
 ///
@@ -32,6 +34,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
+    hidden: Arc<Hidden>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -48,10 +51,21 @@ struct State {
 impl Bridge {
     /// A bridge to `server`; it is reached when the first client needs it.
     pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+        Self::hiding(Hidden::default(), server, children, limits)
+    }
+
+    /// The same, without some of the server's tools.
+    pub fn hiding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             server,
             children,
             limits,
+            hidden: Arc::new(hidden),
             state: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -63,12 +77,16 @@ impl Bridge {
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
+        if let Some(why) = self.hidden.refuses(request) {
+            face.finish(exchange, &Message::refusal(None, &why));
+            return Works::none();
+        }
         let whose = self.children.whose(face, exchange, request);
         let Some(upstream) = self.upstream_for(face, whose, request) else {
             face.finish(exchange, &Message::refusal(None, &upstream::over()));
             return Works::none();
         };
-        let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
+        let seat = Seat { owner: hide::owner(&self.hidden, face, &upstream, request), exchange };
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);

@@ -25,6 +25,7 @@ use switchboard_proto::server::{Frame, Half};
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 
+mod lend;
 mod park;
 
 static FACES: AtomicU64 = AtomicU64::new(1);

@@ -4,21 +4,26 @@
 //! [`listen::serve`] or mount it in a router of your own:
 //!
 //! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
-//! - [`guard`]: who may talk to it: `Host`, `Origin`, CORS.
+//! - [`sites`]: several of them behind one listener, and a few pages.
+//! - [`guard`]: who may talk to it: `Host`, `Origin`, CORS; [`key`]: a key to show.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! `guard`, `listen` and `fetch` know nothing of MCP. Beside them are the few
+//! `guard`, `key`, `listen` and `fetch` know nothing of MCP. Beside them are the few
 //! questions about headers that both sides ask.
 
 mod body;
 mod endpoint;
 pub mod fetch;
 pub mod guard;
+pub mod key;
 pub mod listen;
 mod old;
 mod session;
 pub mod site;
+pub mod sites;
+mod stateless;
+mod ws;
 
 pub use body::Body;
 

@@ -137,6 +137,7 @@ pub mod face;
 pub mod http;
 pub mod inside;
 mod park;
+mod pipe;
 pub mod roster;
 mod seal;
 pub mod server;

@@ -217,6 +217,15 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// Who opened the call that travels on `lane`, if it is open and may be
+    /// answered on another connection than its own.
+    pub fn ticket(&self, lane: Lane) -> Option<&T> {
+        match self {
+            Self::Legacy(half) => half.ticket(lane),
+            Self::Modern(_) => None,
+        }
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         match self {

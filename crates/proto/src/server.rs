@@ -118,6 +118,14 @@ impl Half {
         }
     }
 
+    /// The same for the call that is at present shown on `lane`, if one is.
+    pub fn let_go(&mut self, lane: Lane) {
+        match self {
+            Self::Legacy(half) => half.let_go(lane),
+            Self::Modern(_) => {}
+        }
+    }
+
     /// Something on the way.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         match self {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use switchboard_net::bridge::Children;
 
-use super::{CommandArgs, RemoteArgs, ServeArgs};
+use super::{CommandArgs, RemoteArgs, ServeArgs, WebArgs};
 
 /// Serve a server on another transport.
 ///
@@ -14,9 +14,10 @@ use super::{CommandArgs, RemoteArgs, ServeArgs};
 /// HTTP at /mcp and HTTP+SSE at /sse, both at once.
 #[derive(Args, Debug)]
 #[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
-#[group(id = "server", required = true, multiple = false, args = ["url", "stdio", "words"])]
+#[group(id = "server", multiple = false, args = ["url", "stdio", "words"])]
 pub(crate) struct BridgeArgs {
     /// The server's URL, or its name in a configuration file
+    #[arg(required_unless_present_any = ["stdio", "words", "named_server", "named_server_config"])]
     pub(crate) url: Option<String>,
     /// Look for the name in this file, not in the usual places (repeatable)
     ///
@@ -44,8 +45,23 @@ pub(crate) struct BridgeArgs {
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
     #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
     pub(crate) max_message: u32,
+    /// Keep tools of this name, * for any characters, from clients (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) ignore_tool: Vec<String>,
+    /// Bytes of events that a session keeps for clients that come back; 0 for none
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) history: Option<usize>,
+    /// Also serve the command CMD, at /servers/NAME/mcp and /servers/NAME/sse (repeatable)
+    #[arg(long, num_args = 2, value_names = ["NAME", "CMD"], requires = "port")]
+    pub(crate) named_server: Vec<String>,
+    /// Also serve the servers that this configuration file names, each at /servers/NAME
+    #[arg(long, value_name = "FILE", requires = "port", conflicts_with = "named_server")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) named_server_config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) web: WebArgs,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     #[command(flatten)]

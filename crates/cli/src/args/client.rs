@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
-use super::{Assignment, CommandArgs, RemoteArgs};
+use super::{Assignment, CommandArgs, NetworkArgs, RemoteArgs};
 
 pub(crate) mod help;
 
@@ -104,6 +104,7 @@ impl ReachArgs {
             header: self.header.clone(),
             transport: self.transport,
             ca_file: self.ca_file.clone(),
+            network: NetworkArgs::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Where and to whom we serve.
 
+use std::time::Duration;
+
 use clap::Args;
 
 /// Options for serving over HTTP.
@@ -11,13 +13,13 @@ pub(crate) struct ServeArgs {
     /// The first line on stdout is the URL of the endpoint.
     #[arg(long, short)]
     pub(crate) port: Option<u16>,
-    /// The address to listen on; there is no authentication, so think twice
+    /// The address to listen on; there is no authentication but --api-key, so think twice
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
     /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all (repeatable)
+    /// Also let web pages of this origin in; * for all, /REGEX/ for many (repeatable)
     #[arg(long, requires = "port", value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
@@ -28,4 +30,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) keep_alive: u64,
+    /// Seconds that a client may take over sending a request, or the next one
+    #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) request_timeout: u64,
+    /// Seconds of silence after which a call's connection is ended; 0 for never
+    ///
+    /// The client comes back for the answer, where its revision has that. For proxies
+    /// and load balancers that cut long requests.
+    #[arg(long, requires = "port", value_name = "SECONDS", default_value = "0")]
+    #[arg(value_parser = seconds)]
+    pub(crate) hang_up_after: Duration,
+}
+
+/// Seconds, or parts of one.
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or("write a number of seconds, such as 20 or 0.5")
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use clap::Args;
 use switchboard_net::upstream::Strategy;
 
+use super::NetworkArgs;
+
 /// Options for a server at a URL.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For a server at a URL")]
@@ -23,6 +25,8 @@ pub(crate) struct RemoteArgs {
     /// Trust the certificates in this PEM file beside the system's
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "PEM")]
     pub(crate) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 /// Options for a server that is a command.

@@ -3,27 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_net::bridge::Bridge;
+use switchboard_net::bridge::{Bridge, Hidden};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::Failure;
-use crate::serve::Offer;
+use crate::serve::{Offer, web};
 use crate::signal::Stop;
 use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
-    let server = server(args)?;
+    let servers = servers(args)?;
     let limits = Arc::new(limits(args));
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    tracing::info!(server = server.name(), "bridge to the server is ready");
-    let bridge = Bridge::new(server, args.children, Arc::clone(&limits));
-    let offer = Offer { inside: Arc::clone(&bridge) as _, shared: bridge.is_shared(), limits };
-    let ended = offer.serve(&args.serve, args.serve.port, stop).await;
-    bridge.close().await;
+    let (mut bridges, mut offers) = (Vec::new(), Vec::new());
+    for (name, server) in servers {
+        tracing::info!(server = server.name(), "bridge to the server is ready");
+        let hidden = Hidden::new(&args.ignore_tool);
+        let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
+        let (inside, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
+        offers.push((name, Offer { inside, shared, limits: Arc::clone(&limits) }));
+        bridges.push(bridge);
+    }
+    let ended = match (args.serve.port, offers.pop()) {
+        (None, Some((_, only))) => only.serve(&args.serve, None, stop).await,
+        (Some(port), Some(last)) => {
+            offers.push(last);
+            web::serve(offers, port, &args.serve, &args.web, stop).await
+        }
+        (_, None) => Err(Failure::new("there is no server to serve")
+            .hint("give a command or a URL, or a file that names servers")),
+    };
+    for bridge in bridges {
+        bridge.close().await;
+    }
     ended
+}
+
+/// The servers with their names, the one without a name first.
+fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> {
+    let mut servers = Vec::new();
+    if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
+        servers.push((None, server(args)?));
+    }
+    let pass = args.local.pass_environment;
+    for pair in args.named_server.chunks(2) {
+        if let [name, line] = pair {
+            servers.push((Some(name.clone()), target::named_line(name, line, pass)?));
+        }
+    }
+    if let Some(file) = &args.named_server_config {
+        let named = target::named_in(file, &args.remote, pass)?;
+        servers.extend(named.into_iter().map(|(name, server)| (Some(name), server)));
+    }
+    Ok(servers)
 }
 
 /// The server, after checking what can be checked before somebody calls it.
@@ -39,6 +74,7 @@ fn limits(args: &BridgeArgs) -> Limits {
     let message = usize::try_from(args.max_message).unwrap_or(usize::MAX);
     Limits {
         message,
+        history: args.history.unwrap_or(defaults.history),
         quiet: Duration::from_secs(args.timeout),
         // A client must be able to have one message on the way while it reads another.
         backlog: defaults.backlog.max(message.saturating_mul(2)),

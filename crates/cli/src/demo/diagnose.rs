@@ -1,5 +1,7 @@
 //! Tools that show one rule of the protocol each.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use switchboard_net::server::{Context, Draft, Error, Level, Nature, Tool};
 
@@ -60,8 +62,9 @@ fn reconnection() -> Tool {
         .description("Hangs up before it answers; the client comes back for the answer")
         .run(async |_: Value, cx: Context| {
             cx.hang_up();
-            moment().await;
-            moment().await;
+            // On a pipe there is nothing to hang up; whoever stands in between
+            // needs some time to do it.
+            tokio::time::sleep(Duration::from_millis(1500)).await;
             "You came back"
         })
 }

@@ -36,6 +36,16 @@ pub(super) fn find(name: &str, files: &[PathBuf]) -> Result<Entry, Failure> {
     Err(search.not_found(name, &around))
 }
 
+/// Every server of a file. One that has mistakes is left out, and told.
+pub(super) fn all(file: &Path) -> Result<Vec<Entry>, Failure> {
+    let config = Config::read(file, &surroundings()?);
+    let config = config.map_err(|error| Failure::of(&error).hint(error.instead()))?;
+    for problem in &config.problems {
+        tracing::warn!("{problem}; {}", problem.instead);
+    }
+    Ok(config.servers)
+}
+
 /// The environment and the folder, as far as they are text.
 fn surroundings() -> Result<Surroundings, Failure> {
     let folder = std::env::current_dir().map_err(|error| Failure::of(&error))?;

@@ -37,7 +37,7 @@ fn each_bad_line_on_stdin_gets_its_error_and_the_next_call_works() {
         let answer = bridge.message();
         assert_eq!(answer["error"]["code"], code, "{what}: {answer}");
         assert!(!answer["error"]["message"].as_str().unwrap_or_default().is_empty(), "{what}");
-        bridge.until_logged("refused a line on stdin");
+        bridge.until_logged("refused a message");
         assert_eq!(bridge.call(1, "echo", &json!({"text": what})), what);
     }
 }

@@ -67,7 +67,7 @@ fn listening_for_other_machines_is_warned_about() {
     let args = ["bridge", "--stdio", "true", "--host", "0.0.0.0", "--port", "0"];
     let mut switchboard = Switchboard::start(&args);
     let line = switchboard.until_logged("there is no authentication");
-    assert!(line.contains("[WARN] [serve] 0.0.0.0:"), "{line}");
+    assert!(line.contains("[WARN] [web] 0.0.0.0:"), "{line}");
 }
 
 /// Digits as zeros.

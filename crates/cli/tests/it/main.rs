@@ -7,7 +7,11 @@ mod bridge;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod compat;
+#[cfg(test)]
 mod completion;
+#[cfg(test)]
+mod container;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
@@ -26,6 +30,8 @@ mod readme;
 mod signal;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod torture;
 #[cfg(test)]
 mod upstream;
 #[cfg(test)]

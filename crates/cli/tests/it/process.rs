@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -42,12 +43,19 @@ pub(crate) struct Run {
 
 /// Runs to its end with nothing on stdin.
 pub(crate) fn run(args: &[&str], vars: &[(&str, &str)]) -> Run {
-    let mut switchboard = Switchboard::start_with(args, vars);
-    switchboard.close_stdin();
-    let code = switchboard.exit_code();
-    let stdout = switchboard.stdout.iter().collect::<Vec<_>>().join("\n");
-    let stderr = switchboard.stderr.iter().collect::<Vec<_>>().join("\n");
-    Run { code, stdout, stderr }
+    Switchboard::start_with(args, vars).finish()
+}
+
+impl Switchboard {
+    /// Runs to its end with nothing on stdin.
+    pub(crate) fn finish(self) -> Run {
+        let mut switchboard = self;
+        switchboard.close_stdin();
+        let code = switchboard.exit_code();
+        let stdout = switchboard.stdout.iter().collect::<Vec<_>>().join("\n");
+        let stderr = switchboard.stderr.iter().collect::<Vec<_>>().join("\n");
+        Run { code, stdout, stderr }
+    }
 }
 
 impl Switchboard {
@@ -56,8 +64,17 @@ impl Switchboard {
     }
 
     pub(crate) fn start_with(args: &[&str], vars: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_switchboard"))
-            .args(args)
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_switchboard")), args, vars)
+    }
+
+    /// Starts it by another name.
+    pub(crate) fn start_program(program: &Path, args: &[&str], vars: &[(&str, &str)]) -> Self {
+        Self::launch(Command::new(program).args(args), vars)
+    }
+
+    /// The binary, started by way of a command that becomes it.
+    pub(crate) fn launch(command: &mut Command, vars: &[(&str, &str)]) -> Self {
+        let mut child = command
             .env_remove("RUST_LOG")
             .env_remove("LOG_LEVEL")
             .envs(vars.iter().copied())
@@ -87,8 +104,12 @@ impl Switchboard {
 
     /// Serves the test server over HTTP; the port it chose.
     pub(crate) fn serve(more: &[&str]) -> (Self, u16) {
-        let line = server_line();
-        let args = [&["bridge", "--stdio", line.as_str(), "--port", "0"], more].concat();
+        Self::serve_command(&server_line(), more)
+    }
+
+    /// The same with another server.
+    pub(crate) fn serve_command(line: &str, more: &[&str]) -> (Self, u16) {
+        let args = [&["bridge", "--stdio", line, "--port", "0"], more].concat();
         let mut switchboard = Self::start(&args);
         let port = switchboard.port();
         (switchboard, port)
@@ -96,10 +117,18 @@ impl Switchboard {
 
     /// The port in the first line on stdout.
     pub(crate) fn port(&mut self) -> u16 {
+        let (port, path) = self.place();
+        assert_eq!(path, "/mcp");
+        port
+    }
+
+    /// The port and the path in the next line on stdout.
+    pub(crate) fn place(&mut self) -> (u16, String) {
         let line = self.line();
-        let port =
-            line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/mcp"));
-        port.unwrap_or_else(|| panic!("no URL: {line}")).parse().unwrap()
+        let rest = line.split_once("://127.0.0.1:").map(|(_, rest)| rest);
+        let (port, path) =
+            rest.and_then(|rest| rest.split_once('/')).unwrap_or_else(|| panic!("no URL: {line}"));
+        (port.parse().unwrap(), format!("/{path}"))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
@@ -162,6 +191,12 @@ impl Switchboard {
         }
     }
 
+    /// All of stderr up to its end.
+    pub(crate) fn whole_log(&mut self) -> String {
+        self.logged.extend(self.stderr.iter());
+        self.logged.join("\n")
+    }
+
     fn rest_of_log(&mut self) -> &[String] {
         self.logged.extend(self.stderr.try_iter());
         &self.logged
@@ -183,6 +218,17 @@ impl Switchboard {
         status.code()
     }
 
+    /// How many descriptors are open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
+    }
+
+    /// The processes that it has started itself: servers, and their guards.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let parent: u32 = self.id.as_raw_pid().try_into().unwrap();
+        processes().filter(|process| process.parent == parent).map(|process| process.id).collect()
+    }
+
     /// Resident memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id)).unwrap();
@@ -198,6 +244,39 @@ impl Drop for Switchboard {
             _ = kill_process(self.id, Signal::KILL);
         }
     }
+}
+
+/// A process of this machine, as `/proc` shows it.
+pub(crate) struct Process {
+    pub(crate) id: u32,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+}
+
+/// All that run; those that only wait to be reaped do not.
+pub(crate) fn processes() -> impl Iterator<Item = Process> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let id = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in the middle may contain anything.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        let is_over = fields.next()? == "Z";
+        let mut number = || fields.next()?.parse().ok();
+        let process = Process { id, parent: number()?, group: number()? };
+        (!is_over).then_some(process)
+    })
+}
+
+/// The ids of all members of the groups that these processes are in.
+pub(crate) fn families(of: &[u32]) -> Vec<u32> {
+    let groups: Vec<_> = processes().filter(|it| of.contains(&it.id)).map(|it| it.group).collect();
+    processes().filter(|it| groups.contains(&it.group)).map(|it| it.id).collect()
+}
+
+/// Which of these processes run.
+pub(crate) fn running(of: &[u32]) -> Vec<u32> {
+    processes().map(|it| it.id).filter(|id| of.contains(id)).collect()
 }
 
 /// Bytes that are no text become marks, so that nothing is hidden.

@@ -87,7 +87,7 @@ fn type_it(args: &[String]) {
     match args[0] {
         _ if args.contains(&"--help") => assert_eq!(run(&args, &[]).code, Some(0), "{args:?}"),
         "bridge" | "demo" if args.contains(&"--port") => serves_http(&args),
-        "bridge" | "demo" => serves_stdio(&args),
+        "bridge" | "demo" | "mcp-remote" => serves_stdio(&args),
         "tools" => prints(&args, "echo"),
         "call" => prints(&args, "3"),
         "doctor" => prints(&args, "healthy"),

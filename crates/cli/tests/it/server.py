@@ -1,6 +1,8 @@
 """A legacy MCP server on stdin and stdout, for tests: small, honest, and rude on request."""
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 
@@ -19,6 +21,10 @@ def call(name, arguments):
         return arguments["text"]
     if name == "pid":
         return str(os.getpid())
+    if name == "greeted":
+        return version
+    if name == "folder":
+        return os.getcwd()
     if name == "variables":
         return " ".join(sorted(os.environ))
     if name == "wait":
@@ -34,6 +40,39 @@ def call(name, arguments):
         sys.stdout.buffer.write(b"hello\n\xff\xfe\x00\n" + b"y" * arguments["bytes"] + b"\n")
         sys.stdout.flush()
         return "after the noise"
+    if name == "family":
+        # Grandchildren that do not want to end.
+        for _ in range(3):
+            subprocess.Popen(
+                ["sh", "-c", "trap '' TERM; sh -c 'sleep 1000; :'; :"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        return "family"
+    if name == "flood":
+        # Both streams at once, far more than a pipe holds.
+        for number in range(arguments["lines"]):
+            sys.stdout.write("stdout {} ".format(number) + "o" * 2000 + "\n")
+            print("stderr {} ".format(number) + "e" * 2000, file=sys.stderr)
+        return "after the flood"
+    if name == "half":
+        log("half a line")
+        sys.stdout.write('{"jsonrpc": "2.0", "id": ')
+        sys.stdout.flush()
+        return None
+    if name == "hang":
+        log("hanging")
+        return None
+    if name == "garbage":
+        sys.stdout.buffer.write(b"".join(os.urandom(997) + b"\n" for _ in range(1000)))
+        return "after the garbage"
+    if name == "deaf":
+        # From here on neither the end of stdin nor SIGTERM ends it, and nothing is said.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        log("deaf")
+        os.close(1)
+        while True:
+            time.sleep(1000)
     if name == "die":
         log("these are my last words")
         os._exit(7)
@@ -41,8 +80,11 @@ def call(name, arguments):
 
 
 def answer(message):
+    # The revision that the client greeted in, for whoever asks.
+    global version
     method, params = message.get("method"), message.get("params", {})
     if method == "initialize":
+        version = params["protocolVersion"]
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {}},
@@ -54,6 +96,8 @@ def answer(message):
         if params["name"] == "arguments":
             return {"content": [], "structuredContent": params["arguments"]}
         text = call(params["name"], params.get("arguments", {}))
+        if text is None:
+            return None
         return {"content": [{"type": "text", "text": text}]}
     if method == "tools/list":
         return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
@@ -75,5 +119,7 @@ log("server started")
 for line in sys.stdin:
     request = json.loads(line)
     if "id" in request and "method" in request:
-        send({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)})
+        result = answer(request)
+        if result is not None:
+            send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 log("server saw the end of stdin")

@@ -109,17 +109,17 @@ fn a_client_that_reads_no_more_ends_it_cleanly() {
 }
 
 /// A file that the `wait` tool waits for.
-struct Gate {
-    file: PathBuf,
+pub(crate) struct Gate {
+    pub(crate) file: PathBuf,
 }
 
 impl Gate {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let file = format!("gate-{name}-{}", std::process::id());
         Self { file: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file) }
     }
 
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         fs::write(&self.file, "").unwrap();
     }
 }

@@ -84,8 +84,42 @@ fn answer(stream: &TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> 
             events.extend_from_slice(format!("\n\ndata: {answer}\n\n").as_bytes());
             respond(stream, "200 OK", "text/event-stream", &events)
         }
-        _ => respond(stream, "200 OK", "application/json", answer.as_bytes()),
+        _ => match fail(tool, stream) {
+            Some(failed) => failed,
+            None => respond(stream, "200 OK", "application/json", answer.as_bytes()),
+        },
     }
+}
+
+/// Fails as the name of the tool says, if it says so.
+fn fail(way: &str, mut stream: &TcpStream) -> Option<std::io::Result<()>> {
+    const HTML: &[u8] = b"<html><body>Sign in</body></html>";
+    let begin = |media: &str| format!("HTTP/1.1 200 OK\r\nContent-Type: {media}\r\n");
+    let (sent, stalls) = match way {
+        "stall before the head" => (String::new(), true),
+        "stall in the head" => (begin("application/json"), true),
+        "stall in the body" => {
+            (begin("application/json") + "Content-Length: 9\r\n\r\n{\"json", true)
+        }
+        "stall in an event" => (begin("text/event-stream") + "\r\ndata: {\"json", true),
+        "reset" => (String::new(), false),
+        "reset in an event" => (begin("text/event-stream") + "\r\ndata: {\"json", false),
+        "404" => return Some(respond(stream, "404 Not Found", "text/plain", b"no\n")),
+        "500" => return Some(respond(stream, "500 Internal Server Error", "text/html", HTML)),
+        "401" => return Some(respond(stream, "401 Unauthorized", "text/plain", b"who?\n")),
+        "html" => return Some(respond(stream, "200 OK", "text/html", HTML)),
+        _ => return None,
+    };
+    let failed = stream.write_all(sent.as_bytes()).and_then(|()| {
+        if stalls {
+            // Until the bridge gives up.
+            stream.read_to_end(&mut Vec::new()).map(drop)
+        } else {
+            rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO))
+                .map_err(Into::into)
+        }
+    });
+    Some(failed)
 }
 
 fn respond(mut stream: &TcpStream, status: &str, media: &str, body: &[u8]) -> std::io::Result<()> {

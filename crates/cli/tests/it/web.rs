@@ -66,9 +66,35 @@ impl Session {
 
     pub(crate) fn call(&self, name: &str, arguments: &Value) -> Response {
         let params = json!({"name": name, "arguments": arguments});
-        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        self.post(call.to_string().as_bytes())
+        self.post(tool_call(1, &params).as_bytes())
     }
+
+    /// Calls a tool without arguments under an id of the test's choice.
+    pub(crate) fn call_as(&self, id: u64, name: &str) -> Response {
+        self.post(tool_call(id, &json!({"name": name, "arguments": {}})).as_bytes())
+    }
+
+    /// Sends a call and leaves its answer unread.
+    pub(crate) fn begin_call(&self, id: u64, params: &Value) -> TcpStream {
+        let body = tool_call(id, params);
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\nMcp-Session-Id: {}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.port,
+            self.id,
+            body.len(),
+        )
+        .unwrap();
+        stream
+    }
+}
+
+fn tool_call(id: u64, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
 
 /// An event stream, read as it comes.
@@ -103,13 +129,18 @@ impl Events {
 
 /// One POST to the endpoint, on a connection of its own.
 pub(crate) fn post(port: u16, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    post_to(port, "/mcp", headers, body)
+}
+
+/// The same to an endpoint elsewhere.
+pub(crate) fn post_to(port: u16, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let length = body.len().to_string();
     let basic = [
         ("Content-Type", "application/json"),
         ("Accept", "application/json, text/event-stream"),
         ("Content-Length", length.as_str()),
     ];
-    send(port, "POST /mcp", &[&basic, headers].concat(), body)
+    send(port, &format!("POST {path}"), &[&basic, headers].concat(), body)
 }
 
 /// One request, on a connection of its own.

@@ -232,7 +232,10 @@ impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = lock(&self.entries);
         let (count, bytes) = (entries.by_key.len(), entries.bytes);
-        f.debug_struct("Cache").field("entries", &count).field("bytes", &bytes).finish()
+        f.debug_struct("Cache")
+            .field("entries", &count)
+            .field("bytes", &bytes)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The bodies we read, and those we send: nothing, one piece, or a stream that goes on.
 //!
 //! A live body writes the frames of its lane as events, drives whatever work
-//! the lane's request led to, and keeps the connection alive with comments.
+//! the lane's request led to, and keeps the connection alive with comments, or
+//! ends it after a long silence where the client will come back.
 //! Dropped, it closes its lane: that is how a hang-up is noticed.
 
 use std::convert::Infallible;
@@ -23,25 +24,27 @@ use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
 use super::session::Held;
+use super::site::SiteOptions;
 use crate::face::Face;
 use crate::inside::Works;
 
 /// What a client that sends too much may send before its connection is cut.
 const MOST_UNREAD: u64 = 256 << 20;
 
-/// Between two pieces of a body: longer than a network needs, short enough that
-/// slow senders do not hold all connections.
-const PAUSE: Duration = Duration::from_secs(30);
-
-/// Reads a whole body of up to `limit` bytes.
+/// Reads a whole body of up to the bytes that a message may have.
 ///
 /// One that is longer is read all the same, and forgotten: whoever writes first
 /// and reads then would get a reset instead of our refusal.
-pub(super) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Refusal>
+pub(super) async fn read<B>(
+    headers: &HeaderMap,
+    body: B,
+    options: &SiteOptions,
+) -> Result<Bytes, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
+    let limit = options.limits.message;
     let too_large = Refusal::TooLarge { limit };
     let announced = body.size_hint().lower();
     let asks_first = headers.contains_key(EXPECT);
@@ -52,7 +55,7 @@ where
     let mut text = Text::default();
     let mut length: u64 = 0;
     loop {
-        let next = tokio::time::timeout(PAUSE, body.frame()).await;
+        let next = tokio::time::timeout(options.body_pause, body.frame()).await;
         let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
         // The client broke off: whatever it was, it is not all there.
         let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
@@ -146,9 +149,39 @@ struct Live {
     opening: Vec<u8>,
     keep_alive: Duration,
     ping: Pin<Box<Sleep>>,
+    /// The silence after which the client had better come back.
+    silence: Option<Silence>,
     over: bool,
     /// The session that ends with this stream, if one does. Dropped after the lane.
     held: Option<Held>,
+}
+
+/// The time since something was said, pings aside.
+#[derive(Debug)]
+struct Silence {
+    most: Duration,
+    timer: Pin<Box<Sleep>>,
+    told: bool,
+}
+
+impl Silence {
+    fn new(most: Duration, since: Instant) -> Self {
+        Self { most, timer: Box::pin(tokio::time::sleep_until(since + most)), told: false }
+    }
+
+    fn restart(&mut self) {
+        self.timer.as_mut().reset(Instant::now() + self.most);
+        self.told = false;
+    }
+
+    /// Whether it has been too long; true once for each silence.
+    fn is_too_long(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.told {
+            return false;
+        }
+        self.told = self.timer.as_mut().poll(cx).is_ready();
+        self.told
+    }
 }
 
 /// Events are gathered into pieces of about this size, so that many small ones
@@ -193,8 +226,18 @@ impl Body {
     ) -> Self {
         let keep_alive = if keep_alive.is_zero() { NEVER } else { keep_alive };
         let ping = Box::pin(tokio::time::sleep(keep_alive));
-        let live = Live { lane, works, opening, keep_alive, ping, over: false, held: None };
+        let live =
+            Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
         Self { kind: Kind::Live(Box::new(live)) }
+    }
+
+    /// The same body, ended after a silence if its client knows how to come
+    /// back; never if `silence` is zero. It has been silent since `since`.
+    pub(super) fn hanging_up(mut self, silence: Duration, since: Instant) -> Self {
+        if let Kind::Live(live) = &mut self.kind {
+            live.silence = (!silence.is_zero()).then(|| Silence::new(silence, since));
+        }
+        self
     }
 
     /// The same body, keeping `held` until it is over.
@@ -211,16 +254,16 @@ impl Live {
         // The work ends on its own terms; the stream goes on without it.
         _ = Pin::new(&mut self.works).poll(cx);
         let mut piece = std::mem::take(&mut self.opening);
-        while !self.over && piece.len() < PIECE {
-            match self.lane.face.poll_frame(self.lane.lane, cx) {
-                Poll::Ready(Some(frame)) => self.write(frame, &mut piece),
-                Poll::Ready(None) => self.over = true,
-                Poll::Pending => break,
-            }
+        self.write_frames(&mut piece, cx);
+        let silence = self.silence.as_mut().filter(|_| piece.is_empty() && !self.over);
+        if silence.is_some_and(|silence| silence.is_too_long(cx)) {
+            let lane = self.lane.lane;
+            self.lane.face.step(|half| half.let_go(lane)).1.detach();
+            self.write_frames(&mut piece, cx);
         }
         if !piece.is_empty() {
             self.ping.as_mut().reset(Instant::now() + self.keep_alive);
-            return Poll::Ready(Some(piece.into()));
+            return Poll::Ready(Some(self.lane.face.lend(piece.into())));
         }
         if self.over {
             return Poll::Ready(None);
@@ -235,9 +278,20 @@ impl Live {
         Poll::Pending
     }
 
+    fn write_frames(&mut self, piece: &mut Vec<u8>, cx: &mut Context<'_>) {
+        while !self.over && piece.len() < PIECE {
+            match self.lane.face.poll_frame(self.lane.lane, cx) {
+                Poll::Ready(Some(frame)) => self.write(frame, piece),
+                Poll::Ready(None) => self.over = true,
+                Poll::Pending => break,
+            }
+        }
+    }
+
     fn write(&mut self, frame: Frame, piece: &mut Vec<u8>) {
         match frame {
             Frame::Message { event, text } => {
+                self.silence.iter_mut().for_each(Silence::restart);
                 let id = event.map(|event| event.to_string());
                 let name = Some("message");
                 let event =

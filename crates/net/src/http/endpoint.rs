@@ -22,17 +22,18 @@ use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
-use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
+use tokio::time::Instant;
 
 use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
+use super::stateless;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
@@ -57,6 +58,11 @@ where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
+    if let Some(response) =
+        site.options.stateless.and_then(|_| stateless::refuse_others(&parts.method))
+    {
+        return Ok(response);
+    }
     match parts.method {
         Method::POST => post(site, parts, body).await,
         Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
@@ -82,13 +88,14 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, &site.options).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    match converse(site, &parts.headers, &incoming) {
-        Ok(talk) => Ok(exchange(site, talk, incoming, &parts.headers).await),
+    match converse(site, &parts.headers, &incoming).await {
+        Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
+        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -115,7 +122,12 @@ impl Talk {
     }
 }
 
-fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Talk, Refusal> {
+/// None if there is nobody to pass it to, and nobody waits for an answer.
+async fn converse(
+    site: &Inner,
+    headers: &HeaderMap,
+    incoming: &Incoming,
+) -> Result<Option<Talk>, Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
         Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
@@ -125,24 +137,39 @@ fn converse(site: &Inner, headers: &HeaderMap, incoming: &Incoming) -> Result<Ta
         Incoming::Batch(_) => "",
     };
     if classify(incoming, Some(headers))? == Era::Modern {
+        if !site.options.modern {
+            return Err(legacy_only(headers));
+        }
         if let Incoming::One(message) = incoming
             && let Some((face, parked)) = site.parking.claim(message)?
         {
-            return Ok(Talk { face, held: None, parked: Some(parked) });
+            return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }
         let face = new(Era::Modern);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
-        return Ok(Talk::with(face, listen));
+        return Ok(Some(Talk::with(face, listen)));
     }
     check_version(headers)?;
+    if let Some(revision) = site.options.stateless {
+        if stateless::wants_nothing(incoming) {
+            return Ok(None);
+        }
+        let (face, held) = stateless::face(site, revision, incoming).await?;
+        return Ok(Some(Talk::with(face, Some(held))));
+    }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
         let held = site.sessions.open(&face)?;
-        return Ok(Talk::with(face, Some(held)));
+        return Ok(Some(Talk::with(face, Some(held))));
     }
-    Ok(Talk::with(session_of(site, headers)?, None))
+    Ok(Some(Talk::with(session_of(site, headers)?, None)))
+}
+
+fn legacy_only(headers: &HeaderMap) -> Refusal {
+    let asked = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
 }
 
 fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
@@ -171,20 +198,23 @@ async fn exchange(
     incoming: Incoming,
     headers: &HeaderMap,
 ) -> Response<Body> {
+    let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let mut works = match (parked, &incoming) {
         (Some(key), Incoming::One(request)) => face.retry(key, lane, request, Some(headers)),
         _ => face.step(|half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
-    let patience = patience(headers, &site.options.limits);
+    let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;
-    let session = held.as_mut().filter(|_| is_greeted(&face)).map(Held::tell);
+    let is_session = site.options.stateless.is_none() && is_greeted(&face);
+    let session = held.as_mut().filter(|_| is_session).map(Held::tell);
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, text),
+        Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
-            stream(Body::live(open, works, prime, site.options.keep_alive).holding(held))
+            let body = Body::live(open, works, prime, site.options.keep_alive);
+            stream(body.hanging_up(site.options.hang_up, since).holding(held))
         }
         // Nothing will be said: the call was cancelled.
         Some(Frame::Message { .. } | Frame::End) | None => stream(Body::empty()),
@@ -223,11 +253,14 @@ async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> 
 
 /// How long a POST may wait before it becomes a stream: who takes only one of
 /// the two forms of an answer gets that one, as far as it goes.
-fn patience(headers: &HeaderMap, limits: &Limits) -> Duration {
+fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
+    let SiteOptions { limits, hang_up, .. } = options;
     match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
         (false, _) => Duration::ZERO,
         (true, false) => limits.total,
-        (true, true) => limits.stream_after,
+        (true, true) if hang_up.is_zero() => limits.stream_after,
+        // What is to be hung up must be a stream by then.
+        (true, true) => limits.stream_after.min(*hang_up),
     }
 }
 
@@ -248,7 +281,8 @@ async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
         Some(Frame::Begin { prime }) => prime,
         _ => None,
     };
-    Ok(stream(Body::live(open, works, prime, site.options.keep_alive)))
+    let body = Body::live(open, works, prime, site.options.keep_alive);
+    Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
 }
 
 fn delete(site: &Inner, headers: &HeaderMap) -> Reply {

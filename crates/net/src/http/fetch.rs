@@ -47,6 +47,8 @@ pub struct FetchOptions {
     pub connect_timeout: Duration,
     /// After which an unused connection is closed.
     pub idle_timeout: Duration,
+    /// Whether IPv6 addresses of names are left out, where they lead nowhere.
+    pub only_ipv4: bool,
 }
 
 impl Default for FetchOptions {
@@ -58,6 +60,7 @@ impl Default for FetchOptions {
             connect_timeout: Duration::from_secs(10),
             // Shorter than most servers keep a silent connection open.
             idle_timeout: Duration::from_secs(30),
+            only_ipv4: false,
         }
     }
 }
@@ -87,7 +90,8 @@ impl Fetch {
     pub fn new(options: FetchOptions) -> Result<Self, SetupError> {
         let proxies = Arc::new(options.proxy.compile()?);
         let tls = tls::config(options.extra_roots)?;
-        let connector = Connector::new(tls, Arc::clone(&proxies), options.connect_timeout);
+        let connector =
+            Connector::new(tls, Arc::clone(&proxies), options.connect_timeout, options.only_ipv4);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -22,7 +22,8 @@ use std::net::SocketAddr;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, Version};
+use http::{HeaderMap, HeaderName, StatusCode, Version};
+pub use regex::{Error as PatternError, Regex};
 
 use authority::{Authority, Origin};
 pub use cors::Grant;
@@ -36,6 +37,9 @@ pub struct Guard {
     loopback: bool,
     /// Whether an origin need not be known at all.
     any_origin: bool,
+    /// Headers that pages may send and read beside the usual ones.
+    sendable: Vec<String>,
+    readable: Vec<String>,
 }
 
 /// Names a user listed, lower case, or all names.
@@ -43,6 +47,7 @@ pub struct Guard {
 struct Allowed {
     all: bool,
     listed: Vec<String>,
+    like: Vec<Regex>,
 }
 
 /// The request comes from where it must not come from.
@@ -109,6 +114,27 @@ impl Guard {
         self
     }
 
+    /// Also lets web pages of every origin in that `pattern` finds itself in, with CORS.
+    #[must_use]
+    pub fn allow_origins_like(mut self, pattern: Regex) -> Self {
+        self.origins.like.push(pattern);
+        self
+    }
+
+    /// Lets listed pages also send the header `name`.
+    #[must_use]
+    pub fn allow_header(mut self, name: &HeaderName) -> Self {
+        self.sendable.push(name.to_string());
+        self
+    }
+
+    /// Lets listed pages also read the header `name`.
+    #[must_use]
+    pub fn expose_header(mut self, name: &HeaderName) -> Self {
+        self.readable.push(name.to_string());
+        self
+    }
+
     /// Checks host and origin of a request.
     pub fn check(&self, parts: &Parts) -> Result<(), Refused> {
         let host = self.check_host(parts)?;
@@ -172,7 +198,9 @@ impl Allowed {
     }
 
     fn contains(&self, text: &str) -> bool {
-        self.all || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(text))
+        self.all
+            || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(text))
+            || self.like.iter().any(|pattern| pattern.is_match(text))
     }
 
     /// Whether `host` is listed by name; `*` lists nobody.
@@ -186,7 +214,7 @@ impl Allowed {
 /// Several values, or one that is not text.
 struct Unclear;
 
-fn single(headers: &HeaderMap, name: http::HeaderName) -> Result<Option<&str>, Unclear> {
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -178,7 +178,8 @@ impl Connection {
                 service.call(request)
             }
         });
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), noting));
+        let mut connection =
+            pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
         // hyper's own timer starts only after it knows the HTTP version, which a
         // peer that sends nothing, or the start of a preface, never lets it know.
         let mut silence = pin!(tokio::time::sleep(patience));

@@ -63,7 +63,7 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let text = read(&parts.headers, body, site.options.limits.message).await?;
+    let text = read(&parts.headers, body, &site.options).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;

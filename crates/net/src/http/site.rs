@@ -18,13 +18,16 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Revision;
 use tower_service::Service;
 
 use super::body::Body;
 use super::endpoint::{self, Reply};
 use super::guard::{Grant, Guard};
+use super::key::{self, ApiKey};
 use super::old;
 use super::session::Sessions;
+use super::ws::{self, Sockets};
 use crate::inside::Inside;
 use crate::park::Parking;
 
@@ -37,6 +40,13 @@ pub struct SiteOptions {
     pub limits: Arc<Limits>,
     /// How long a stream is silent before a comment keeps it open; zero for no comments.
     pub keep_alive: Duration,
+    /// How long the stream of a call is silent before its connection is ended and
+    /// the client comes back for the answer, where its revision has that; zero
+    /// for never.
+    pub hang_up: Duration,
+    /// Between two pieces of a request's body: longer than a network needs, short
+    /// enough that slow senders do not hold all connections.
+    pub body_pause: Duration,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -46,12 +56,23 @@ pub struct SiteOptions {
     /// What clients see before these paths, where the site is nested in a router
     /// or stands behind a proxy: `/tools`, or `https://example.com/tools`.
     pub base: String,
-    /// Where the endpoint is.
+    /// Where the endpoint is; empty for nowhere.
     pub path: String,
-    /// Where clients of the first revision listen.
+    /// Where clients of the first revision listen; empty for nowhere.
     pub sse_path: String,
     /// Where they send.
     pub message_path: String,
+    /// Where clients may open a `WebSocket`; empty for nowhere, as it is by default.
+    pub ws_path: String,
+    /// The key that every request must show.
+    pub key: Option<ApiKey>,
+    /// Added to every answer.
+    pub headers: HeaderMap,
+    /// No sessions: each request of a legacy client stands alone, and its server
+    /// is greeted in this revision.
+    pub stateless: Option<Revision>,
+    /// Whether clients of the modern era are served.
+    pub modern: bool,
 }
 
 impl Default for SiteOptions {
@@ -60,6 +81,8 @@ impl Default for SiteOptions {
             guard: Guard::loopback(),
             limits: Arc::new(Limits::default()),
             keep_alive: Duration::from_secs(15),
+            hang_up: Duration::ZERO,
+            body_pause: Duration::from_secs(30),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,
@@ -67,6 +90,11 @@ impl Default for SiteOptions {
             path: "/mcp".to_owned(),
             sse_path: "/sse".to_owned(),
             message_path: "/message".to_owned(),
+            ws_path: String::new(),
+            key: None,
+            headers: HeaderMap::new(),
+            stateless: None,
+            modern: true,
         }
     }
 }
@@ -87,6 +115,8 @@ pub(super) struct Inner {
     pub(super) listens: Arc<Sessions>,
     /// Calls of modern clients that wait for input.
     pub(super) parking: Arc<Parking>,
+    /// Clients on a `WebSocket`: their connection is their session.
+    pub(super) sockets: Sockets,
 }
 
 impl Site {
@@ -95,7 +125,9 @@ impl Site {
         let new = || Sessions::new(options.max_sessions, options.session_idle);
         let (sessions, old, listens) = (new(), new(), new());
         let parking = Parking::new(&options.limits);
-        Self { inner: Arc::new(Inner { inside, options, sessions, old, listens, parking }) }
+        let sockets = Sockets::new();
+        let inner = Inner { inside, options, sessions, old, listens, parking, sockets };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Takes no new sessions, and ends those that are open with their streams.
@@ -104,6 +136,12 @@ impl Site {
         for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
             sessions.close_all();
         }
+        self.inner.sockets.close();
+    }
+
+    /// Waits until the last `WebSocket` is closed: the listener does not know them.
+    pub async fn sockets_closed(&self) {
+        self.inner.sockets.all_closed().await;
     }
 
     /// Waits until no session has a call open. Requests of the modern era are
@@ -115,7 +153,22 @@ impl Site {
 
     /// How many sessions are open.
     pub fn sessions(&self) -> usize {
-        self.inner.sessions.len() + self.inner.old.len()
+        self.inner.sessions.len() + self.old_sessions() + self.inner.sockets.len()
+    }
+
+    /// How many of them are clients of the first revision.
+    pub fn old_sessions(&self) -> usize {
+        self.inner.old.len()
+    }
+
+    /// Whether it has something at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.inner.options.place(path).is_some()
+    }
+
+    /// How it behaves.
+    pub fn options(&self) -> &SiteOptions {
+        &self.inner.options
     }
 
     /// Answers at the endpoint, whatever the path.
@@ -132,38 +185,33 @@ impl Site {
         admitted.answer(endpoint::answer(&self.inner, parts, body).await)
     }
 
-    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    /// Answers at the path that the request names.
+    pub async fn route<B>(&self, mut request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send,
         B::Error: fmt::Display,
     {
         let options = &self.inner.options;
-        let path = request.uri().path();
-        if path == options.path {
-            return self.endpoint(request).await;
-        }
-        let listens = path == options.sse_path;
-        if !listens && path != options.message_path {
-            let text = format!(
-                "there is nothing here; the MCP endpoint is {}{}\n",
-                options.base, options.path
-            );
-            return plain(StatusCode::NOT_FOUND, text);
-        }
+        let Some(place) = options.place(request.uri().path()) else {
+            return nothing_here(&format!("{}{}", options.base, options.path));
+        };
+        let upgrade = (place == Place::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
             Err(response) => return *response,
         };
-        admitted.answer(if listens {
-            old::listen(&self.inner, &parts)
-        } else {
-            old::message(&self.inner, parts, body).await
-        })
+        let reply = match (place, upgrade) {
+            (Place::Socket, Some(upgrade)) => ws::open(&self.inner, &parts, upgrade),
+            (Place::Listen, _) => old::listen(&self.inner, &parts),
+            (Place::Message, _) => old::message(&self.inner, parts, body).await,
+            _ => endpoint::answer(&self.inner, parts, body).await,
+        };
+        admitted.answer(reply)
     }
 
     /// Turns strangers away, and answers preflights.
-    fn admit(&self, parts: &Parts) -> Result<Admitted, Box<Response<Body>>> {
+    fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
         let guard = &self.inner.options.guard;
         if let Err(refused) = guard.check(parts) {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
@@ -171,19 +219,67 @@ impl Site {
         if parts.method == Method::OPTIONS {
             return Err(Box::new(preflight(guard, parts)));
         }
-        Ok(Admitted { grant: guard.grant(&parts.headers) })
+        let admitted =
+            Admitted { grant: guard.grant(&parts.headers), more: &self.inner.options.headers };
+        match &self.inner.options.key {
+            Some(key) if !key.is_shown(&parts.headers) => {
+                Err(Box::new(admitted.answer(Ok(key::refused()))))
+            }
+            _ => Ok(admitted),
+        }
     }
 }
 
-/// A request that may be answered, and who may read the answer.
-struct Admitted {
-    grant: Option<Grant>,
+impl SiteOptions {
+    /// What is at `path`, with or without a slash at its end.
+    fn place(&self, path: &str) -> Option<Place> {
+        let is = |place: &str| !place.is_empty() && same_path(place, path);
+        // A page of a `WebSocket` may share the place that clients of the first revision send to.
+        [
+            (&self.path, Place::Endpoint),
+            (&self.ws_path, Place::Socket),
+            (&self.sse_path, Place::Listen),
+            (&self.message_path, Place::Message),
+        ]
+        .into_iter()
+        .find(|(name, _)| is(name))
+        .map(|(_, place)| place)
+    }
 }
 
-impl Admitted {
+/// What a site has at a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    Endpoint,
+    Listen,
+    Message,
+    Socket,
+}
+
+/// Whether two paths are the same but for a slash at the end, which routers of
+/// other servers add or leave out.
+pub(super) fn same_path(one: &str, other: &str) -> bool {
+    one == other || one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+/// Says where to go instead.
+pub(super) fn nothing_here(place: &str) -> Response<Body> {
+    plain(StatusCode::NOT_FOUND, format!("there is nothing here; the MCP endpoint is {place}\n"))
+}
+
+/// A request that may be answered, and who may read the answer.
+struct Admitted<'a> {
+    grant: Option<Grant>,
+    more: &'a HeaderMap,
+}
+
+impl Admitted<'_> {
     /// The answer, marked for the browsers that may read it.
     fn answer(self, reply: Reply) -> Response<Body> {
         let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+        for (name, value) in self.more {
+            response.headers_mut().insert(name, value.clone());
+        }
         if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
@@ -211,7 +307,7 @@ pub(super) fn plain(status: StatusCode, text: String) -> Response<Body> {
 impl Inner {
     /// A conversation that counts as a session, if there is room for one.
     pub(super) fn is_full(&self) -> Result<(), Refusal> {
-        let open = self.sessions.len() + self.old.len();
+        let open = self.sessions.len() + self.old.len() + self.sockets.len();
         if open < self.options.max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
     }
 }

@@ -18,9 +18,12 @@
 //!
 //! A child is a whole process group: `npx` starts a shell that starts the
 //! server, and ending the first alone leaks the last. The group also ends when
-//! we end, by whatever means; `group` and decision 0004 say how.
+//! we end, by whatever means; `group` and decision 0004 say how. Where the
+//! process runs a container, that ends too; `container` says how.
 
+mod census;
 mod command;
+mod container;
 mod exit;
 mod group;
 mod spawn;
@@ -39,6 +42,7 @@ pub use self::command::{Command, ParseError};
 pub use self::exit::{Exit, Status};
 pub use self::spawn::SpawnError;
 
+use self::container::Container;
 use self::group::Group;
 use self::stderr::Tail;
 
@@ -57,6 +61,8 @@ pub struct Child {
     group: Arc<Group>,
     life: watch::Receiver<Life>,
     tail: Arc<Tail>,
+    /// It runs a container, whose removal takes its time.
+    contained: bool,
 }
 
 /// How long a child may take over each step of its end.
@@ -121,7 +127,7 @@ impl Child {
             self.group.terminate();
             if !self.is_over_within(grace.term).await {
                 self.group.signal(Signal::KILL);
-                self.is_over_within(UNKILLABLE).await;
+                self.is_over_within(if self.contained { REMOVAL } else { UNKILLABLE }).await;
             }
         }
         self.exit_watch().now().unwrap_or_else(|| Exit::unseen(self.stderr_tail()))
@@ -157,23 +163,35 @@ impl ExitWatch {
     }
 }
 
-/// Follows one process to its end, then ends the rest of its group.
-async fn supervise(
-    mut process: tokio::process::Child,
+/// One process on its way to its end.
+struct Supervised {
+    process: tokio::process::Child,
     group: Arc<Group>,
-    drain: JoinHandle<()>,
+    container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,
-) {
-    let status = process.wait().await.map_or(Status::Unseen, Status::from);
+}
+
+/// Follows one process to its end, then ends the rest of its group, and the
+/// container that it ran.
+async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
+    if let Some(container) = it.container.clone() {
+        tokio::spawn(container.remove_stale());
+    }
+    let status = it.process.wait().await.map_or(Status::Unseen, Status::from);
     let drain_stop = drain.abort_handle();
     // Only an aborted drain gives an error, and nobody else aborts it.
     _ = timeout(LAST_WORDS, drain).await;
-    let exit = Exit { status, last_words: tail.lines() };
-    life.send_replace(Life::Exited(exit.clone()));
-    group.sweep(Grace::default().term).await;
+    let last_words = it.tail.lines();
+    let reason = it.container.as_ref().and_then(|ran| ran.explain(status, &last_words));
+    let exit = Exit { status, reason, last_words };
+    it.life.send_replace(Life::Exited(exit.clone()));
+    if let Some(container) = &it.container {
+        container.remove().await;
+    }
+    it.group.sweep(Grace::default().term).await;
     drain_stop.abort();
-    life.send_replace(Life::Over(exit));
+    it.life.send_replace(Life::Over(exit));
 }
 
 /// How long an exit waits for the rest of stderr. What the process itself wrote
@@ -184,3 +202,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long SIGKILL may take. A process of another user (`sudo server`), or one
 /// stuck in the kernel, must not hang our own shutdown.
 const UNKILLABLE: Duration = Duration::from_secs(2);
+
+/// How long a container may take to be removed: as long as an engine that is
+/// asked to stop one would give it.
+const REMOVAL: Duration = Duration::from_secs(10);

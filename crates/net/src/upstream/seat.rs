@@ -24,6 +24,8 @@ pub(crate) trait Recipient: fmt::Debug + Send + Sync {
     fn recall(&self, ask: Ask, message: &Message);
     /// The answer to a call. One that was made on our side has no id.
     fn finish(&self, exchange: Exchange, answer: &Message);
+    /// The server ended the connection of a call on purpose: its answer takes long.
+    fn hang_up(&self, _exchange: Exchange) {}
     /// The link to the server is gone; it may come back.
     fn lost(&self, _why: &str) {}
     /// Whether it reads slower than it is told.
@@ -53,6 +55,10 @@ impl Recipient for Face {
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
         self.finish(exchange, answer);
+    }
+
+    fn hang_up(&self, exchange: Exchange) {
+        self.hang_up(exchange);
     }
 
     fn is_slow(&self) -> bool {

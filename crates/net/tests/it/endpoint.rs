@@ -14,8 +14,10 @@ use crate::client::Way;
 use crate::peer::within;
 use crate::script::Stage;
 
+mod alone;
 mod cut;
 mod era;
+mod hang_up;
 mod limit;
 mod mount;
 mod park;
@@ -23,6 +25,7 @@ mod post;
 mod session;
 mod stop;
 mod stream;
+mod ws;
 
 /// A site with a test behind it.
 struct Set {

@@ -374,6 +374,14 @@ impl<T: Ticket> Legacy<T> {
     pub fn is_open(&self, lane: Lane) -> bool {
         self.ledger.get(CallId(lane.0)).is_some()
     }
+
+    /// Who opened the call that travels on `lane`, if it is open.
+    pub fn ticket(&self, lane: Lane) -> Option<&T> {
+        match &self.ledger.get(CallId(lane.0))?.owner {
+            Owner::Client(ticket) => Some(ticket),
+            Owner::Revival | Owner::Renewal => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -279,6 +279,11 @@ impl Legacy {
         }
     }
 
+    /// The same for the call that is at present shown on `lane`, if one is.
+    pub fn let_go(&mut self, lane: Lane) {
+        self.streams.let_go(lane);
+    }
+
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {

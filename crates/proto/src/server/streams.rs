@@ -158,6 +158,15 @@ impl Streams {
         self.out.extend(left.map(|lane| (lane, Frame::End)));
     }
 
+    /// The same for the call that is at present shown on `lane`, which a GET
+    /// that took it up again may have opened.
+    pub(super) fn let_go(&mut self, lane: Lane) {
+        let shown = self.open.iter().find(|(_, stream)| stream.lane == Some(lane));
+        if let Some(number) = shown.map(|(&number, _)| number) {
+            self.hang_up(Lane(number));
+        }
+    }
+
     /// Says something on the stream of a POST; on the main one if that is gone.
     pub(super) fn send(&mut self, on: Option<Lane>, text: Bytes) {
         match on {

@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,7 +18,7 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
@@ -42,8 +43,13 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(tls: ClientConfig, proxies: Arc<Proxies>, limit: Duration) -> Self {
-        let mut tcp = Tcp::new_with_resolver(Resolver(GaiResolver::new()));
+    pub(super) fn new(
+        tls: ClientConfig,
+        proxies: Arc<Proxies>,
+        limit: Duration,
+        only_ipv4: bool,
+    ) -> Self {
+        let mut tcp = Tcp::new_with_resolver(Resolver { system: GaiResolver::new(), only_ipv4 });
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         // Finds out about a peer that vanished while a stream was silent.
@@ -205,20 +211,32 @@ impl Write for Wire {
 
 /// The system's resolver, with errors that can be told from others.
 #[derive(Clone, Debug)]
-pub(super) struct Resolver(GaiResolver);
+pub(super) struct Resolver {
+    system: GaiResolver,
+    /// Leaves out what a network may not really carry.
+    only_ipv4: bool,
+}
 
 impl Service<Name> for Resolver {
-    type Response = GaiAddrs;
+    type Response = std::vec::IntoIter<SocketAddr>;
     type Error = Unresolved;
-    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, Unresolved>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Unresolved>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
-        self.0.poll_ready(cx).map_err(Unresolved)
+        self.system.poll_ready(cx).map_err(Unresolved)
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let resolving = self.0.call(name);
-        Box::pin(async { resolving.await.map_err(Unresolved) })
+        let (resolving, only_ipv4) = (self.system.call(name), self.only_ipv4);
+        Box::pin(async move {
+            let addresses = resolving.await.map_err(Unresolved)?;
+            let usable = |address: &SocketAddr| !only_ipv4 || address.is_ipv4();
+            let addresses: Vec<_> = addresses.filter(usable).collect();
+            if addresses.is_empty() {
+                return Err(Unresolved(io::Error::other("it has no address that may be used")));
+            }
+            Ok(addresses.into_iter())
+        })
     }
 }
 

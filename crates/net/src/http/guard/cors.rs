@@ -15,17 +15,22 @@ use super::{Guard, single};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     origin: HeaderValue,
+    readable: HeaderValue,
 }
 
 impl Guard {
     /// The CORS grant for the answer to this request, if its origin is listed.
     pub fn grant(&self, headers: &HeaderMap) -> Option<Grant> {
         let text = single(headers, ORIGIN).ok().flatten()?;
-        if self.origins.all {
-            return Some(Grant { origin: HeaderValue::from_static("*") });
+        let origin = match headers.get(ORIGIN) {
+            _ if self.origins.all => HeaderValue::from_static("*"),
+            origin => origin.filter(|_| self.origins.contains(text))?.clone(),
+        };
+        let mut readable = HeaderValue::from_static(EXPOSED);
+        if !self.readable.is_empty() {
+            readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
         }
-        let origin = headers.get(ORIGIN).filter(|_| self.origins.contains(text))?;
-        Some(Grant { origin: origin.clone() })
+        Some(Grant { origin, readable })
     }
 
     /// The headers of a 204 answer, if the request is a preflight of a listed origin.
@@ -35,10 +40,19 @@ impl Guard {
             self.grant(&parts.headers).filter(|_| asks && parts.method == Method::OPTIONS)?;
         let mut headers = HeaderMap::with_capacity(6);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(&parts.headers));
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers(&parts.headers));
         headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         grant.apply(&mut headers);
         Some(headers)
+    }
+
+    /// Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
+    /// for: their names are not known beforehand.
+    fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
+        let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
+        let asked = asked.unwrap_or_default().split(',').map(str::trim);
+        let parameters = asked.filter(|name| is_parameter(name));
+        listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
     }
 }
 
@@ -50,20 +64,18 @@ impl Grant {
             headers.append(VARY, HeaderValue::from_static("origin"));
         }
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.readable.clone());
     }
 }
 
-/// Ours, and those `Mcp-Param-*` that the page asks for: their names are not
-/// known beforehand.
-fn allowed_headers(request: &HeaderMap) -> HeaderValue {
-    let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten().unwrap_or_default();
-    let mut list = HEADERS.to_owned();
-    for name in asked.split(',').map(str::trim).filter(|name| is_parameter(name)) {
+/// `usual`, and `more`.
+fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> HeaderValue {
+    let mut list = usual.to_owned();
+    for name in more {
         list.push_str(", ");
         list.push_str(name);
     }
-    HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(HEADERS))
+    HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
 }
 
 fn is_parameter(name: &str) -> bool {
@@ -72,7 +84,7 @@ fn is_parameter(name: &str) -> bool {
 
 const PARAMETER: &str = "mcp-param-";
 const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id";
-const EXPOSED: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate");
+const EXPOSED: &str = "mcp-session-id, www-authenticate";
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 /// Two hours, in seconds: the longest that browsers honour.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");

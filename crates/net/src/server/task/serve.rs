@@ -101,12 +101,12 @@ impl Context {
         tokio::spawn(tell_changes(server, Arc::clone(&task)));
         tokio::spawn(async move {
             let mut running = pin!(cx.state.run(work));
-            let ran = match timeout_at(task.expires.into(), &mut running).await {
-                Ok(ran) => ran,
-                Err(_) => {
-                    cx.state.cancel();
-                    running.await
-                }
+            let in_time = timeout_at(task.expires.into(), &mut running).await;
+            let ran = if let Ok(ran) = in_time {
+                ran
+            } else {
+                cx.state.cancel();
+                running.await
             };
             task.end(match ran {
                 None => End::Cancelled,

@@ -9,6 +9,8 @@ use std::process::ExitStatus;
 pub struct Exit {
     /// What the system reported.
     pub status: Status,
+    /// Why, if it is known better than the status says; for people.
+    pub reason: Option<String>,
     /// The tail of stderr, oldest line first, bounded and made harmless.
     pub last_words: Vec<String>,
 }
@@ -27,7 +29,7 @@ pub enum Status {
 
 impl Exit {
     pub(super) fn unseen(last_words: Vec<String>) -> Self {
-        Self { status: Status::Unseen, last_words }
+        Self { status: Status::Unseen, reason: None, last_words }
     }
 }
 
@@ -53,7 +55,10 @@ impl fmt::Display for Status {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Transport closed ({})", self.status)?;
+        match &self.reason {
+            Some(reason) => write!(out, "Transport closed ({}: {reason})", self.status)?,
+            None => write!(out, "Transport closed ({})", self.status)?,
+        }
         let shown = self.last_words.len().saturating_sub(SHOWN);
         match &self.last_words[shown..] {
             [] => Ok(()),
@@ -72,11 +77,16 @@ mod tests {
     #[test]
     fn an_exit_reads_as_one_line_with_the_last_words() {
         let words = |count: usize| (1..=count).map(|n| format!("line {n}")).collect();
-        let exit = |status, last_words| Exit { status, last_words }.to_string();
+        let exit = |status, last_words| Exit { status, reason: None, last_words }.to_string();
         assert_eq!(exit(Status::Code(0), words(0)), "Transport closed (exit status 0)");
         assert_eq!(
             exit(Status::Signal(9), words(1)),
             "Transport closed (killed by signal 9); last words: line 1"
+        );
+        let reason = Some("docker is not running".to_owned());
+        assert_eq!(
+            Exit { status: Status::Code(125), reason, last_words: words(1) }.to_string(),
+            "Transport closed (exit status 125: docker is not running); last words: line 1"
         );
         assert_eq!(
             exit(Status::Code(1), words(7)),

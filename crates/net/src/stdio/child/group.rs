@@ -9,7 +9,6 @@
 //! the group, cannot be given to a stranger while we may still signal it.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use super::census::has_members;
+use super::container::{Container, REMOVE};
 
 /// A process group that ends with this value, or with us, whichever is first.
 #[derive(Debug)]
@@ -36,12 +38,19 @@ enum Hold {
 
 impl Group {
     /// A group with nobody in it but its guard. `path` is where the guard
-    /// finds `sleep`; without it there is no grace, yet still an end.
-    pub(super) fn guarded(path: Option<&OsStr>) -> io::Result<Self> {
+    /// finds `sleep`; without it there is no grace, yet still an end. If the
+    /// child runs a container, the guard removes that too.
+    pub(super) fn guarded(path: Option<&OsStr>, runs: Option<&Container>) -> io::Result<Self> {
+        let (words, environment) = match runs {
+            Some(container) => (container.remove_words(), container.environment()),
+            None => (Vec::new(), &[][..]),
+        };
         let guard = Command::new(SHELL)
-            .args(["-c", GUARD, "switchboard-guard"])
+            .args(["-c", GUARD, "switchboard-guard", REMOVE])
+            .args(words)
             .env_clear()
             .env("PATH", path.unwrap_or_else(|| OsStr::new("/usr/bin:/bin")))
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // So that the guard keeps no file system busy.
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -81,7 +90,7 @@ impl Group {
     /// Ends whoever is left, with TERM and after `grace` with KILL, and reaps
     /// the guard.
     pub(super) async fn sweep(&self, grace: Duration) {
-        if has_members(self.id).await {
+        if has_members(self.id()).await {
             self.terminate();
             _ = timeout(grace, self.emptied()).await;
         }
@@ -93,10 +102,11 @@ impl Group {
         }
     }
 
-    /// Waits until the guard is alone. The system has no event for this.
+    /// Waits until the guard is alone. The system has no event for this, and
+    /// where it does not show its processes the grace ends the waiting.
     async fn emptied(&self) {
         let mut pause = Duration::from_millis(2);
-        while has_members(self.id).await {
+        while has_members(self.id()).await {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
@@ -113,61 +123,26 @@ impl Drop for Group {
     }
 }
 
-/// Whether anybody but the guard lives in the group. A system without `/proc`
-/// cannot tell; then we say yes, and every sweep takes its whole grace.
-async fn has_members(group: Pid) -> bool {
-    tokio::task::spawn_blocking(move || scan(group).unwrap_or(true)).await.unwrap_or(true)
-}
-
-fn scan(group: Pid) -> io::Result<bool> {
-    let group = group.as_raw_pid();
-    for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
-        let id = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        if id.is_none_or(|id| id == group) {
-            continue;
-        }
-        // A process may end between the listing and the reading.
-        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
-        if lives_in(&String::from_utf8_lossy(&stat), group) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Reads `pid (name) state parent group …`; the name may hold anything.
-fn lives_in(stat: &str, group: i32) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut fields = rest.split_ascii_whitespace();
-    let dead = matches!(fields.next(), Some("Z" | "X") | None);
-    !dead && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
-}
-
 /// Every Unix has one here; `PATH` has no say in who guards.
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 
 /// Ignores what is meant for the others, waits for the end of its stdin, then
-/// ends its own group, itself included. Builtins but for `sleep`.
+/// ends its own group, itself included. Builtins but for `sleep`. A container is
+/// removed in between, by a shell that leaves the guard ten seconds at most to wait.
 const GUARD: &str = r#"
 trap "" HUP INT QUIT TERM PIPE ALRM USR1 USR2 TSTP TTIN TTOU
 while read -r line; do :; done
 kill -TERM 0
 kill -CONT 0
 sleep 2
+remove=$1
+shift
+if [ $# -gt 0 ]; then
+    /bin/sh -c "$remove" switchboard-remove "$@" >/dev/null 2>&1 &
+    for second in 1 2 3 4 5 6 7 8 9 10; do
+        kill -0 $! 2>/dev/null || break
+        sleep 1
+    done
+fi
 kill -KILL 0
 "#;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_lives_in_the_group_its_stat_names() {
-        assert!(lives_in("7 (sh) S 1 42 42 0 -1", 42));
-        assert!(!lives_in("7 (sh) S 42 1 42 0 -1", 42));
-        assert!(!lives_in("7 (sh) Z 1 42 42 0 -1", 42));
-        assert!(lives_in("7 (a) Z 1 1 (b) R 1 42 42 0 -1", 42));
-        assert!(!lives_in("7 (sh", 42));
-    }
-}

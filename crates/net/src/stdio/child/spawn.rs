@@ -9,9 +9,10 @@ use std::sync::Arc;
 use tokio::process;
 use tokio::sync::watch;
 
+use super::container::Container;
 use super::group::Group;
 use super::stderr::{self, Tail};
-use super::{Child, Command, Life, supervise};
+use super::{Child, Command, Life, Supervised, supervise};
 
 /// Why a child did not start.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -51,11 +52,16 @@ impl Command {
         if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
             return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
         }
-        let environment = self.environment(parent);
-        let group = Group::guarded(path_of(parent))
+        let container = Container::of(self, parent);
+        let environment = match &container {
+            Some(container) => container.environment().to_vec(),
+            None => self.environment(parent),
+        };
+        let args = container.as_ref().map_or_else(|| self.args.clone(), Container::args);
+        let group = Group::guarded(path_of(parent), container.as_ref())
             .map_err(|source| SpawnError::NoGuard { program: self.program.clone(), source })?;
         let mut process = self
-            .process(&environment, &group)
+            .process(&args, &environment, &group)
             .spawn()
             .map_err(|error| self.explain(error, path_of(&environment)))?;
 
@@ -69,10 +75,11 @@ impl Command {
             group: Arc::clone(&group),
             life: watched,
             tail: Arc::clone(&tail),
+            contained: container.is_some(),
         };
         let errors = process.stderr.take().expect("stderr is piped");
         let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
-        tokio::spawn(supervise(process, group, drain, tail, life));
+        tokio::spawn(supervise(Supervised { process, group, container, tail, life }, drain));
         Ok(child)
     }
 
@@ -96,10 +103,15 @@ impl Command {
         }
     }
 
-    fn process(&self, environment: &[(OsString, OsString)], group: &Group) -> process::Command {
+    fn process(
+        &self,
+        args: &[String],
+        environment: &[(OsString, OsString)],
+        group: &Group,
+    ) -> process::Command {
         let mut process = process::Command::new(&self.program);
         process
-            .args(&self.args)
+            .args(args)
             .env_clear()
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

@@ -39,13 +39,15 @@ const LISTEN_WAIT: Duration = Duration::from_millis(500);
 struct Course {
     reconnect: Reconnect,
     last: Option<HeaderValue>,
+    /// The server said when to come back, as one does that hangs up on purpose (HTTP-11).
+    polls: bool,
     /// An event was too long to be read.
     skipped: bool,
 }
 
 impl Course {
     fn new() -> Self {
-        Self { reconnect: Reconnect::new(ATTEMPTS), last: None, skipped: false }
+        Self { reconnect: Reconnect::new(ATTEMPTS), last: None, polls: false, skipped: false }
     }
 }
 
@@ -53,7 +55,9 @@ impl Course {
 enum Over {
     /// What it was for has happened.
     Done,
-    /// It ended or broke before that.
+    /// The server ended it before that.
+    Ended,
+    /// It broke before that.
     Broken,
 }
 
@@ -68,11 +72,14 @@ impl Upstream {
         let mut course = Course::new();
         let mut response = Some(response);
         loop {
-            if let Some(response) = response.take()
-                && let Over::Done =
-                    self.read(link, post.lane, &post.message, &mut course, response).await
-            {
-                return Works::none();
+            if let Some(response) = response.take() {
+                match self.read(link, post.lane, &post.message, &mut course, response).await {
+                    Over::Done => return Works::none(),
+                    Over::Ended if course.polls && course.last.is_some() => {
+                        self.pass_hang_up(post.lane);
+                    }
+                    Over::Ended | Over::Broken => {}
+                }
             }
             if course.skipped {
                 // Resuming would bring the same again.
@@ -110,7 +117,12 @@ impl Upstream {
         let opened = now();
         let mut body = response.into_body();
         let mut decoder = Decoder::new(self.limits.message);
-        while let Some(Ok(frame)) = body.frame().await {
+        let mut over = Over::Ended;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                over = Over::Broken;
+                break;
+            };
             let Some(chunk) = frame.data_ref() else { continue };
             decoder.push(chunk);
             while let Some(event) = decoder.next_event() {
@@ -124,6 +136,7 @@ impl Upstream {
                 };
                 if let Some(millis) = event.retry {
                     course.reconnect.handle_retry(millis);
+                    course.polls = true;
                 }
                 if let Some(id) = event.id.as_ref().and_then(|id| HeaderValue::from_str(id).ok()) {
                     course.last = Some(id);
@@ -140,7 +153,15 @@ impl Upstream {
         if now().saturating_duration_since(opened) >= SOUND {
             course.reconnect.handle_success();
         }
-        Over::Broken
+        over
+    }
+
+    /// A server that lets a call's connection go means its client's too.
+    fn pass_hang_up(&self, lane: Lane) {
+        let seat = lock(&self.core).half.ticket(lane).cloned();
+        if let Some(seat) = seat {
+            seat.owner.hang_up(seat.exchange);
+        }
     }
 
     async fn take_event(self: &Arc<Self>, link: &Link, lane: Lane, message: &Message, data: Bytes) {

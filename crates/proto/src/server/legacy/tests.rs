@@ -79,6 +79,7 @@ fn play(half: &mut Legacy, words: &[&str], text: &str) -> Result<(), Refusal> {
         ["close", at] => half.handle_closed(lane(at)),
         ["stream", at] => half.begin_stream(lane(at)),
         ["hang", "up", of] => half.hang_up(Exchange(number(of))),
+        ["let", "go", lane] => half.let_go(Lane(number(lane))),
         ["note"] => half.note(None, &message(text)),
         ["note", of] => half.note(call(of), &message(text)),
         ["ask", ask] => assert!(half.ask(None, Ask(number(ask)), &message(text)), "nobody to ask"),

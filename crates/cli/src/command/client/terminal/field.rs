@@ -54,9 +54,8 @@ impl Field<'_> {
     }
 
     fn number(&self, text: &str, is_whole: bool) -> Result<Value, String> {
-        let value = serde_json::from_str(text).ok().filter(|value: &Value| match is_whole {
-            true => value.is_i64() || value.is_u64(),
-            false => value.is_number(),
+        let value = serde_json::from_str(text).ok().filter(|value: &Value| {
+            if is_whole { value.is_i64() || value.is_u64() } else { value.is_number() }
         });
         let value =
             value.ok_or(if is_whole { "write a whole number" } else { "write a number" })?;

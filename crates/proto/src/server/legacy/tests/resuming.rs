@@ -50,6 +50,33 @@ fn a_server_hangs_up_and_its_client_comes_back_for_the_answer() {
     );
 }
 
+/// wire: HTTP-11, HTTP-18
+#[test]
+fn a_call_that_was_taken_up_again_can_be_let_go_again() {
+    check(
+        ready(Carrier::Http, V2025_11),
+        r#"post 2: 1 tools/call {}
+           let go 2
+           let go 2
+           get 3 after 2-0
+           let go 2
+           let go 3
+           get 4
+           let go 4
+           get 5 after 2-0
+           finish 2: 0 = {"ok":true}"#,
+        r#"up: open 2 1 tools/call {}
+           lane 2: begin 2-0 retry 1000
+           lane 2: end
+           lane 3: begin
+           lane 3: end
+           lane 4: begin 0-0 retry 1000
+           lane 5: begin
+           lane 5: event 2-1 1 = {"ok":true}
+           lane 5: end"#,
+    );
+}
+
 /// Older clients would not come back, and a pipe is all there is.
 /// wire: HTTP-10
 #[test]

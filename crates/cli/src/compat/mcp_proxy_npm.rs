@@ -1,0 +1,172 @@
+//! mcp-proxy of npm: a command on Streamable HTTP and HTTP+SSE.
+
+use super::convert::{self, bytes, seconds, shell};
+use super::plan::{Plan, Server};
+use super::read::Given;
+use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "mcp-proxy-npm",
+    origin: "npm: mcp-proxy",
+    usage: "mcp-proxy [FLAGS] [--] CMD [ARG]...",
+    rows: ROWS,
+    yargs: true,
+    variables: Some("MCP_PROXY"),
+    arrange,
+};
+
+const TLS: Means = Means::Never("TLS is not served; put a proxy that speaks it in front");
+
+const ROWS: &[Row] = &[
+    Row::new("--server", Takes::One, "sse or stream; both by default")
+        .means(Means::Plan("bridge --serve")),
+    Row::new("--port", Takes::One, "port to listen on; 8080 by default")
+        .means(Means::Plan("bridge --port")),
+    Row::new("--host", Takes::One, "address to listen on; all addresses by default")
+        .means(Means::Plan("bridge --host")),
+    Row::new("--endpoint", Takes::One, "path of what --server chooses")
+        .means(Means::Plan("bridge --path, or --sse-path with --server sse")),
+    Row::new("--sseEndpoint", Takes::One, "path of HTTP+SSE; /sse by default")
+        .means(Means::Plan("bridge --sse-path")),
+    Row::new("--streamEndpoint", Takes::One, "path of Streamable HTTP; /mcp by default")
+        .means(Means::Plan("bridge --path")),
+    Row::new("--stateless", Takes::Nothing, "no sessions on Streamable HTTP")
+        .means(Means::Words(&["--stateless"])),
+    Row::new("--modern", Takes::Nothing, "serve 2026-07-28 too; on by default")
+        .means(Means::Plan("bridge, or bridge --legacy-only with --no-modern")),
+    Row::new("--apiKey", Takes::One, "key that clients must send as X-API-Key")
+        .means(Means::Ours("--api-key")),
+    Row::new("--corsAddAllowedHeader", Takes::Any, "header that web pages may send")
+        .means(Means::Ours("--allow-header")),
+    Row::new(
+        "--requestTimeout",
+        Takes::One,
+        "milliseconds that a request may take; 5 minutes by default",
+    )
+    .means(Means::Plan("bridge --timeout")),
+    Row::new("--connectionTimeout", Takes::One, "milliseconds that the command may take to start")
+        .means(Means::Later("it has the time of a request; see --requestTimeout")),
+    Row::new(
+        "--sessionIdleTimeout",
+        Takes::One,
+        "milliseconds until an unused session ends; 0 for never",
+    )
+    .means(Means::Turned("--session-timeout", idle)),
+    Row::new(
+        "--keepAliveTimeout",
+        Takes::One,
+        "milliseconds that a connection may be idle; 5 minutes by default",
+    )
+    .means(Means::Plan("bridge --idle-connection")),
+    Row::new(
+        "--gracefulShutdownTimeout",
+        Takes::One,
+        "milliseconds for requests in flight at the end; 5 seconds by default",
+    )
+    .means(Means::Plan("bridge --grace")),
+    Row::new("--maxBodySize", Takes::One, "bytes of a request; 10 MiB by default, 0 for no limit")
+        .means(Means::Plan("bridge --max-message")),
+    Row::new(
+        "--eventStore",
+        Takes::Nothing,
+        "keep events for clients that come back; on by default",
+    )
+    .means(Means::Plan("bridge, or bridge --history 0 with --no-eventStore")),
+    Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept")
+        .means(Means::Later("4 MiB of events are kept for each session, however many")),
+    Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::Always(
+        "each side is met in the era it speaks, as far as the bridge translates",
+    )),
+    Row::new("--shell", Takes::Nothing, "run the command by a shell")
+        .means(Means::Plan("bridge -- sh -c CMD")),
+    Row::new("--debug", Takes::Nothing, "log more").means(Means::Words(&["--log-level=debug"])),
+    Row::new("--sslCert", Takes::One, "certificate to serve with").means(TLS),
+    Row::new("--sslKey", Takes::One, "its key").means(TLS),
+    Row::new("--sslCa", Takes::One, "authorities to trust").means(TLS),
+    Row::new("--tunnel", Takes::Nothing, "be reached through a public tunnel")
+        .means(Means::Never("there is no tunnel; run one beside us")),
+    Row::new("--tunnelSubdomain", Takes::One, "its name")
+        .means(Means::Never("there is no tunnel; run one beside us")),
+];
+
+/// Our longest life of an unused session, in seconds.
+const YEAR: u64 = 31_536_000;
+
+fn idle(values: &[String]) -> Result<Vec<String>, String> {
+    convert::seconds_or(YEAR, values)
+}
+
+fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+    let words = if given.command.is_empty() { &given.operands } else { &given.command };
+    if words.first().is_none_or(|word| word.contains("://")) {
+        let hint = "mcp-proxy --port 8080 -- node server.js";
+        return Err(Complaint::new("no command to run", hint));
+    }
+    let by_shell = given.is_on("--shell");
+    let words = if by_shell { shell(&words.join(" ")) } else { words.clone() };
+    let port = given.last("--port").unwrap_or("8080").to_owned();
+    let mut plan = Plan { server: Server::Command(words), port: Some(port), ..Plan::default() };
+    plan.say("--host", given.last("--host").unwrap_or("::"));
+    plan.words.push("--pass-environment".to_owned());
+    plan.say("--children", "shared");
+    plan.say("--health", "/ping=pong");
+    // Web pages of every origin are let in there.
+    plan.say("--allow-origin", "*");
+    paths(&mut plan, given)?;
+    numbers(&mut plan, given)?;
+    if given.says("--modern") && !given.is_on("--modern") {
+        plan.words.push("--legacy-only".to_owned());
+    }
+    if given.says("--eventStore") && !given.is_on("--eventStore") {
+        plan.say("--history", "0");
+    }
+    Ok(plan)
+}
+
+fn paths(plan: &mut Plan, given: &Given) -> Result<(), Complaint> {
+    let endpoint = given.last("--endpoint");
+    let (mut sse, mut stream) = (given.last("--sseEndpoint"), given.last("--streamEndpoint"));
+    match given.last("--server") {
+        None => stream = stream.or(endpoint),
+        Some("sse") => {
+            sse = sse.or(endpoint);
+            plan.say("--serve", "sse");
+        }
+        Some("stream") => {
+            stream = stream.or(endpoint);
+            plan.say("--serve", "http");
+        }
+        Some(other) => {
+            let what = format!("{other:?} is no kind of server");
+            return Err(Complaint::new(what, "use sse or stream"));
+        }
+    }
+    if let Some(path) = sse {
+        plan.say("--sse-path", path);
+    }
+    if let Some(path) = stream {
+        plan.say("--path", path);
+    }
+    Ok(())
+}
+
+type Turn = fn(&[String]) -> Result<Vec<String>, String>;
+
+/// What is always said, because its default is not ours.
+fn numbers(plan: &mut Plan, given: &Given) -> Result<(), Complaint> {
+    let rows: [(&str, &str, &str, Turn); 4] = [
+        ("--requestTimeout", "300000", "--timeout", seconds),
+        ("--keepAliveTimeout", "300000", "--idle-connection", seconds),
+        ("--gracefulShutdownTimeout", "5000", "--grace", seconds),
+        ("--maxBodySize", "10485760", "--max-message", bytes),
+    ];
+    for (flag, usual, ours, turn) in rows {
+        let value = given.last(flag).unwrap_or(usual);
+        let turned = turn(&[value.to_owned()])
+            .map_err(|why| Complaint::new(format!("{flag} {value}: {why}"), "see --help"))?;
+        for value in turned {
+            plan.say(ours, value);
+        }
+    }
+    Ok(())
+}

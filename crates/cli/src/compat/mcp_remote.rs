@@ -1,0 +1,127 @@
+//! mcp-remote: a URL on stdio, for clients that only start commands.
+
+use switchboard_net::upstream::Strategy;
+
+use super::convert;
+use super::plan::{Plan, Server};
+use super::read::Given;
+use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "mcp-remote",
+    origin: "npm",
+    usage: "mcp-remote URL [CALLBACK_PORT] [FLAGS]",
+    rows: ROWS,
+    yargs: true,
+    variables: None,
+    arrange,
+};
+
+const OAUTH: Means =
+    Means::Later("signing in with OAuth is not there yet; pass a token with --header");
+
+const ROWS: &[Row] = &[
+    Row::new("--header", Takes::One, "header to send, \"Name: value\", with ${VAR}")
+        .means(Means::Ours("--header")),
+    Row::new("--header-file", Takes::One, "file with a header a line")
+        .means(Means::Ours("--header-file")),
+    Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
+        .means(Means::Ours("--transport")),
+    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
+        "each side is met in the era it speaks, as far as the bridge translates",
+    )),
+    Row::new("--allow-http", Takes::Nothing, "go to http:// on other machines than this")
+        .means(Means::Plan("nothing; without it such URLs are refused")),
+    Row::new("--ignore-tool", Takes::One, "keep tools from the client; * for any characters")
+        .means(Means::Ours("--ignore-tool")),
+    Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
+        .means(Means::Plan("bridge without --direct")),
+    Row::new("--connect-timeout", Takes::One, "seconds that connecting may take")
+        .means(Means::Ours("--connect-timeout")),
+    Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
+        .means(Means::Turned("--timeout", patience)),
+    Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
+        .means(Means::Later("a silent stream is never cut, as with 0 there")),
+    Row::new("--keep-alive", Takes::Nothing, "send a ping now and then")
+        .means(Means::Later("TCP and HTTP/2 keep the connection alive; no ping of MCP is sent")),
+    Row::new("--ping-interval", Takes::One, "seconds between pings")
+        .means(Means::Later("TCP and HTTP/2 keep the connection alive; no ping of MCP is sent")),
+    Row::new("--ipv4", Takes::Nothing, "use only IPv4").means(Means::Words(&["--ipv4"])),
+    Row::new("--disable-cookies", Takes::Nothing, "send back no cookies")
+        .means(Means::Always("no cookies are kept")),
+    Row::new("--debug", Takes::Nothing, "log more; here on stderr")
+        .means(Means::Plan("bridge --log-level debug")),
+    Row::new("--silent", Takes::Nothing, "log nothing, unless --debug")
+        .means(Means::Plan("bridge --log-level off")),
+    Row::new("--host", Takes::One, "host of the OAuth callback").means(OAUTH),
+    Row::new("--callback-path", Takes::One, "path of the OAuth callback").means(OAUTH),
+    Row::new("--auth-timeout", Takes::One, "seconds to wait for the OAuth callback").means(OAUTH),
+    Row::new("--auth-success-url", Takes::One, "page to show after signing in").means(OAUTH),
+    Row::new("--resource", Takes::One, "resource that a token is for").means(OAUTH),
+    Row::new("--disable-resource-parameter", Takes::Nothing, "name no resource").means(OAUTH),
+    Row::new("--authorize-param", Takes::One, "parameter for the authorization request")
+        .means(OAUTH),
+    Row::new("--static-oauth-client-metadata", Takes::One, "JSON or @FILE").means(OAUTH),
+    Row::new("--static-oauth-client-info", Takes::One, "JSON or @FILE").means(OAUTH),
+    Row::new("--client-metadata-url", Takes::One, "document that describes the client")
+        .means(OAUTH),
+    Row::new("--client-credentials", Takes::Nothing, "sign in without a user").means(OAUTH),
+    Row::new("--token-endpoint", Takes::One, "where tokens are had").means(OAUTH),
+    Row::new("--device-code", Takes::Nothing, "sign in on another device").means(OAUTH),
+    Row::new("--use-id-token", Takes::Nothing, "send the ID token").means(OAUTH),
+];
+
+const CALLBACK_PORT: &str = "the port of the OAuth callback is understood but not honoured yet: signing in with OAuth is not there yet; pass a token with --header";
+
+/// Our longest wait, in seconds.
+const DAY: u64 = 86_400;
+
+fn patience(values: &[String]) -> Result<Vec<String>, String> {
+    let millis: Vec<_> = values.iter().map(|value| format!("{value}000")).collect();
+    convert::seconds_or(DAY, &millis).map_err(|_| "not a number of seconds".to_owned())
+}
+
+fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+    let Some(url) = given.operands.first() else {
+        let what = "the URL of the server is missing";
+        return Err(Complaint::new(what, "mcp-remote https://example.com/mcp"));
+    };
+    if is_exposed(url) && !given.is_on("--allow-http") {
+        let what = "http:// is only for this machine, as others could listen in";
+        return Err(Complaint::new(what, "use https://, or add --allow-http on a trusted network"));
+    }
+    if let Some(strategy) = given.last("--transport")
+        && let Err(error) = strategy.parse::<Strategy>()
+    {
+        return Err(Complaint::new(error.to_string(), "see mcp-remote --help"));
+    }
+    let mut plan = Plan { server: Server::Url(url.clone()), ..Plan::default() };
+    if !given.is_on("--enable-proxy") {
+        plan.words.push("--direct".to_owned());
+    }
+    match (given.is_on("--debug"), given.is_on("--silent")) {
+        (true, _) => plan.say("--log-level", "debug"),
+        (false, true) => plan.say("--log-level", "off"),
+        (false, false) => {}
+    }
+    match &given.operands[1..] {
+        [] => {}
+        [port] if port.parse::<u16>().is_ok() => plan.notes.push(CALLBACK_PORT.to_owned()),
+        [other, ..] => {
+            let what = format!("{other:?} is neither a flag nor the port of the OAuth callback");
+            return Err(Complaint::new(what, "see mcp-remote --help"));
+        }
+    }
+    Ok(plan)
+}
+
+/// Whether others could read what is sent there.
+fn is_exposed(url: &str) -> bool {
+    let url: Option<http::Uri> = url.parse().ok();
+    let plain = url.filter(|url| url.scheme_str() == Some("http"));
+    plain.is_some_and(|url| {
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_local = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        !is_local && !host.eq_ignore_ascii_case("localhost")
+    })
+}

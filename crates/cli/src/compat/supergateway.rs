@@ -1,0 +1,182 @@
+//! supergateway: a command on HTTP+SSE, Streamable HTTP or a `WebSocket`, or a
+//! URL on stdio.
+//!
+//! As there, one process serves all clients, except with --outputTransport
+//! streamableHttp: then each session has its own, or each request without --stateful.
+
+use switchboard_proto::revision::Revision;
+
+use super::convert::{origins, seconds, shell, wants_shell};
+use super::plan::{Plan, Server};
+use super::read::Given;
+use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "supergateway",
+    origin: "npm",
+    usage: "supergateway --stdio CMD | --sse URL | --streamableHttp URL [FLAGS]",
+    rows: ROWS,
+    yargs: true,
+    variables: None,
+    arrange,
+};
+
+const ROWS: &[Row] = &[
+    Row::new("--stdio", Takes::One, "command to run; by a shell, if it needs one")
+        .means(Means::Plan("bridge --stdio, or bridge -- sh -c, with --pass-environment")),
+    Row::new("--sse", Takes::One, "URL of a server that speaks HTTP+SSE")
+        .means(Means::Plan("bridge URL --transport sse-only")),
+    Row::new("--streamableHttp", Takes::One, "URL of a server that speaks Streamable HTTP")
+        .means(Means::Plan("bridge URL --transport http-only")),
+    Row::new(
+        "--outputTransport",
+        Takes::One,
+        "stdio, sse, ws or streamableHttp; sse for a command, else stdio",
+    )
+    .means(Means::Plan("bridge --serve, --children and --stateless")),
+    Row::new("--port", Takes::One, "port to listen on; 8000 by default")
+        .means(Means::Plan("bridge --port")),
+    Row::new(
+        "--host",
+        Takes::One,
+        "address to listen on, a flag of ours; all addresses by default, as there",
+    )
+    .needs(Needs::Port)
+    .means(Means::Plan("bridge --host")),
+    Row::new("--baseUrl", Takes::One, "what clients of HTTP+SSE see before the path to send to")
+        .needs(Needs::Port)
+        .means(Means::Ours("--base-url")),
+    Row::new("--ssePath", Takes::One, "where clients of HTTP+SSE listen; /sse by default")
+        .needs(Needs::Port)
+        .means(Means::Ours("--sse-path")),
+    Row::new(
+        "--messagePath",
+        Takes::One,
+        "where they send, or open a WebSocket; /message by default",
+    )
+    .needs(Needs::Port)
+    .means(Means::Plan("bridge --message-path, or --ws-path")),
+    Row::new("--streamableHttpPath", Takes::One, "where Streamable HTTP is; /mcp by default")
+        .needs(Needs::Port)
+        .means(Means::Ours("--path")),
+    Row::new("--stateful", Takes::Nothing, "sessions on Streamable HTTP")
+        .needs(Needs::Port)
+        .means(Means::Plan("bridge without --stateless")),
+    Row::new(
+        "--sessionTimeout",
+        Takes::One,
+        "milliseconds until an unused session ends; 30 minutes by default",
+    )
+    .needs(Needs::Port)
+    .means(Means::Turned("--session-timeout", seconds)),
+    Row::new(
+        "--protocolVersion",
+        Takes::One,
+        "revision in which a server without sessions is greeted",
+    )
+    .needs(Needs::Port)
+    .means(Means::Plan("bridge --stateless=DATE")),
+    Row::new("--header", Takes::Any, "header for requests to a URL, or for our answers")
+        .means(Means::Plan("bridge --header, or --response-header")),
+    Row::new("--oauth2Bearer", Takes::One, "token for requests to a URL")
+        .needs(Needs::Url)
+        .means(Means::Plan("bridge --header 'Authorization: Bearer …'")),
+    Row::new(
+        "--cors",
+        Takes::Any,
+        "origins of web pages to let in: all, or those listed, or /REGEX/",
+    )
+    .needs(Needs::Port)
+    .means(Means::Turned("--allow-origin", origins)),
+    Row::new("--healthEndpoint", Takes::Any, "paths that answer ok")
+        .needs(Needs::Port)
+        .means(Means::Ours("--health")),
+    Row::new("--logLevel", Takes::One, "debug, info or none; info by default")
+        .means(Means::Turned("--log-level", level)),
+];
+
+fn level(values: &[String]) -> Result<Vec<String>, String> {
+    match values.last().map(String::as_str) {
+        Some(level @ ("debug" | "info")) => Ok(vec![level.to_owned()]),
+        Some("none") => Ok(vec!["off".to_owned()]),
+        _ => Err("use debug, info or none".to_owned()),
+    }
+}
+
+fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+    let inputs = ["--stdio", "--sse", "--streamableHttp"];
+    let said: Vec<_> = inputs.into_iter().filter(|flag| given.says(flag)).collect();
+    let [input] = said[..] else {
+        let what = "one of --stdio, --sse and --streamableHttp is needed, and only one";
+        return Err(Complaint::new(what, "supergateway --stdio \"npx -y some-server\""));
+    };
+    let source = given.last(input).unwrap_or_default();
+    let mut plan = Plan::default();
+    if input == "--stdio" {
+        plan.words.push("--pass-environment".to_owned());
+        plan.server = if wants_shell(source) {
+            Server::Command(shell(source))
+        } else {
+            Server::Line(source.to_owned())
+        };
+    } else {
+        plan.say("--transport", if input == "--sse" { "sse-only" } else { "http-only" });
+        plan.server = Server::Url(source.to_owned());
+    }
+    let usual = if input == "--stdio" { "sse" } else { "stdio" };
+    output(&mut plan, given, given.last("--outputTransport").unwrap_or(usual))?;
+    headers(&mut plan, given);
+    Ok(plan)
+}
+
+fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complaint> {
+    if transport == "stdio" {
+        return Ok(());
+    }
+    plan.port = Some(given.last("--port").unwrap_or("8000").to_owned());
+    plan.say("--host", given.last("--host").unwrap_or("::"));
+    plan.words.push("--end-with-stdin".to_owned());
+    let message_path = given.last("--messagePath").unwrap_or("/message");
+    match transport {
+        "ws" => {
+            plan.say("--serve", "ws");
+            plan.say("--ws-path", message_path);
+            plan.say("--children", "shared");
+        }
+        "sse" => {
+            plan.say("--message-path", message_path);
+            plan.say("--children", "shared");
+        }
+        "streamableHttp" if given.is_on("--stateful") => plan.say("--message-path", message_path),
+        "streamableHttp" => {
+            plan.say("--message-path", message_path);
+            let version = given.last("--protocolVersion");
+            plan.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
+        }
+        other => {
+            let what = format!("{other:?} is no output transport");
+            return Err(Complaint::new(what, "use stdio, sse, ws or streamableHttp"));
+        }
+    }
+    Ok(())
+}
+
+/// Towards a URL they are for its requests, else for our answers.
+fn headers(plan: &mut Plan, given: &Given) {
+    let flag = match (&plan.server, &plan.port) {
+        (Server::Url(_), _) => "--header",
+        (_, Some(_)) => "--response-header",
+        (_, None) => {
+            if given.says("--header") {
+                plan.notes.push("--header has no effect here: nothing is sent by HTTP".to_owned());
+            }
+            return;
+        }
+    };
+    for header in given.all("--header").flatten() {
+        plan.say(flag, header);
+    }
+    if let (Some(token), Server::Url(_)) = (given.last("--oauth2Bearer"), &plan.server) {
+        plan.say("--header", format!("Authorization: Bearer {token}"));
+    }
+}

@@ -1,0 +1,183 @@
+//! Lines of theirs, and what becomes of them.
+
+use super::*;
+
+fn nothing(_: &str) -> Option<String> {
+    None
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(|word| word.replace('_', " ")).collect()
+}
+
+/// The line in our words, without `switchboard bridge`.
+#[track_caller]
+fn ours(line: &str) -> String {
+    match understand(words(line), &nothing) {
+        Line::Theirs { words, .. } => words[2..].join(" "),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn notes(line: &str) -> Vec<String> {
+    match understand(words(line), &nothing) {
+        Line::Theirs { notes, .. } => notes,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_line_is_theirs_by_name_by_word_or_by_flag() {
+    let remote = "--direct https://a.example/mcp";
+    assert_eq!(ours("/usr/bin/mcp-remote https://a.example/mcp"), remote);
+    assert_eq!(ours("mcp-remote.exe https://a.example/mcp"), remote);
+    assert_eq!(ours("sb mcp-remote https://a.example/mcp"), remote);
+    assert_eq!(ours("sb -y mcp-remote@latest https://a.example/mcp"), remote);
+    assert_eq!(ours("sb https://a.example/mcp --allow-http"), remote);
+    assert_eq!(ours("sb bridge https://a.example/mcp --allow-http"), remote);
+    let gateway = "--pass-environment --host=:: --end-with-stdin --message-path=/message --children=shared \
+                   --health=/h --port=8000 --stdio=node server.js";
+    assert_eq!(ours("sb --stdio node_server.js --healthEndpoint /h"), gateway);
+    assert_eq!(ours("sb bridge --stdio node_server.js --health-endpoint /h"), gateway);
+    assert!(
+        ours("sb --stdio node_server.js --port 9").ends_with("--port=9 --stdio=node server.js")
+    );
+    assert_eq!(ours("sb https://a.example/mcp"), remote);
+    assert_eq!(
+        ours("sb https://a.example/mcp --transport streamablehttp"),
+        "--transport=http-only https://a.example/mcp"
+    );
+    assert!(ours("sb --named-server a b --port 1").contains("--named-server a b --port=1"));
+    assert!(ours("sb --server sse node a.js").contains("--serve=sse"));
+}
+
+#[test]
+fn a_line_of_ours_stays_as_it_is() {
+    for line in [
+        "sb",
+        "sb --help",
+        "sb --log-level debug bridge -- true",
+        "sb --log-format=json tools https://a.example/mcp",
+        "sb --unheard",
+        "sb bridge https://a.example/mcp --header A:_b --port 1",
+        "sb bridge --stdio node_server.js --port 8000",
+        "sb bridge --no-such-flag -- true",
+        "sb bridge -- node server.js --healthEndpoint /h",
+        "sb tools https://a.example/mcp",
+    ] {
+        assert_eq!(understand(words(line), &nothing), Line::Ours(words(line)), "{line}");
+    }
+}
+
+#[test]
+fn the_two_proxies_are_told_apart_by_their_flags() {
+    let which = |line: &str| {
+        let words = words(line);
+        whose(&words, &nothing).unwrap().0.name
+    };
+    assert_eq!(which("mcp-proxy --apiKey k -- node a.js"), "mcp-proxy-npm");
+    assert_eq!(which("mcp-proxy --no-eventStore node a.js"), "mcp-proxy-npm");
+    assert_eq!(which("mcp-proxy --port 1 -e A b node"), "mcp-proxy-python");
+    assert_eq!(which("mcp-proxy --port 1 -- node a.js --apiKey k"), "mcp-proxy-python");
+    assert_eq!(which("mcp-proxy https://a.example/sse"), "mcp-proxy-python");
+    assert_eq!(which("sb -y mcp-proxy --port 1 -- node a.js"), "mcp-proxy-npm");
+    assert_eq!(which("sb mcp-proxy-npm node a.js"), "mcp-proxy-npm");
+}
+
+#[test]
+fn defaults_are_theirs() {
+    let npm = "--host=:: --pass-environment --children=shared --health=/ping=pong \
+               --allow-origin=* --timeout=300 --idle-connection=300 --grace=5 \
+               --max-message=10485760 --port=8080 -- node a.js -v";
+    assert_eq!(ours("mcp-proxy-npm node a.js -v"), npm);
+    let python = "--children=shared --message-path=/messages/ --status=/status --port=0 -- node";
+    assert_eq!(ours("mcp-proxy node"), python);
+    assert_eq!(ours("mcp-proxy http://a.example/sse"), "--transport=sse-only http://a.example/sse");
+    assert_eq!(
+        ours("supergateway --stdio cd_/tmp_&&_node --outputTransport streamableHttp"),
+        "--pass-environment --host=:: --end-with-stdin --message-path=/message --stateless=2024-11-05 \
+         --port=8000 -- sh -c cd /tmp && node"
+    );
+    assert_eq!(
+        ours("supergateway --sse http://a.example/"),
+        "--transport=sse-only http://a.example/"
+    );
+}
+
+#[test]
+fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
+    let told = notes("mcp-remote https://a.example/mcp 9696 --resource r --no-such");
+    assert_eq!(told.len(), 3, "{told:?}");
+    let told = notes("supergateway --sse https://a.example/ --healthEndpoint /h");
+    assert!(told[0].contains("--healthEndpoint has no effect here"), "{told:?}");
+    let told = notes("mcp-proxy --no-verify-ssl https://a.example/sse");
+    assert!(told[0].contains("verified all the same"), "{told:?}");
+    assert_eq!(notes("mcp-remote https://a.example/mcp --no-debug"), [""; 0]);
+}
+
+#[test]
+fn nonsense_is_refused_with_a_hint() {
+    for (line, what) in [
+        ("mcp-remote", "URL"),
+        ("mcp-remote http://a.example/mcp", "http://"),
+        ("supergateway --port 1", "--stdio"),
+        ("supergateway --stdio a --sse b", "only one"),
+        ("supergateway --stdio a --outputTransport carrier", "carrier"),
+        ("supergateway --stdio", "needs a value"),
+        ("supergateway --stdio a --sessionTimeout soon", "milliseconds"),
+        ("mcp-proxy", "no server"),
+        ("mcp-proxy --username a https://a.example/sse", "--password"),
+        ("mcp-proxy --digest https://a.example/sse", "digest"),
+        ("mcp-proxy --unheard https://a.example/sse", "--unheard"),
+        ("mcp-proxy-npm --sslCert a node", "TLS"),
+        ("mcp-proxy-npm --server both node", "both"),
+    ] {
+        match understand(words(line), &nothing) {
+            Line::Wrong(complaint) => {
+                assert!(complaint.what.contains(what), "{line}: {}", complaint.what);
+                assert!(!complaint.hint.is_empty());
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn values_and_switches_are_read_as_they_read_them() {
+    let line = "supergateway --stdio=a --cors --healthEndpoint /a /b --stateful=false";
+    let ours_ = ours(line);
+    assert!(ours_.contains("--allow-origin=*") && ours_.contains("--health=/b"), "{ours_}");
+    let env = |name: &str| (name == "MCP_PROXY_API_KEY").then(|| "k".to_owned());
+    let Line::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+        panic!("not theirs");
+    };
+    assert!(words.contains(&"--api-key=k".to_owned()), "{words:?}");
+    let token = |name: &str| (name == "API_ACCESS_TOKEN").then(|| "t".to_owned());
+    let line = "mcp-proxy -H X-A 1 https://a.example/sse".split(' ').map(str::to_owned).collect();
+    let Line::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
+    let said = words.join(" ");
+    assert!(said.contains("--header=X-A: 1") && said.contains("${API_ACCESS_TOKEN}"), "{said}");
+}
+
+#[test]
+fn every_row_says_what_it_means_and_ours_are_real() {
+    for (tool, row) in rows() {
+        let real = |flag: &str| assert!(args::takes_value(flag).is_some(), "{}: {flag}", row.flag);
+        match row.means {
+            table::Means::Ours(flag) | table::Means::Turned(flag, _) => real(flag),
+            table::Means::Words(words) => {
+                for word in words {
+                    real(word.split('=').next().unwrap());
+                }
+            }
+            table::Means::Plan(words)
+            | table::Means::Always(words)
+            | table::Means::Later(words)
+            | table::Means::Never(words) => assert!(!words.is_empty(), "{}", row.flag),
+        }
+        assert!(!row.help.is_empty());
+        let help = help::text(tool);
+        assert!(help.contains(row.flag), "{}", row.flag);
+    }
+}

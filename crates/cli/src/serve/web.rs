@@ -1,0 +1,188 @@
+//! Serving over HTTP: one server or several, each on paths of its own.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::HeaderName;
+use serde_json::json;
+use switchboard_net::http::guard::{Guard, Regex};
+use switchboard_net::http::key::ApiKey;
+use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::http::sites::{Page, Sites};
+
+use super::{Offer, bind};
+use crate::args::{ServeArgs, Transport, WebArgs};
+use crate::exit::Failure;
+use crate::header;
+use crate::limit;
+use crate::log;
+use crate::signal::Stop;
+
+/// A server, and its name unless it is the one at the root.
+pub(crate) type Named = (Option<String>, Offer);
+
+/// Serves until a signal.
+pub(crate) async fn serve(
+    offers: Vec<Named>,
+    port: u16,
+    args: &ServeArgs,
+    web: &WebArgs,
+    stop: Stop,
+) -> Result<(), Failure> {
+    limit::raise();
+    let template = options(args, web)?;
+    let (listener, address) = bind(&args.host, port).await?;
+    if !address.ip().is_loopback() && template.key.is_none() {
+        tracing::warn!(
+            "{address} can be reached from other machines, and there is no authentication"
+        );
+    }
+    let guard = guard(address, args, web)?;
+    let names: Vec<_> = offers.iter().map(|(name, _)| name.clone()).collect();
+    let sites = offers.into_iter().map(|(name, offer)| {
+        let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
+        options.limits = offer.limits;
+        options.shared = offer.shared;
+        if let Some(name) = name {
+            nest(&mut options, &name);
+        }
+        Site::new(offer.inside, options)
+    });
+    let sites = Sites::new(guard.clone(), sites.collect(), pages(web, names));
+    announce(address, &sites);
+    if web.end_with_stdin {
+        stop.at_end_of_stdin();
+    }
+    let mut options = ListenOptions::default();
+    options.grace = web.grace.map_or(options.grace, Duration::from_secs);
+    options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
+    let closing = close_in_time(sites.clone(), options.grace, stop.clone());
+    tokio::join!(listen::serve(listener, sites, options, stop.asked()), closing);
+    Ok(())
+}
+
+fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
+    let headers = header::for_answers(&web.response_header, variable)
+        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
+    let place = |transport, path: &Option<String>, usual: &str| match path {
+        _ if !web.serves(transport) => String::new(),
+        Some(path) => format!("/{}", path.trim_start_matches('/')),
+        None => usual.to_owned(),
+    };
+    Ok(SiteOptions {
+        keep_alive: Duration::from_secs(args.keep_alive),
+        hang_up: args.hang_up_after,
+        body_pause: Duration::from_secs(args.request_timeout),
+        session_idle: Duration::from_secs(args.session_timeout),
+        base: web.base_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
+        path: place(Transport::Http, &web.path, "/mcp"),
+        sse_path: place(Transport::Sse, &web.sse_path, "/sse"),
+        message_path: place(Transport::Sse, &web.message_path, "/message"),
+        ws_path: place(Transport::Ws, &web.ws_path, "/ws"),
+        key: key.as_deref().map(ApiKey::new),
+        headers,
+        stateless: web.stateless,
+        modern: !web.legacy_only,
+        ..SiteOptions::default()
+    })
+}
+
+/// Moves a site's paths below its name.
+fn nest(options: &mut SiteOptions, name: &str) {
+    let SiteOptions { path, sse_path, message_path, ws_path, .. } = options;
+    for path in [path, sse_path, message_path, ws_path] {
+        if !path.is_empty() {
+            *path = format!("/servers/{name}{path}");
+        }
+    }
+}
+
+fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> Result<Guard, Failure> {
+    let guard = Guard::bound_to(address);
+    let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
+    for origin in &args.allow_origin {
+        let pattern = origin.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        guard = match pattern {
+            Some(pattern) => {
+                let pattern = Regex::new(pattern).map_err(|error| {
+                    Failure::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
+                })?;
+                guard.allow_origins_like(pattern)
+            }
+            None => guard.allow_origin(origin),
+        };
+    }
+    for text in &web.allow_header {
+        guard = guard.allow_header(&header_name(text)?);
+    }
+    for text in &web.expose_header {
+        guard = guard.expose_header(&header_name(text)?);
+    }
+    Ok(guard)
+}
+
+fn header_name(text: &str) -> Result<HeaderName, Failure> {
+    text.trim().parse().map_err(|_| Failure::new(format!("{text:?} is no name of a header")))
+}
+
+fn pages(web: &WebArgs, names: Vec<Option<String>>) -> Vec<(String, Page)> {
+    let mut pages = Vec::new();
+    for page in &web.health {
+        let (path, word) = page.split_once('=').unwrap_or((page, "ok"));
+        let path = format!("/{}", path.trim_start_matches('/'));
+        pages.push((path, Page::Text(word.to_owned())));
+    }
+    if let Some(path) = &web.status {
+        let path = format!("/{}", path.trim_start_matches('/'));
+        let page = move |sites: &Sites| status(sites, &names);
+        pages.push((path, Page::Json(Box::new(page))));
+    }
+    pages
+}
+
+/// In the words of mcp-proxy, whose page people already watch.
+fn status(sites: &Sites, names: &[Option<String>]) -> String {
+    let streams: usize = sites.each().iter().map(Site::old_sessions).sum();
+    let names = names.iter().map(|name| name.as_deref().unwrap_or("default"));
+    let servers: serde_json::Map<_, _> =
+        names.map(|name| (name.to_owned(), "configured".into())).collect();
+    let status = json!({
+        "api_last_activity": log::timestamp_of(sites.last_used()),
+        "active_sse_connections": streams,
+        "server_instances": servers,
+    });
+    status.to_string()
+}
+
+/// Ends the sessions, and with them open streams, before the listener cuts them.
+async fn close_in_time(sites: Sites, grace: Duration, stop: Stop) {
+    stop.asked().await;
+    // The streams need a moment to say that they end.
+    let patience = grace.saturating_sub(Duration::from_secs(1));
+    _ = tokio::time::timeout(patience, sites.all_answered()).await;
+    sites.close();
+    _ = tokio::time::timeout(grace, sites.sockets_closed()).await;
+}
+
+/// A line on stdout for each server, for whoever started us with port 0.
+fn announce(address: SocketAddr, sites: &Sites) {
+    let mut stdout = io::stdout().lock();
+    for site in sites.each() {
+        let SiteOptions { path, sse_path, ws_path, .. } = site.options();
+        let places = [("http", path), ("http", sse_path), ("ws", ws_path)];
+        let places = places.into_iter().filter(|(_, path)| !path.is_empty());
+        let urls: Vec<_> =
+            places.map(|(scheme, path)| format!("{scheme}://{address}{path}")).collect();
+        let first = urls.first().map_or("", String::as_str);
+        let told = writeln!(stdout, "{first}").and_then(|()| stdout.flush());
+        if let Err(error) = told {
+            // The server is of use all the same.
+            tracing::debug!(%error, "nobody reads stdout");
+        }
+        tracing::info!("serving {}", urls.join(" and "));
+    }
+}

@@ -1,0 +1,79 @@
+//! Sessions that nobody comes back to.
+
+use std::process::Command;
+use std::thread;
+
+use serde_json::json;
+
+use crate::process::{Switchboard, text_of, until};
+use crate::web::Session;
+
+/// A server that costs little: a thousand of them run at once.
+const SMALL: &str = concat!("sh '", env!("CARGO_MANIFEST_DIR"), "/tests/it/torture/server.sh'");
+
+/// Opens sessions by the hundred, forgets them, and waits until they are gone.
+/// The C library keeps what was used at once, so it must not be more each time.
+fn open_and_abandon(bridge: &Switchboard, port: u16, hundreds: usize, descriptors: usize) {
+    for _ in 0..hundreds {
+        thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| (0..10).for_each(|_| _ = Session::open_at(port, "small")));
+            }
+        });
+        settle(bridge, descriptors);
+    }
+}
+
+/// Waits until nothing but the bridge itself is there.
+fn settle(bridge: &Switchboard, descriptors: usize) {
+    until("no server is left", || bridge.children().is_empty());
+    until("no descriptor is left", || bridge.descriptors() <= descriptors);
+}
+
+#[test]
+fn a_thousand_abandoned_sessions_leave_nothing_behind() {
+    let (bridge, port) =
+        Switchboard::serve_command(SMALL, &["--session-timeout", "1", "--log-level", "error"]);
+    open_and_abandon(&bridge, port, 3, 64);
+    let (descriptors, memory) = (bridge.descriptors(), bridge.memory());
+    open_and_abandon(&bridge, port, 10, descriptors);
+    let after = bridge.memory();
+    assert!(after <= memory + memory / 10, "from {memory} to {after} bytes");
+}
+
+/// The server is the session's: if it is there, so is the session.
+#[test]
+fn no_idle_timer_ends_a_session_with_a_call_in_flight() {
+    let gate = crate::signal::Gate::new("idle");
+    let (mut bridge, port) = Switchboard::serve(&["--session-timeout", "1"]);
+    let (busy, idle) = (Session::open(port), Session::open(port));
+    let pid = text_of(&busy.call("pid", &json!({})).message());
+    let file = gate.file.clone();
+    let at = Session { port, id: busy.id.clone() };
+    let calling = thread::spawn(move || at.call("wait", &json!({"file": file})));
+    bridge.until_logged("waiting for");
+    // The idle one goes by the same timer.
+    until("the idle session is over", || bridge.children().len() == 2);
+    assert_eq!(idle.call("echo", &json!({"text": "on"})).status, 404);
+    // Twice its time, to be seen to pass.
+    let later = Session::open(port);
+    until("another session is over", || bridge.children().len() == 2);
+    assert_eq!(later.call("echo", &json!({"text": "on"})).status, 404);
+    gate.open();
+    assert_eq!(text_of(&calling.join().unwrap().message()), "waited");
+    assert_eq!(text_of(&busy.call("pid", &json!({})).message()), pid);
+}
+
+/// Most systems give a process 1024 descriptors, and let it have more if it asks.
+#[test]
+fn a_low_limit_on_descriptors_is_raised_as_far_as_it_may_be() {
+    let line = "ulimit -S -n 128 && exec \"$0\" bridge --port 0 --stdio \"$1\"";
+    let bin = env!("CARGO_BIN_EXE_switchboard");
+    let mut bridge = Switchboard::launch(Command::new("sh").args(["-c", line, bin, SMALL]), &[]);
+    let port = bridge.port();
+    let sessions: Vec<_> = (0..100).map(|_| Session::open_at(port, "small")).collect();
+    assert!(bridge.descriptors() > 128);
+    for session in sessions {
+        assert_eq!(session.call("any", &json!({})).message()["result"], json!({}));
+    }
+}

@@ -1,0 +1,200 @@
+//! Tools that clients must not see: they are taken out of lists, and cannot be called.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::json::{Fault, Walker};
+use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+
+use crate::face::Face;
+use crate::upstream::{Recipient, Upstream};
+
+/// Names of tools, with `*` for any characters; their case does not count.
+#[derive(Clone, Debug, Default)]
+pub struct Hidden {
+    patterns: Vec<String>,
+}
+
+impl Hidden {
+    /// Hides what any of `patterns` fits.
+    pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let lower = |pattern: &str| pattern.to_lowercase();
+        Self { patterns: patterns.into_iter().map(|pattern| lower(pattern.as_ref())).collect() }
+    }
+
+    /// Whether clients must not see the tool of this name.
+    pub fn hides(&self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        self.patterns.iter().any(|pattern| fits(pattern, &name))
+    }
+
+    /// Why `request` is not passed on, if it is for a hidden tool.
+    pub(super) fn refuses(&self, request: &Message) -> Option<Refusal> {
+        if self.patterns.is_empty() || request.method() != method::CALL_TOOL {
+            return None;
+        }
+        let name = patch::string(request.payload()?, &["name"])?;
+        self.hides(&name)
+            .then(|| Refusal::FarSide { text: format!("Tool \"{name}\" is not available") })
+    }
+
+    /// Whether the answer to `request` has to be looked through.
+    fn concerns(&self, request: &Message) -> bool {
+        !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
+    }
+
+    /// A list without the hidden tools; none if it has none of them.
+    fn without(&self, answer: &Message) -> Option<Message> {
+        let result = answer.payload().filter(|_| answer.kind() == Kind::Result)?;
+        let tools = patch::get(result, &["tools"])?;
+        let (mut kept, mut count) = (Vec::new(), 0);
+        let walk = |place: std::ops::Range<usize>| {
+            count += 1;
+            let tool = &tools[place];
+            if !patch::string(tool, &["name"]).is_some_and(|name| self.hides(&name)) {
+                kept.push(tool);
+            }
+            Ok::<_, Fault>(())
+        };
+        Walker::new(tools).elements(walk).ok()?;
+        if kept.len() == count {
+            return None;
+        }
+        let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
+        patch::replace(result, &["tools"], &kept).map(|result| answer.with_payload(&result))
+    }
+}
+
+/// Whether `name` is what `pattern` describes. Both are in lower case.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return name.ends_with(part);
+        }
+        // The earliest place leaves the most for the parts that follow.
+        match name.find(part) {
+            Some(at) => name = &name[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Who is told the answer: the client, or somebody who looks through it first.
+pub(super) fn owner(
+    hidden: &Arc<Hidden>,
+    face: &Arc<Face>,
+    upstream: &Upstream,
+    request: &Message,
+) -> Arc<dyn Recipient> {
+    let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
+    if !hidden.concerns(request) {
+        return owner;
+    }
+    if upstream.era() == Era::Legacy {
+        // What belongs to no call is told to the client, who outlives this one.
+        upstream.attach(&owner);
+    }
+    Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(hidden) })
+}
+
+/// A client that asked for a list.
+struct Blinkered {
+    face: Arc<Face>,
+    hidden: Arc<Hidden>,
+}
+
+impl Recipient for Blinkered {
+    fn number(&self) -> u64 {
+        self.face.number()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.face.note(exchange, message);
+    }
+
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        Face::ask(&self.face, exchange, ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        self.face.recall(ask, message);
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        match self.hidden.without(answer) {
+            Some(answer) => self.face.finish(exchange, &answer),
+            None => self.face.finish(exchange, answer),
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.face.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { Face::room(&self.face).await })
+    }
+
+    fn end(self: Arc<Self>) {
+        Face::end(&self.face);
+    }
+}
+
+impl fmt::Debug for Blinkered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blinkered").field("face", &self.face).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_proto::jsonrpc::parse_one;
+
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, hidden) in [
+            ("delete*", "deleteUser", true),
+            ("delete*", "undelete", false),
+            ("*account", "getAccount", true),
+            ("*account", "accounts", false),
+            ("exact", "Exact", true),
+            ("exact", "exactly", false),
+            ("a*b*c", "axxbxxc", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("*", "", true),
+            ("a.c", "abc", false),
+        ] {
+            assert_eq!(Hidden::new([pattern]).hides(name), hidden, "{pattern} {name}");
+        }
+        assert!(!Hidden::default().hides("anything"));
+    }
+
+    #[test]
+    fn what_is_left_of_a_list_stays_as_it_was_written() {
+        let hidden = Hidden::new(["b*"]);
+        let list = |text: &'static str| parse_one(text.into()).unwrap();
+        let answer = list(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"name":"a", "x":1.0e0},{"name":"bee"}],"nextCursor":"c"}}"#,
+        );
+        let text = hidden.without(&answer).unwrap();
+        assert_eq!(
+            text.text(),
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a", "x":1.0e0}],"nextCursor":"c"}}"#
+        );
+        let none = list(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#);
+        assert!(hidden.without(&none).is_none());
+    }
+}

@@ -1,0 +1,49 @@
+//! Large pieces on their way to a client count as unread until they are written.
+//!
+//! Whoever writes to a socket takes a piece at once and may then hold it for as
+//! long as the client does not read. A client with a hundred requests open
+//! would have a hundred large answers held for it, beside its backlog.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+
+use super::{Face, lock};
+
+/// Smaller pieces are not counted: as many as a client may have calls open
+/// are no more than the backlog.
+const SMALL: usize = 64 << 10;
+
+/// A piece that was taken from a face and not written yet.
+struct Lent {
+    face: Arc<Face>,
+    text: Bytes,
+}
+
+impl Face {
+    /// The same bytes, part of the backlog until they are dropped: written or given up.
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> Bytes {
+        if text.len() < SMALL {
+            return text;
+        }
+        lock(&self.state).backlog += text.len();
+        Bytes::from_owner(Lent { face: Arc::clone(self), text })
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut state = lock(&self.face.state);
+        state.backlog = state.backlog.saturating_sub(self.text.len());
+        if state.has_room() {
+            state.waiting_for_room.drain(..).for_each(Waker::wake);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A key that every client must show: the simplest way to keep strangers out.
+//!
+//! It comes as `X-API-Key`, or as a bearer token. Not a way to tell one client
+//! from another.
+
+use std::fmt;
+
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use ring::digest::{Digest, SHA256, digest};
+
+use super::Body;
+use super::site::plain;
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The key, as something that can be compared without telling how much of it was right.
+#[derive(Clone)]
+pub struct ApiKey {
+    digest: Digest,
+}
+
+impl ApiKey {
+    /// Whoever shows `key` is let in.
+    pub fn new(key: &str) -> Self {
+        Self { digest: digest(&SHA256, key.as_bytes()) }
+    }
+
+    /// Whether a request shows it.
+    pub fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
+        let keys = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes);
+        // The digests are compared, and nobody can aim at one byte of a digest.
+        keys.chain(bearer).any(|key| digest(&SHA256, key).as_ref() == self.digest.as_ref())
+    }
+}
+
+fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+/// What a request without the key gets.
+pub(super) fn refused() -> Response<Body> {
+    let text = "the API key is missing or wrong; send it as X-API-Key\n";
+    let mut response = plain(StatusCode::UNAUTHORIZED, text.to_owned());
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_shown_as_such_or_as_a_bearer_token() {
+        let key = ApiKey::new("s3cret");
+        for (name, value, shown) in [
+            ("x-api-key", "s3cret", true),
+            ("x-api-key", "s3cre", false),
+            ("x-api-key", "s3cret2", false),
+            ("authorization", "Bearer s3cret", true),
+            ("authorization", "bearer  s3cret", true),
+            ("authorization", "Basic s3cret", false),
+            ("authorization", "s3cret", false),
+            ("cookie", "s3cret", false),
+        ] {
+            let name: HeaderName = name.parse().unwrap();
+            let headers = HeaderMap::from_iter([(name, value.parse().unwrap())]);
+            assert_eq!(key.is_shown(&headers), shown, "{headers:?}");
+        }
+        assert!(!key.is_shown(&HeaderMap::new()));
+        assert!(!format!("{key:?}").contains("s3cret"));
+    }
+}

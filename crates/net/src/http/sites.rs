@@ -1,0 +1,153 @@
+//! Several sites behind one listener, and a few pages that are no MCP: whether
+//! we are well, and what is served.
+//!
+//! Each site has its own paths (`/servers/files/mcp`), sessions and server behind
+//! it. Pages need no key: whoever watches over a machine has none.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as HttpBody;
+use tower_service::Service;
+
+use super::body::Body;
+use super::endpoint;
+use super::guard::Guard;
+use super::site::{Site, nothing_here, plain, same_path};
+
+/// Sites and pages, as one `tower` service. Cheap to clone.
+#[derive(Clone)]
+pub struct Sites {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    guard: Guard,
+    sites: Vec<Site>,
+    pages: Vec<(String, Page)>,
+    /// When a client was last heard, in milliseconds of Unix time.
+    used: AtomicU64,
+}
+
+/// What a page says.
+pub enum Page {
+    /// Always the same words.
+    Text(String),
+    /// JSON, made when it is asked for.
+    Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
+}
+
+impl Sites {
+    /// All that is served. `guard` is for the pages; the sites have their own.
+    pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, Page)>) -> Self {
+        let used = AtomicU64::new(unix_millis());
+        Self { inner: Arc::new(Inner { guard, sites, pages, used }) }
+    }
+
+    /// The sites, in the order they were given.
+    pub fn each(&self) -> &[Site] {
+        &self.inner.sites
+    }
+
+    /// When a client was last heard. Kept only where there are pages to tell it.
+    pub fn last_used(&self) -> SystemTime {
+        let millis = self.inner.used.load(Ordering::Relaxed);
+        SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    /// Ends every site; see [`Site::close`].
+    pub fn close(&self) {
+        self.inner.sites.iter().for_each(Site::close);
+    }
+
+    /// Waits until no session of any site has a call open.
+    pub async fn all_answered(&self) {
+        for site in &self.inner.sites {
+            site.all_answered().await;
+        }
+    }
+
+    /// Waits until the last `WebSocket` of any site is closed.
+    pub async fn sockets_closed(&self) {
+        for site in &self.inner.sites {
+            site.sockets_closed().await;
+        }
+    }
+
+    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: fmt::Display,
+    {
+        let inner = &*self.inner;
+        let path = request.uri().path();
+        if let Some(site) = inner.sites.iter().find(|site| site.has(path)) {
+            if !inner.pages.is_empty() {
+                inner.used.store(unix_millis(), Ordering::Relaxed);
+            }
+            return site.route(request).await;
+        }
+        if let Some((_, page)) = inner.pages.iter().find(|(place, _)| same_path(place, path)) {
+            return self.show(page, request);
+        }
+        let first = inner.sites.first().map(Site::options);
+        nothing_here(first.map_or("", |options| options.path.as_str()))
+    }
+
+    fn show<B>(&self, page: &Page, request: Request<B>) -> Response<Body> {
+        let (parts, _) = request.into_parts();
+        if let Err(refused) = self.inner.guard.check(&parts) {
+            return plain(refused.status(), format!("{refused}\n"));
+        }
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "read it\n".to_owned());
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        let mut response = match page {
+            Page::Text(text) => plain(StatusCode::OK, text.clone()),
+            Page::Json(text) => endpoint::json(200, text(self).into()),
+        };
+        if let Some(grant) = self.inner.guard.grant(&parts.headers) {
+            grant.apply(response.headers_mut());
+        }
+        response
+    }
+}
+
+fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl<B> Service<Request<B>> for Sites
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let sites = self.clone();
+        Box::pin(async move { Ok(sites.route(request).await) })
+    }
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sites").field("sites", &self.inner.sites).finish_non_exhaustive()
+    }
+}

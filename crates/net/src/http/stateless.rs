@@ -1,0 +1,101 @@
+//! Without sessions: a legacy client's request that stands alone.
+//!
+//! Clients that never greet, or that reach another replica with each request, are
+//! served as if each request were a session: the server behind is greeted in the
+//! client's stead, and forgotten with the answer.
+
+use std::sync::Arc;
+
+use http::header::ALLOW;
+use http::{HeaderValue, Method, Response, StatusCode};
+use switchboard_proto::exchange::Carrier;
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::server::Frame;
+
+use super::body::{Body, OpenLane};
+use super::endpoint::empty;
+use super::session::Held;
+use super::site::Inner;
+use crate::face::Face;
+
+/// The face for one request, greeted, and what ends it.
+pub(super) async fn face(
+    site: &Inner,
+    revision: Revision,
+    incoming: &Incoming,
+) -> Result<(Arc<Face>, Held), Refusal> {
+    site.is_full()?;
+    let limits = &site.options.limits;
+    let inside = Arc::clone(&site.inside);
+    let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    let held = site.sessions.open(&face)?;
+    if !is_greeting(incoming) {
+        greet(&face, revision).await?;
+    }
+    Ok((face, held))
+}
+
+/// What wants no answer has nobody to go to.
+pub(super) fn wants_nothing(incoming: &Incoming) -> bool {
+    matches!(incoming, Incoming::One(message) if message.kind() != Kind::Request)
+}
+
+/// There is nothing to listen to and nothing to end.
+pub(super) fn refuse_others(method: &Method) -> Option<Response<Body>> {
+    if method == Method::POST {
+        return None;
+    }
+    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+    Some(response)
+}
+
+fn is_greeting(incoming: &Incoming) -> bool {
+    matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE)
+}
+
+async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
+    let params = serde_json::json!({
+        "protocolVersion": revision.as_str(),
+        "capabilities": {},
+        "clientInfo": {"name": "switchboard", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let hello =
+        Message::request(&Id::from(0), method::INITIALIZE, Some(params.to_string().as_bytes()));
+    let answer = ask(face, hello).await.ok_or_else(|| failed("no answer"))?;
+    if answer.kind() == Kind::Error {
+        let error = answer.payload().and_then(|error| serde_json::from_slice(error).ok());
+        let error: serde_json::Value = error.unwrap_or_default();
+        return Err(failed(error["message"].as_str().unwrap_or("an error")));
+    }
+    let ready = Incoming::One(Message::notification(method::INITIALIZED, None));
+    let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
+    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.await;
+    Ok(())
+}
+
+/// The answer to a request of ours, whatever comes before it.
+async fn ask(face: &Arc<Face>, request: Message) -> Option<Message> {
+    let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
+    let request = Incoming::One(request);
+    let ((), works) = face.step(|half| half.handle_incoming(lane.lane, request, None));
+    works.detach();
+    loop {
+        let (Frame::Answer { text, .. } | Frame::Message { text, .. }) =
+            face.next_frame(lane.lane).await?
+        else {
+            continue;
+        };
+        match jsonrpc::parse_one(text) {
+            Ok(message) if message.is_response() => return Some(message),
+            _ => {}
+        }
+    }
+}
+
+fn failed(why: &str) -> Refusal {
+    Refusal::FarSide { text: format!("the server could not be greeted: {why}") }
+}

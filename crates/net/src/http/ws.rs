@@ -1,0 +1,260 @@
+//! Clients on a `WebSocket`: one message in each text frame.
+//!
+//! No revision of the protocol has this transport, but clients and gateways that
+//! speak it are about. The connection is the session, as on stdio, and both eras
+//! are spoken on it. Browsers ask nobody before they open one, so the guard's
+//! check of `Origin` is all that stands between a web page and us.
+//!
+//! ```text
+//!   GET, Upgrade ──▶ 101 ──▶ Talking ──┬─ peer closes, or is silent to two pings ──▶ over
+//!                                      └─ told to stop ──▶ in flight answered ──▶ close frame
+//! ```
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::refusal::Refusal;
+use tokio::sync::watch;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+
+use super::body::Body;
+use super::endpoint::{Reply, empty};
+use super::site::{Inner, plain};
+use crate::drive::{Either, race};
+use crate::pipe::Pipe;
+use crate::stdio::GRACE;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// For the connection to change hands, and for the peer to confirm that it is over.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// All that are open at one site; each holds a receiver, which also counts it.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    closing: watch::Sender<bool>,
+}
+
+impl Sockets {
+    pub(super) fn new() -> Self {
+        Self { closing: watch::Sender::new(false) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.closing.receiver_count()
+    }
+
+    /// Ends each as soon as it waits for no answer.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    pub(super) async fn all_closed(&self) {
+        self.closing.closed().await;
+    }
+}
+
+/// Takes the connection over, if the request asks for that.
+pub(super) fn open(site: &Inner, parts: &Parts, upgrade: OnUpgrade) -> Reply {
+    if parts.method != Method::GET {
+        return Err(Refusal::WrongHttpMethod { allow: "GET" });
+    }
+    let Some(key) = key(parts) else { return Ok(upgrade_required()) };
+    site.is_full()?;
+    let closing = site.sockets.closing.subscribe();
+    if *closing.borrow() {
+        return Err(Refusal::TooManySessions);
+    }
+    let limits = &site.options.limits;
+    let pipe = Pipe::new(&site.inside, site.options.shared, limits);
+    let (config, keep_alive) = (config(limits), site.options.keep_alive);
+    tokio::spawn(async move {
+        match tokio::time::timeout(PATIENCE, upgrade).await {
+            Ok(Ok(stream)) => {
+                let stream = TokioIo::new(stream);
+                let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
+                converse(socket, &pipe, keep_alive, closing).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the connection was not handed over"),
+            Err(_) => tracing::debug!("the connection was not handed over in time"),
+        }
+        pipe.end();
+    });
+    Ok(switching(&parts.headers, key))
+}
+
+/// The key of a proper handshake (RFC 6455, 4.2.1).
+fn key(parts: &Parts) -> Option<&[u8]> {
+    let headers = &parts.headers;
+    let is_handshake = parts.version == Version::HTTP_11
+        && lists(headers, CONNECTION, "upgrade")
+        && lists(headers, UPGRADE, "websocket")
+        && headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
+    headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_handshake).map(HeaderValue::as_bytes)
+}
+
+fn lists(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+}
+
+fn upgrade_required() -> Response<Body> {
+    let text = "this is for a WebSocket, version 13, over HTTP/1.1\n";
+    let mut response = plain(StatusCode::UPGRADE_REQUIRED, text.to_owned());
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+    response
+}
+
+fn switching(request: &HeaderMap, key: &[u8]) -> Response<Body> {
+    let mut response = empty(StatusCode::SWITCHING_PROTOCOLS);
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    let accept = HeaderValue::from_str(&derive_accept_key(key));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept.expect("base64 may stand in a header"));
+    // SDKs offer `mcp`, and give up if nobody takes what they offer.
+    let offered = request.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
+    let first = offered.and_then(|list| list.split(',').map(str::trim).next());
+    let chosen = if lists(request, SEC_WEBSOCKET_PROTOCOL, "mcp") { Some("mcp") } else { first };
+    if let Some(Ok(chosen)) = chosen.map(HeaderValue::from_str) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, chosen);
+    }
+    response
+}
+
+fn config(limits: &Limits) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(limits.message))
+        .max_frame_size(Some(limits.message))
+        // Each message is written out before the next is taken.
+        .max_write_buffer_size(limits.backlog.max(limits.message.saturating_mul(2)))
+}
+
+async fn converse(
+    socket: Socket,
+    pipe: &Pipe,
+    keep_alive: Duration,
+    mut closing: watch::Receiver<bool>,
+) {
+    let (mut sink, mut stream) = socket.split();
+    let heard = AtomicBool::new(true);
+    let told_to_stop = async {
+        // Without a sender the site is gone, and it is over too.
+        _ = closing.wait_for(|&closing| closing).await;
+    };
+    let reading = async {
+        match race(read(pipe, &mut stream, &heard), told_to_stop).await {
+            Either::Left(code) => code,
+            Either::Right(()) => {
+                _ = tokio::time::timeout(GRACE, pipe.is_quiet()).await;
+                CloseCode::Away
+            }
+        }
+    };
+    let mut code = CloseCode::Normal;
+    {
+        let mut writing = pin!(write(pipe, &mut sink, keep_alive, &heard));
+        if let Either::Left(read) = race(reading, &mut writing).await {
+            code = read;
+            pipe.end();
+            // Whoever does not read what is left does not keep us.
+            _ = tokio::time::timeout(GRACE, writing).await;
+        }
+    }
+    let goodbye = async {
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static("") };
+        // The peer may have said it first, or be gone.
+        _ = sink.send(Message::Close(Some(frame))).await;
+        while let Some(Ok(_)) = stream.next().await {}
+    };
+    _ = tokio::time::timeout(PATIENCE, goodbye).await;
+}
+
+/// Reads until the peer closes; with which code to answer.
+async fn read(pipe: &Pipe, stream: &mut SplitStream<Socket>, heard: &AtomicBool) -> CloseCode {
+    while let Some(next) = stream.next().await {
+        heard.store(true, Ordering::Relaxed);
+        let text: Bytes = match next {
+            Ok(Message::Text(text)) => text.into(),
+            Ok(Message::Binary(text)) => text,
+            Ok(Message::Close(_)) => return CloseCode::Normal,
+            // Pings are answered on the way.
+            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+            Err(Error::Capacity(_)) => return CloseCode::Size,
+            Err(error) => {
+                tracing::debug!(%error, "a socket broke");
+                return CloseCode::Protocol;
+            }
+        };
+        pipe.take(Ok(text)).detach();
+        // A client that does not read its answers is not read from.
+        pipe.room().await;
+    }
+    CloseCode::Normal
+}
+
+/// Writes until the conversation is over or the peer is silent for too long.
+async fn write(
+    pipe: &Pipe,
+    sink: &mut SplitSink<Socket, Message>,
+    keep_alive: Duration,
+    heard: &AtomicBool,
+) {
+    let mut unanswered = 0;
+    loop {
+        let next = async {
+            if keep_alive.is_zero() {
+                return Some(pipe.next().await);
+            }
+            tokio::time::timeout(keep_alive, pipe.next()).await.ok()
+        };
+        let written = if let Some((messages, over)) = next.await {
+            let written = say(sink, messages).await;
+            if over {
+                return;
+            }
+            written
+        } else {
+            unanswered = if heard.swap(false, Ordering::Relaxed) { 0 } else { unanswered + 1 };
+            if unanswered == MOST_UNANSWERED {
+                tracing::debug!("a socket answers no pings, closed");
+                return;
+            }
+            sink.send(Message::Ping(Bytes::new())).await
+        };
+        if let Err(error) = written {
+            tracing::debug!(%error, "a socket broke");
+            return;
+        }
+    }
+}
+
+async fn say(sink: &mut SplitSink<Socket, Message>, messages: Vec<Bytes>) -> Result<(), Error> {
+    for text in messages {
+        let text = Utf8Bytes::try_from(text).map_err(|_| Error::AttackAttempt)?;
+        sink.feed(Message::Text(text)).await?;
+    }
+    sink.flush().await
+}
+
+/// A peer that leaves so many pings without a word is gone.
+const MOST_UNANSWERED: u32 = 2;

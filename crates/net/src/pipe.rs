@@ -1,0 +1,137 @@
+//! A client at the other end of a pipe, in both eras: on stdio or a `WebSocket`.
+//!
+//! Each message says which era it belongs to, and a face of either stands ready.
+//! How messages are framed is for the shell to know.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::method;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::server::era::classify;
+use switchboard_proto::server::{Frame, Half};
+
+use crate::drive::{Either, race};
+use crate::face::Face;
+use crate::inside::{Inside, Works};
+use crate::park::Parking;
+
+/// The client at the other end.
+pub(crate) struct Pipe {
+    legacy: Arc<Face>,
+    modern: Arc<Face>,
+    /// Calls of the modern era that wait for input.
+    parking: Arc<Parking>,
+}
+
+impl Pipe {
+    pub(crate) fn new(inside: &Arc<dyn Inside>, shared: bool, limits: &Limits) -> Self {
+        let new = |era| Face::new(era, Carrier::Pipe, Arc::clone(inside), limits, shared);
+        let parking = Parking::new(limits);
+        let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
+        pipe.modern.park_in(&pipe.parking);
+        pipe
+    }
+
+    /// One message of the client, or why it could not be read.
+    pub(crate) fn take(&self, text: Result<Bytes, Refusal>) -> Works {
+        let parsed = text.map_err(Refused::from).and_then(jsonrpc::parse);
+        let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
+            Ok(era) => Ok((self.face(era, &incoming), incoming)),
+            Err(why) => Err(Refused { id: None, why }),
+        });
+        match parsed {
+            Ok((face, incoming)) => self.hand_over(face, incoming),
+            Err(refused) => {
+                tracing::warn!("refused a message: {refused}");
+                self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
+            }
+        }
+    }
+
+    fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
+        if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
+            match self.parking.claim(message) {
+                Ok(Some((face, key))) => return face.retry(key, Lane::MAIN, message, None),
+                Ok(None) => {}
+                Err(why) => {
+                    let refused = Refused { id: message.id().cloned(), why };
+                    return face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1;
+                }
+            }
+        }
+        face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
+    }
+
+    /// Whose message it is. A cancellation carries no envelope: it belongs to
+    /// whichever era has the call.
+    fn face(&self, era: Era, incoming: &Incoming) -> &Arc<Face> {
+        let is_modern = match incoming {
+            Incoming::One(message) if message.method() == method::CANCELLED => {
+                let id = cancelled_id(message);
+                id.is_some_and(|id| self.modern.step(|half| knows(half, &id)).0)
+            }
+            _ => era == Era::Modern,
+        };
+        if is_modern { &self.modern } else { &self.legacy }
+    }
+
+    /// Waits until the client has read enough of what it was sent.
+    pub(crate) async fn room(&self) {
+        self.legacy.room().await;
+        self.modern.room().await;
+    }
+
+    /// All there is to tell the client, once there is something, and whether it
+    /// is the last.
+    pub(crate) async fn next(&self) -> (Vec<Bytes>, bool) {
+        let next = race(self.legacy.next_frame(Lane::MAIN), self.modern.next_frame(Lane::MAIN));
+        let (Either::Left(frame) | Either::Right(frame)) = next.await;
+        let mut messages = Vec::new();
+        let mut over = !put(frame, &mut messages);
+        for face in [&self.legacy, &self.modern] {
+            while let Some(frame) = face.try_frame(Lane::MAIN) {
+                over |= !put(Some(frame), &mut messages);
+            }
+        }
+        (messages, over)
+    }
+
+    /// Waits until no answer is owed.
+    pub(crate) async fn is_quiet(&self) {
+        self.legacy.all_answered().await;
+        self.modern.all_answered().await;
+    }
+
+    /// The conversation is over.
+    pub(crate) fn end(&self) {
+        self.legacy.end();
+        self.modern.end();
+    }
+}
+
+fn cancelled_id(message: &Message) -> Option<Id> {
+    let id = patch::get(message.payload()?, &["requestId"])?;
+    Id::parse(id).ok().flatten()
+}
+
+fn knows(half: &mut Half, id: &Id) -> bool {
+    matches!(half, Half::Modern(half) if half.knows(id))
+}
+
+/// Adds what a frame says; false if it is the last.
+fn put(frame: Option<Frame>, messages: &mut Vec<Bytes>) -> bool {
+    match frame {
+        Some(Frame::Message { text, .. } | Frame::Answer { text, .. }) => {
+            messages.push(text);
+            true
+        }
+        Some(Frame::Accepted | Frame::Begin { .. }) => true,
+        Some(Frame::End) | None => false,
+    }
+}

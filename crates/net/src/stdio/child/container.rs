@@ -1,0 +1,273 @@
+//! Servers in containers: `docker run` and `podman run` as children.
+//!
+//! The child is only the engine's client; the container is somewhere else, and
+//! killing the one leaves the other. So each container that we have started
+//! carries labels of ours, and by them it is removed in every ending: by us
+//! when its client has exited, by the guard when we are gone (decision 0004), and
+//! by whoever of us starts a container next, should the guard have been
+//! killed too. A container without our labels is never touched.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::process;
+use tokio::time::timeout;
+
+use super::Status;
+use super::command::Command;
+use super::group::SHELL;
+
+/// The engines whose command line we know.
+const ENGINES: [&str; 2] = ["docker", "podman"];
+
+/// Which container it is.
+const ID: &str = "switchboard.id";
+
+/// Who started it: host, process, and when that began.
+const OWNER: &str = "switchboard.owner";
+
+/// What an engine needs to be found, beside what every child gets.
+const VARIABLES: [&str; 15] = [
+    "CONTAINERS_CONF",
+    "CONTAINERS_REGISTRIES_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINER_CONNECTION",
+    "CONTAINER_HOST",
+    "CONTAINER_SSHKEY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_CERT_PATH",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "DOCKER_TLS_VERIFY",
+    "REGISTRY_AUTH_FILE",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// An engine that takes longer over a removal does not answer at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Removes what carries the label `$1`; the rest is the engine and its options.
+/// `kill` first, because `podman rm` would wait ten seconds for an orderly end.
+pub(super) const REMOVE: &str = r#"
+label=$1
+shift
+ids=$("$@" ps -aq --filter "label=$label") && [ -n "$ids" ] || exit 0
+"$@" kill $ids
+"$@" rm -f $ids
+"#;
+
+/// A container that a command is about to run, or runs.
+#[derive(Clone, Debug)]
+pub(super) struct Container {
+    /// The engine, with the options that come before `run`.
+    engine: Vec<String>,
+    /// What follows `run`.
+    rest: Vec<String>,
+    id: String,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Container {
+    /// The container of a command, if it runs one.
+    pub(super) fn of(command: &Command, parent: &[(OsString, OsString)]) -> Option<Self> {
+        let run = place_of_run(command)?;
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).ok()?;
+        let wanted = |name: &OsString| VARIABLES.iter().any(|known| name == known);
+        let mut environment: Vec<_> =
+            parent.iter().filter(|(name, _)| wanted(name)).cloned().collect();
+        environment.extend(command.environment(parent));
+        let engine = [&command.program].into_iter().chain(&command.args[..run]).cloned();
+        Some(Self {
+            engine: engine.collect(),
+            rest: command.args[run + 1..].to_vec(),
+            id: format!("{:016x}", u64::from_ne_bytes(bytes)),
+            environment,
+        })
+    }
+
+    /// The arguments of the engine: those of the command, and our labels. A name
+    /// of ours too, unless there may be one already.
+    pub(super) fn args(&self) -> Vec<String> {
+        let mut args = self.engine[1..].to_vec();
+        args.push("run".to_owned());
+        args.extend(["--label".to_owned(), format!("{ID}={}", self.id)]);
+        args.extend(["--label".to_owned(), format!("{OWNER}={}", owner())]);
+        if !self.rest.iter().any(|arg| arg == "--name" || arg.starts_with("--name=")) {
+            args.extend(["--name".to_owned(), format!("switchboard-{}", self.id)]);
+        }
+        args.extend_from_slice(&self.rest);
+        args
+    }
+
+    /// What the engine's client gets to see.
+    pub(super) fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
+    /// The words for [`REMOVE`] that remove this container.
+    pub(super) fn remove_words(&self) -> Vec<String> {
+        self.words(&format!("{ID}={}", self.id))
+    }
+
+    fn words(&self, label: &str) -> Vec<String> {
+        [label.to_owned()].into_iter().chain(self.engine.iter().cloned()).collect()
+    }
+
+    /// Removes the container, whatever state it is in.
+    pub(super) async fn remove(&self) {
+        self.remove_labelled(&format!("{ID}={}", self.id)).await;
+    }
+
+    async fn remove_labelled(&self, label: &str) {
+        let mut removal = self.command(SHELL);
+        removal.args(["-c", REMOVE, "switchboard-remove"]).args(self.words(label));
+        // In a group of its own, so that it goes on when the child's group is ended.
+        let removed = timeout(PATIENCE, removal.process_group(0).status()).await;
+        if !matches!(removed, Ok(Ok(_))) {
+            tracing::warn!(engine = self.engine[0], "a container may be left: {label}");
+        }
+    }
+
+    /// Removes containers that were left by those of us who are no more; once
+    /// for each of us.
+    pub(super) async fn remove_stale(self) {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        if DONE.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for owner in self.owners().await.unwrap_or_default() {
+            if is_gone(&owner) {
+                tracing::info!(engine = self.engine[0], "removing what an earlier run has left");
+                self.remove_labelled(&format!("{OWNER}={owner}")).await;
+            }
+        }
+    }
+
+    /// Who has containers, by their labels.
+    async fn owners(&self) -> Option<HashSet<String>> {
+        let filter = format!("label={OWNER}");
+        let ids = self.ask(&["ps", "-aq", "--filter", &filter]).await?;
+        let format = format!("{{{{index .Config.Labels \"{OWNER}\"}}}}");
+        let mut inspect = vec!["inspect", "--format", &format];
+        inspect.extend(ids.lines());
+        if inspect.len() == 3 {
+            return None;
+        }
+        Some(self.ask(&inspect).await?.lines().map(|line| line.trim().to_owned()).collect())
+    }
+
+    /// What the engine prints.
+    async fn ask(&self, args: &[&str]) -> Option<String> {
+        let mut command = self.command(&self.engine[0]);
+        let output = command.args(&self.engine[1..]).args(args).stdout(Stdio::piped()).output();
+        let output = timeout(PATIENCE, output).await.ok()?.ok()?;
+        String::from_utf8(output.stdout).ok()
+    }
+
+    fn command(&self, program: &str) -> process::Command {
+        let mut command = process::Command::new(program);
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    /// Why the container came to nothing, in words for a person, as far as can be told.
+    pub(super) fn explain(&self, status: Status, last_words: &[String]) -> Option<String> {
+        let Status::Code(code) = status else { return None };
+        let engine = Path::new(&self.engine[0]).file_name()?.to_str()?;
+        let said = last_words.join("\n").to_lowercase();
+        explain(engine, code, &said)
+    }
+}
+
+/// Where `run` stands in the arguments, if the command runs a container.
+fn place_of_run(command: &Command) -> Option<usize> {
+    let name = Path::new(&command.program).file_name()?.to_str()?;
+    if !ENGINES.contains(&name) {
+        return None;
+    }
+    // Options may come before it, and some have a value; no value is called `run`.
+    let place = command.args.iter().position(|arg| arg == "run")?;
+    let before = &command.args[..place];
+    let is_other = |verb: &str| before.iter().any(|arg| arg == verb);
+    (!["exec", "compose", "start", "pod"].into_iter().any(is_other)).then_some(place)
+}
+
+fn explain(engine: &str, code: i32, said: &str) -> Option<String> {
+    let says = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
+    let socket = says(&["daemon", "socket", ".sock"]);
+    let why = match code {
+        125 if socket && says(&["permission denied"]) => {
+            format!(
+                "this user may not use {engine}; join its group, or use podman, which needs none"
+            )
+        }
+        125 if says(&["cannot connect", "is the docker daemon running", "connection refused"]) => {
+            format!("{engine} is not running; start it, and try again")
+        }
+        125 if says(&IMAGE) => {
+            format!("there is no such image; check its name, or get it first with {engine} pull")
+        }
+        125 => format!("{engine} could not start the container"),
+        126 => "the container's command could not be run".to_owned(),
+        127 => "the container's command is not in the image".to_owned(),
+        137 => "the container was killed, perhaps for want of memory".to_owned(),
+        _ => return None,
+    };
+    Some(why)
+}
+
+/// What engines say of an image that cannot be had, in lower case.
+const IMAGE: [&str; 7] = [
+    "image not known",
+    "no such image",
+    "unable to find image",
+    "did not resolve to an alias",
+    "manifest unknown",
+    "pull access denied",
+    "repository does not exist",
+];
+
+/// Ourselves, as a label: host and process namespace, process, and when it began.
+fn owner() -> String {
+    let id = std::process::id();
+    format!("{}.{id}.{}", place(), begun(id).unwrap_or_default())
+}
+
+/// Where process ids mean the same as here.
+fn place() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let namespace = namespace.to_string_lossy();
+    let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
+    format!("{}.{number}", boot.trim())
+}
+
+/// When a process began, in the words of the system; none if it is no more.
+fn begun(id: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+}
+
+/// Whether the owner was one of us, here, and is no more. Of others nothing is known.
+fn is_gone(owner: &str) -> bool {
+    let parts = owner.strip_prefix(&place()).and_then(|rest| rest.strip_prefix('.'));
+    let Some((id, since)) = parts.and_then(|parts| parts.split_once('.')) else { return false };
+    id.parse().is_ok_and(|id| begun(id).as_deref() != Some(since))
+}
+
+#[cfg(test)]
+mod tests;

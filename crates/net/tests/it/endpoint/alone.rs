@@ -1,0 +1,167 @@
+//! Sites with a key, with headers of their own, without sessions, without an era.
+
+use http::{HeaderMap, Method};
+use serde_json::json;
+use switchboard_net::http::guard::{Guard, Regex};
+use switchboard_net::http::key::ApiKey;
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::http::sites::{Page, Sites};
+use switchboard_proto::revision::Revision;
+
+use super::{direct, start};
+use crate::client::{Client, LEGACY, call, enveloped, initialize, initialized, request};
+use crate::script::Stage;
+
+fn stateless() -> SiteOptions {
+    SiteOptions { stateless: Revision::parse(LEGACY), ..SiteOptions::default() }
+}
+
+#[tokio::test]
+async fn without_sessions_each_request_is_greeted_for_and_forgotten() {
+    let mut set = start(stateless()).await;
+    let client = Client::new(set.way.clone());
+    let hello = client.post(&initialize(LEGACY)).await;
+    assert_eq!((hello.status.as_u16(), hello.header("mcp-session-id")), (200, None));
+    assert_eq!(hello.json().await["result"]["serverInfo"]["name"], "script");
+    set.stage.forgot(1).await;
+    assert_eq!(client.post(&initialized()).await.status, 202);
+    let message = call(7, "t");
+    let (reply, ()) = tokio::join!(client.post(&message), async {
+        assert_eq!(set.stage.noted().await.1, "notifications/initialized");
+        set.stage.call().await.finish(&json!({"done": true}));
+    });
+    let answer = reply.json().await;
+    assert_eq!((&answer["id"], &answer["result"]["done"]), (&json!(7), &json!(true)));
+    set.stage.forgot(2).await;
+    let with_session = client.posting(&request(8, "tools/list")).header("mcp-session-id", "stale");
+    let body = request(8, "tools/list").to_string();
+    assert_eq!(client.send(with_session, body).await.status, 200);
+    assert_eq!(set.site.sessions(), 0);
+    set.stopped().await;
+}
+
+#[tokio::test]
+async fn without_sessions_a_call_may_stream_and_there_is_nothing_to_listen_to() {
+    let mut set = start(stateless()).await;
+    let client = Client::new(set.way.clone());
+    let message = call(7, "t");
+    let (reply, ()) = tokio::join!(client.post(&message), async {
+        set.stage.noted().await;
+        let call = set.stage.call().await;
+        call.note("notifications/progress", &json!({"progress": 1}));
+        call.finish(&json!({}));
+    });
+    assert!(reply.is_stream());
+    assert_eq!(reply.messages().await.len(), 2);
+    set.stage.forgot(1).await;
+    assert_eq!(client.listen(None).await.status, 405);
+    assert_eq!(client.delete().await.status, 405);
+    set.stopped().await;
+}
+
+#[tokio::test]
+async fn a_key_is_asked_of_everybody_and_preflights_pass() {
+    let guard = Guard::loopback().allow_origin("https://app.example");
+    let key = Some(ApiKey::new("k3y"));
+    let set = direct(SiteOptions { key, guard, ..SiteOptions::default() });
+    let client = Client::new(set.way.clone());
+    let hello = initialize(LEGACY);
+    let refused = client.post(&hello).await;
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    assert_eq!(refused.status, 401);
+    let shown = client.posting(&hello).header("x-api-key", "k3y");
+    assert_eq!(client.send(shown, hello.to_string()).await.status, 200);
+    assert_eq!(client.send(client.request(Method::GET, "/sse"), "").await.status, 401);
+    let preflight = client
+        .request(Method::OPTIONS, "/mcp")
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    assert_eq!(client.send(preflight, "").await.status, 204);
+}
+
+#[tokio::test]
+async fn answers_carry_the_headers_that_the_user_adds() {
+    let headers = HeaderMap::from_iter([("x-mine".parse().unwrap(), "1".parse().unwrap())]);
+    let set = direct(SiteOptions { headers, ..SiteOptions::default() });
+    let client = Client::new(set.way.clone());
+    let hello = client.post(&initialize(LEGACY)).await;
+    assert_eq!(hello.header("x-mine"), Some("1"));
+}
+
+#[tokio::test]
+async fn a_site_without_the_modern_era_says_so() {
+    let set = direct(SiteOptions { modern: false, ..SiteOptions::default() });
+    let client = Client::modern(set.way.clone());
+    let reply = client.post(&enveloped(request(1, "tools/list"))).await;
+    assert_eq!(reply.status, 400);
+    assert_eq!(reply.json().await["error"]["code"], -32022);
+}
+
+#[tokio::test]
+async fn a_path_that_is_empty_is_nowhere_and_a_slash_at_the_end_is_none() {
+    let options = SiteOptions { sse_path: String::new(), ..SiteOptions::default() };
+    let set = direct(options);
+    let client = Client::new(set.way.clone());
+    assert_eq!(client.send(client.request(Method::GET, "/sse"), "").await.status, 404);
+    assert_eq!(client.send(client.request(Method::GET, "/"), "").await.status, 404);
+    assert_eq!(client.send(client.request(Method::GET, "/mcp/"), "").await.status, 200);
+}
+
+#[tokio::test]
+async fn origins_may_be_listed_by_pattern_and_more_headers_shared_with_them() {
+    let guard = Guard::loopback()
+        .allow_origins_like(Regex::new(r"\.example\.com$").unwrap())
+        .allow_header(&"x-sent".parse().unwrap())
+        .expose_header(&"x-read".parse().unwrap());
+    let set = direct(SiteOptions { guard, ..SiteOptions::default() });
+    let client = Client::new(set.way.clone());
+    for (origin, status) in [("https://a.example.com", 204), ("https://example.com.evil", 403)] {
+        let preflight = client
+            .request(Method::OPTIONS, "/mcp")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST");
+        let reply = client.send(preflight, "").await;
+        assert_eq!(reply.status, status, "{origin}");
+        if status == 204 {
+            assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+            let may_send = reply.header("access-control-allow-headers").unwrap();
+            let may_read = reply.header("access-control-expose-headers").unwrap();
+            assert!(may_send.ends_with(", x-sent"), "{may_send}");
+            assert!(may_read.ends_with(", x-read"), "{may_read}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_sites_and_pages_stand_side_by_side() {
+    use tower_service::Service as _;
+
+    let stages = [Stage::new(), Stage::new()];
+    let site = |number: usize| {
+        let path = |rest| format!("/servers/s{number}/{rest}");
+        let options =
+            SiteOptions { path: path("mcp"), sse_path: path("sse"), ..SiteOptions::default() };
+        Site::new(stages[number].inside.clone(), options)
+    };
+    let pages = vec![
+        ("/healthz".to_owned(), Page::Text("ok".to_owned())),
+        ("/status".to_owned(), Page::Json(Box::new(|sites| sites.each().len().to_string()))),
+    ];
+    let sites = Sites::new(Guard::loopback(), vec![site(0), site(1)], pages);
+    let ask = async |method: Method, path: &str, host: &str| {
+        let request = http::Request::builder().method(method).uri(path).header("host", host);
+        let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        let response = sites.clone().call(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+        (status, String::from_utf8(body.to_bytes().into()).unwrap())
+    };
+    let get = async |path: &str| ask(Method::GET, path, "localhost").await;
+    assert_eq!(get("/healthz").await, (200, "ok".to_owned()));
+    assert_eq!(get("/status").await, (200, "2".to_owned()));
+    assert_eq!(get("/servers/s1/mcp").await.0, 200);
+    assert_eq!(get("/mcp").await.0, 404);
+    assert_eq!(ask(Method::POST, "/healthz", "localhost").await.0, 405);
+    assert_eq!(ask(Method::GET, "/status", "evil.example").await.0, 403);
+    assert!(sites.last_used() <= std::time::SystemTime::now());
+}
