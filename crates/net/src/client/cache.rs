@@ -19,6 +19,7 @@ use switchboard_proto::method;
 use switchboard_proto::patch;
 
 use crate::face::{lock, next_number};
+use crate::server::covers;
 use crate::upstream::{Server, Target};
 
 /// The longest that anything is kept, whatever its server says.
@@ -165,7 +166,7 @@ impl Cache {
         lock(&self.entries).forget(|key| {
             let of = patch::string(&key.params, &["uri"]);
             // What changed may be a part of what was read (SUB-13).
-            let is_about = uri.is_none_or(|uri| of.is_some_and(|of| uri.starts_with(&*of)));
+            let is_about = uri.is_none_or(|uri| of.is_some_and(|of| covers(&of, uri)));
             key.server == place.server && lists.contains(&&*key.method) && is_about
         });
     }
