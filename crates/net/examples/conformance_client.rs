@@ -28,24 +28,20 @@ async fn main() -> Outcome {
     let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
     let wanted = wanted.map(|name| era_of(&name));
     let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
-    let (client, wanted) = match env::var("CONFORMANCE_BRIDGE") {
-        Ok(bridge) => {
-            let era = match wanted.unwrap_or(Era::Legacy) {
-                Era::Legacy => Era::Modern,
-                Era::Modern => Era::Legacy,
-            };
-            let bridge = Command::new(bridge).args(["bridge", &url]);
-            let server = Server::command(bridge, env::vars_os().collect());
-            let options = ClientOptions { era: Some(era), ..options };
-            (Client::connect(server, options).await?, Some(era))
-        }
-        Err(_) => {
-            let fetch = Fetch::new(FetchOptions::default())?;
-            let headers = http::HeaderMap::new();
-            let server = Server::url(url.parse()?, Strategy::HttpFirst, headers, fetch);
-            (Client::connect(server, options).await?, wanted)
-        }
+    let (server, options, wanted) = if let Ok(bridge) = env::var("CONFORMANCE_BRIDGE") {
+        let era = match wanted.unwrap_or(Era::Legacy) {
+            Era::Legacy => Era::Modern,
+            Era::Modern => Era::Legacy,
+        };
+        let bridge = Command::new(bridge).args(["bridge", &url]);
+        let server = Server::command(bridge, env::vars_os().collect());
+        (server, ClientOptions { era: Some(era), ..options }, Some(era))
+    } else {
+        let fetch = Fetch::new(FetchOptions::default())?;
+        let headers = http::HeaderMap::new();
+        (Server::url(url.parse()?, Strategy::HttpFirst, headers, fetch), options, wanted)
     };
+    let client = Client::connect(server, options).await?;
     if wanted.is_some_and(|era| era != client.era()) {
         return Err(format!("the client speaks {}", client.revision()).into());
     }
