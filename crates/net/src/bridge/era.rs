@@ -16,8 +16,9 @@ use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
+use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Era;
+use switchboard_proto::revision::{Era, Revision};
 
 use super::{Bridge, Caller, Whose, hide};
 use crate::face::{Face, lock};
@@ -204,15 +205,22 @@ impl Greeter {
     }
 }
 
-/// Whether a refusal says that the server is modern (NEG-2).
+/// Whether an answer says that the server is modern: by the versions it names
+/// (NEG-2), or by welcoming its client to one that has no greeting (NEG-11).
 fn names_modern(answer: &Message) -> bool {
+    let payload = answer.payload().unwrap_or_default();
+    if answer.kind() == Kind::Result {
+        let version = patch::string(payload, &["protocolVersion"]);
+        return version.is_some_and(|name| Revision::names(Era::Modern).contains(&&*name));
+    }
     let reply = probe::reply(None, answer);
     matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
 }
 
-/// Whether a refusal may be about the era: only the server's own words are.
+/// Whether an answer may be about the era: of refusals, only the server's own words are.
 fn may_be_era(answer: &Message) -> bool {
-    answer.kind() == Kind::Error && answer.id().is_some()
+    let is_refused = answer.kind() == Kind::Error && answer.id().is_some();
+    is_refused || names_modern(answer)
 }
 
 impl Recipient for Greeter {

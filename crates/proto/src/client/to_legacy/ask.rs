@@ -29,7 +29,7 @@ pub(super) struct Asked {
 }
 
 /// Questions that come this close together are about one call.
-const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Pages to visit before a call can be made.
 #[derive(Debug)]

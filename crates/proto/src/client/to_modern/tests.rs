@@ -134,12 +134,15 @@ fn a_server_that_wants_to_be_asked_again_is_and_progress_only_grows() {
     let progress = |lane: u64, at: f64| {
         format!("recv {lane}: notifications/progress {{\"progressToken\":7,\"progress\":{at}}}\n")
     };
-    let mut script =
-        "open a1: 5 tools/call {\"name\":\"t\",\"_meta\":{\"progressToken\":7}}\n".to_owned();
-    script += &progress(2, 2.0);
-    script += &format!("recv 2: 2 {round}\nwait 100\nwait 200\n");
-    script += &(progress(3, 1.0) + &progress(3, 2.5));
-    script += "recv 3: 3 = {\"content\":[]}";
+    let script = [
+        "open a1: 5 tools/call {\"name\":\"t\",\"_meta\":{\"progressToken\":7}}\n".to_owned(),
+        progress(2, 2.0),
+        format!("recv 2: 2 {round}\nwait 100\nwait 200\n"),
+        progress(3, 1.0),
+        progress(3, 2.5),
+        "recv 3: 3 = {\"content\":[]}".to_owned(),
+    ]
+    .concat();
     check(
         "2025-11-25",
         "{}",
