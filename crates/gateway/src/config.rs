@@ -25,6 +25,7 @@ mod key;
 mod known;
 mod problem;
 mod reader;
+mod schema;
 mod settings;
 mod shape;
 mod surroundings;
@@ -37,6 +38,7 @@ pub use gateway::{Anonymous, Bounds, Defaults, Gateway, Group, Listen, Placed, T
 pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};
+pub use schema::schema;
 pub use settings::{Edit, Process, Settings, Sleep};
 pub use surroundings::Surroundings;
 

@@ -8,7 +8,7 @@ use super::surroundings::Surroundings;
 use super::tree::{Key, Node, Value};
 
 /// Members that hold servers, by name.
-const SECTIONS: [&str; 5] =
+pub(super) const SECTIONS: [&str; 5] =
     ["mcpServers", "servers", "mcp_servers", "context_servers", "amp.mcpServers"];
 
 /// A part of a file that holds servers.
