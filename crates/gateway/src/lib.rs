@@ -32,3 +32,4 @@ pub mod credential;
 pub mod glob;
 pub mod plan;
 pub mod policy;
+pub mod search;
