@@ -57,6 +57,7 @@ impl fmt::Debug for Surroundings {
         out.debug_struct("Surroundings")
             .field("variables", &self.variables.len())
             .field("folder", &self.folder)
+            .field("is_literal", &self.is_literal)
             .finish()
     }
 }
