@@ -5,7 +5,7 @@
 use clap::builder::Styles;
 use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, Failure};
 pub(crate) use bridge::BridgeArgs;
 use client::help;
 pub(crate) use client::{ClientArgs, Form, ReachArgs};
@@ -95,27 +95,39 @@ impl Command {
     }
 }
 
-/// How the program ends after arguments that clap did not take. The commands
-/// that call a server have the statuses of the Inspector, `bridge` those of clap.
-pub(crate) fn status_of(answer: &clap::Error, command: Option<&str>) -> ExitStatus {
-    const CLIENT: [&str; 11] = [
-        "tools",
-        "call",
-        "prompts",
-        "prompt",
-        "resources",
-        "read",
-        "complete",
-        "discover",
-        "doctor",
-        "listen",
-        "ping",
-    ];
-    match command {
-        _ if !answer.use_stderr() => ExitStatus::Success,
-        Some(command) if CLIENT.contains(&command) => ExitStatus::Failure,
-        _ => ExitStatus::Usage,
+/// The commands that call a server. They have the statuses of the Inspector,
+/// and its line of JSON for scripts; the others those of clap.
+const CLIENT: [&str; 11] = [
+    "tools",
+    "call",
+    "prompts",
+    "prompt",
+    "resources",
+    "read",
+    "complete",
+    "discover",
+    "doctor",
+    "listen",
+    "ping",
+];
+
+/// What is told of arguments that clap did not take, if a script may be reading:
+/// `words` are what the user said. None if clap's own words will do.
+pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Failure> {
+    let command = Cli::command();
+    let mut words = words.iter().skip(1);
+    let called = words.find(|word| command.find_subcommand(word).is_some())?;
+    if !answer.use_stderr() || !CLIENT.contains(&called.as_str()) {
+        return None;
     }
+    let text = answer.render().to_string();
+    let mut parts = text.split("\n\n");
+    let fact = parts.next().unwrap_or_default().trim_start_matches("error: ");
+    let lines = parts.flat_map(str::lines);
+    let tips = lines.filter_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
+    let tips = tips.chain([format!("see switchboard {called} --help")]);
+    let failure = tips.fold(Failure::new(fact), Failure::hint);
+    Some(failure.for_scripts(ExitStatus::Failure, "usage"))
 }
 
 /// Whether a flag of `bridge` takes a value; none if it has no such flag.

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::output::plain;
+
 /// How the program ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExitStatus {
@@ -121,8 +123,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Servers and their texts may be in it, so nothing in it drives the terminal.
 fn one_line(text: &str) -> String {
-    text.split(['\n', '\r']).map(str::trim).collect::<Vec<_>>().join(" ")
+    text.split(['\n', '\r']).map(|line| plain(line.trim())).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -144,5 +147,11 @@ mod tests {
         let line = failure.for_scripts(ExitStatus::Failure, "other");
         assert_eq!(line.sentences(), "error: no bread: no flour\nhint: buy some\nhint: or bake\n");
         assert_eq!(line.to_string().lines().count(), 1);
+    }
+
+    #[test]
+    fn what_a_server_says_in_an_error_cannot_drive_the_terminal() {
+        let failure = Failure::new("MCP error 1: a\u{1b}[2J\u{9b}31mb").hint("c\u{7}d");
+        assert_eq!(failure.to_string(), "error: MCP error 1: a[2J31mb\nhint: cd\n");
     }
 }

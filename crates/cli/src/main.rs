@@ -14,7 +14,7 @@ mod serve;
 mod signal;
 mod target;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -30,12 +30,12 @@ fn main() -> ExitCode {
     // Arguments that are no text name nothing we could use; clap says which.
     let said: Option<Vec<_>> = std::env::args_os().map(|arg| arg.into_string().ok()).collect();
     let mut notes = Vec::new();
-    let parsed = match said.map(|words| compat::understand(words, &|name| std::env::var(name).ok()))
+    let words = match said.map(|words| compat::understand(words, &|name| std::env::var(name).ok()))
     {
-        Some(Line::Ours(words)) => Cli::try_parse_from(args::with_dashes(words, can_run)),
+        Some(Line::Ours(words)) => Some(args::with_dashes(words, can_run)),
         Some(Line::Theirs { words, notes: told }) => {
             notes = told;
-            Cli::try_parse_from(words)
+            Some(words)
         }
         Some(Line::Answer(text)) => {
             _ = std::io::stdout().write_all(text.as_bytes());
@@ -45,16 +45,12 @@ fn main() -> ExitCode {
             Failure::new(complaint.what).hint(complaint.hint).report();
             return ExitStatus::Usage.into();
         }
-        None => Cli::try_parse(),
+        None => None,
     };
+    let parsed = words.as_ref().map_or_else(Cli::try_parse, Cli::try_parse_from);
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(answer) => {
-            // Help and version are answers too, and nobody may be there to read them.
-            _ = answer.print();
-            let command = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
-            return args::status_of(&answer, command.as_deref()).into();
-        }
+        Err(answer) => return not_parsed(&answer, &words.unwrap_or_default()),
     };
     let quiet = cli.command.is_client();
     let sink = log::start(&cli.log, quiet, |name| std::env::var(name).ok());
@@ -69,6 +65,22 @@ fn main() -> ExitCode {
             failure.report();
             failure.status.into()
         }
+    }
+}
+
+/// Arguments that are none, or that ask for help.
+fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
+    let failure = args::failure_of(answer, words);
+    let for_script = failure.as_ref().filter(|_| !std::io::stderr().is_terminal());
+    match for_script {
+        Some(failure) => failure.report(),
+        // Help and version are answers too, and nobody may be there to read them.
+        None => _ = answer.print(),
+    }
+    match failure {
+        Some(failure) => failure.status.into(),
+        None if answer.use_stderr() => ExitStatus::Usage.into(),
+        None => ExitStatus::Success.into(),
     }
 }
 

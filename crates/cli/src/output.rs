@@ -92,7 +92,11 @@ fn content(block: &Value) -> String {
         "resource" => resource(&block["resource"]),
         _ => {
             let size = block["data"].as_str().unwrap_or_default().len();
-            format!("[{kind} {}, {size} characters of Base64]", cell(&block["mimeType"]))
+            format!(
+                "[{} {}, {size} characters of Base64]",
+                cell(&block["type"]),
+                cell(&block["mimeType"])
+            )
         }
     }
 }
@@ -153,6 +157,8 @@ mod tests {
     fn what_a_server_says_cannot_drive_the_terminal() {
         let blocks = json!([{"type": "text", "text": "a\u{1b}[2Jb\nc"}]);
         assert_eq!(contents(&blocks), "a[2Jb\nc");
+        let strange = json!([{"type": "a\u{1b}b", "mimeType": "c\u{9b}d"}]);
+        assert_eq!(contents(&strange), "[ab cd, 0 characters of Base64]");
         assert_eq!(cell(&json!("\u{7}bell\nmore")), "bell");
     }
 }

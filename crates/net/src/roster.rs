@@ -48,8 +48,7 @@ mod state;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Value, json};
-use switchboard_proto::method;
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::time::{timeout, timeout_at};
 
@@ -58,7 +57,7 @@ pub use definition::{Definition, Kind};
 pub use options::RosterOptions;
 pub use state::{AddError, CallError, Change, Deferred, State};
 
-use crate::client::{self, CallOptions, Client, ClientOptions};
+use crate::client::{CallOptions, Client, ClientOptions};
 use crate::face::now;
 use crate::upstream::Server;
 use berth::{Berth, View};
@@ -179,7 +178,8 @@ impl Roster {
         self.definitions(Kind::Templates)
     }
 
-    /// Calls a tool of a server; the result may say `isError`.
+    /// Calls a tool of a server; the result may say `isError`. What goes on as a
+    /// task is waited for.
     pub async fn call(
         &self,
         server: &str,
@@ -197,10 +197,8 @@ impl Roster {
         args: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let args = serde_json::to_value(args).map_err(|_| client::CallError::BadParams)?;
-        let args = if args.is_null() { json!({}) } else { args };
-        let params = json!({"name": tool, "arguments": args});
-        self.request(server, method::CALL_TOOL, params, options).await
+        let (client, link) = self.reach(server, &options).await?;
+        link.noting(client.call_tool_with(tool, args, options).await)
     }
 
     /// Calls any method of a server; the result as it came.
@@ -212,11 +210,7 @@ impl Roster {
         options: CallOptions,
     ) -> Result<Value, CallError> {
         let (client, link) = self.reach(server, &options).await?;
-        let result = client.request_with(method, params, options).await;
-        if let Err(client::CallError::Transport { .. }) = &result {
-            link.doubt();
-        }
-        Ok(result?)
+        link.noting(client.request_with(method, params, options).await)
     }
 
     /// The connection to a server, for whatever else it can do. It ends when

@@ -111,6 +111,7 @@ pub use outcome::{Nature, Outcome};
 pub use project::Cache;
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
+pub(crate) use session::covers;
 pub use task::Support;
 pub use tool::{Answer, Draft, Tool, ToolResult};
 

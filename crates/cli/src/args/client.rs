@@ -18,7 +18,7 @@ pub(crate) struct ClientArgs {
     /// then what the command is about
     #[arg(value_name = "TARGET")]
     pub(crate) operands: Vec<String>,
-    /// All arguments as one JSON object; k=v and k:=json are added to it
+    /// All arguments as one JSON object; k=v and k:=json are added to it (call, prompt, complete)
     #[arg(long, value_name = "OBJECT")]
     pub(crate) json: Option<String>,
     /// Tables for people, or the whole results as JSON

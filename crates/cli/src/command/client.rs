@@ -122,8 +122,15 @@ impl Asked {
     fn no_more_than(&self, count: usize) -> Result<(), Failure> {
         match self.operands.get(count) {
             Some(more) => Err(usage(Failure::new(format!("{more:?} is one too many")))),
-            None => Ok(()),
+            None => self.no_arguments(),
         }
+    }
+
+    /// Fails if there are arguments for a command that takes none.
+    fn no_arguments(&self) -> Result<(), Failure> {
+        let needless = Failure::new("--json has the arguments of call, prompt and complete");
+        let needless = needless.hint("for results as JSON, write --output json");
+        self.json.as_ref().map_or(Ok(()), |_| Err(usage(needless)))
     }
 
     /// The arguments from the operand at `from` on, and from `--json`.

@@ -46,7 +46,8 @@ fn slow() -> Tool {
             cx.progress(0.0, Some(seconds), Some("computing"));
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             cx.progress(seconds, Some(seconds), None);
-            format!("Computed {} for {seconds} seconds", text(&args, "label"))
+            let label = args["label"].as_str().unwrap_or("something");
+            format!("Computed {label} for {seconds} seconds")
         })
 }
 

@@ -82,9 +82,23 @@ fn wrong_usage_ends_with_one() {
     }
     let (code, error) = failed(&run(&["tools"], &[]));
     assert_eq!((code, &error["message"]), (Some(1), &json!("no server is named")));
-    let unknown = run(&["tools", "--bogus"], &[]);
-    assert_eq!(unknown.code, Some(1));
-    assert!(unknown.stderr.contains("--help"), "{}", unknown.stderr);
+    // Not everything takes arguments; who writes this wants results as JSON.
+    for args in [&["tools"][..], &["listen", "tools"], &["read", "file:///a"], &["ping"]] {
+        let (_, error) = failed(&local(&[args, &["--json", "{}"]].concat()));
+        assert_eq!(error["kind"], "usage", "{args:?}");
+        assert!(error["hints"].to_string().contains("--output json"), "{error}");
+    }
+    // Also where it is the parser that complains.
+    for args in [
+        &["tools", "--bogus"][..],
+        &["--log-level", "warn", "tools", gone, "--timeout", "0"],
+        &["call", gone, "echo", "--json"],
+        &["doctor", "--era", "bronze", gone],
+    ] {
+        let (code, error) = failed(&run(args, &[]));
+        assert_eq!((code, &error["kind"]), (Some(1), &json!("usage")), "{args:?}");
+        assert!(error["hints"].to_string().contains("--help"), "{error}");
+    }
 }
 
 #[test]

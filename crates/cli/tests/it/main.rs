@@ -31,6 +31,8 @@ mod readme;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod torture;
 #[cfg(test)]
 mod upstream;

@@ -8,6 +8,7 @@
 //! - What took questions and answers is not kept (MRTR-12), nor what an error says.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use switchboard_proto::method;
 use switchboard_proto::patch;
 
 use crate::face::{lock, next_number};
+use crate::server::covers;
 use crate::upstream::{Server, Target};
 
 /// The longest that anything is kept, whatever its server says.
@@ -28,13 +30,13 @@ const OVERHEAD: usize = 256;
 
 /// Results kept for later, in memory. Clones share them, and so may clients:
 /// what a server calls private stays with the headers that it was asked with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cache {
     entries: Arc<Mutex<Entries>>,
     most: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Entries {
     by_key: HashMap<Key, Entry>,
     bytes: usize,
@@ -42,7 +44,7 @@ struct Entries {
     emptied: u64,
 }
 
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Eq, Hash, PartialEq)]
 struct Key {
     server: Arc<str>,
     /// None if anybody may have it.
@@ -51,7 +53,6 @@ struct Key {
     params: Bytes,
 }
 
-#[derive(Debug)]
 struct Entry {
     result: Bytes,
     until: Instant,
@@ -60,7 +61,7 @@ struct Entry {
 type Identity = [u8; 32];
 
 /// Which server, and who we are to it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Place {
     server: Arc<str>,
     identity: Identity,
@@ -140,8 +141,9 @@ impl Cache {
         let key = place.key(method, params, private);
         let size = size(&key, result);
         entries.forget_one(&key);
-        entries.make_room(size, self.most, now);
+        // What does not fit at all must not cost the others their place.
         if size <= self.most {
+            entries.make_room(size, self.most, now);
             entries.bytes += size;
             let entry = Entry { result: result.clone(), until: now + ttl.min(LONGEST) };
             entries.by_key.insert(key, entry);
@@ -164,7 +166,7 @@ impl Cache {
         lock(&self.entries).forget(|key| {
             let of = patch::string(&key.params, &["uri"]);
             // What changed may be a part of what was read (SUB-13).
-            let is_about = uri.is_none_or(|uri| of.is_some_and(|of| uri.starts_with(&*of)));
+            let is_about = uri.is_none_or(|uri| of.is_some_and(|of| covers(&of, uri)));
             key.server == place.server && lists.contains(&&*key.method) && is_about
         });
     }
@@ -223,6 +225,24 @@ impl Entries {
             let Some(key) = soonest.map(|(key, _)| key.clone()) else { return };
             self.forget_one(&key);
         }
+    }
+}
+
+/// What is kept is somebody's, and so are the addresses: only how much there is.
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = lock(&self.entries);
+        let (count, bytes) = (entries.by_key.len(), entries.bytes);
+        f.debug_struct("Cache")
+            .field("entries", &count)
+            .field("bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
     }
 }
 

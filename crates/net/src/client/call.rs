@@ -225,7 +225,7 @@ impl Inner {
         let mut answering = JoinSet::new();
         for (key, mut request) in requests {
             let method = request["method"].as_str().unwrap_or_default().to_owned();
-            let params = request["params"].take();
+            let params = taken(&mut request, "params");
             let Some(answer) = self.options.callbacks.answers.find(&method, &params) else {
                 let why = "nobody here answers that".to_owned();
                 return Err(CallError::Unanswered { method, why });
@@ -248,6 +248,12 @@ impl Inner {
         }
         Ok(answers)
     }
+}
+
+/// A member of what a server said, whatever that is: writing `value["member"]`
+/// to change it would panic where there is no object.
+pub(super) fn taken(value: &mut Value, member: &str) -> Value {
+    value.get_mut(member).map(Value::take).unwrap_or_default()
 }
 
 /// Capabilities with more extensions (EXT-1).

@@ -7,7 +7,8 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
-use super::{CallError, CallOptions, Client, Inner, Task};
+use super::call::taken;
+use super::{CallError, CallOptions, Client, Inner, Task, task};
 
 /// Pages of one list. A server that has more has no end.
 pub(super) const PAGES: usize = 1000;
@@ -62,10 +63,10 @@ impl Client {
         let mut params = json!({});
         for _ in 0..PAGES {
             let mut page = self.request_with(method, &params, options.clone()).await?;
-            if let Value::Array(more) = page[member].take() {
+            if let Value::Array(more) = taken(&mut page, member) {
                 items.extend(more);
             }
-            let next = page["nextCursor"].take();
+            let next = taken(&mut page, "nextCursor");
             let over = match &next {
                 // An empty cursor is one only where the revision says so.
                 Value::String(cursor) => cursor.is_empty() && self.era() == Era::Legacy,
@@ -84,7 +85,7 @@ impl Client {
     }
 
     /// Calls a tool; the result may say `isError`. A call that goes on as a task
-    /// is waited for.
+    /// is waited for, and a tool that runs only as a task is called as one.
     pub async fn call_tool(&self, name: &str, args: impl Serialize) -> Result<Value, CallError> {
         self.call_tool_with(name, args, CallOptions::default()).await
     }
@@ -96,14 +97,18 @@ impl Client {
         args: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
-        let args = if args.is_null() { json!({}) } else { args };
-        let params = json!({"name": name, "arguments": args});
-        let result = self.request_with(method::CALL_TOOL, params, options).await?;
-        // Only for who says that tasks are welcome on this connection.
-        match Task::created(self, &result).filter(|_| self.era() == Era::Modern) {
-            Some(mut task) => task.result().await,
-            None => Ok(result),
+        let params = task::tool_params(name, args)?;
+        match self.request_with(method::CALL_TOOL, &params, options.clone()).await {
+            // Only for who says that tasks are welcome on this connection.
+            Ok(result) if self.era() == Era::Modern => match Task::created(self, &result) {
+                Some(mut task) => task.result().await,
+                None => Ok(result),
+            },
+            // Nobody has acted on it.
+            Err(why) if self.must_be_task(&why) => {
+                self.begin(params, None, options).await?.result().await
+            }
+            called => called,
         }
     }
 

@@ -19,6 +19,7 @@ use super::options::Notification;
 use super::slot::{Heard, Patience, Slot};
 use super::{CallError, CallOptions, Client};
 use crate::face::now;
+use crate::server::covers;
 
 /// Notifications that wait for a listener that does not read.
 const WAITING: usize = 256;
@@ -66,8 +67,10 @@ impl Filter {
             .filter_map(|(of, _)| method::list_changed(of))
     }
 
+    /// A legacy server tells everybody on the connection what any of them watches.
     fn wants(&self, note: &Notification) -> bool {
-        note.method == method::UPDATED && !self.uris.is_empty()
+        let changed = note.params["uri"].as_str().unwrap_or_default();
+        note.method == method::UPDATED && self.uris.iter().any(|uri| covers(uri, changed))
             || self.lists().any(|method| method == note.method)
     }
 }
@@ -231,4 +234,19 @@ impl Listening {
 
 fn note(method: &str, params: Value) -> Notification {
     Notification { method: method.to_owned(), params }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: SUB-13
+    #[test]
+    fn a_listen_hears_of_what_it_watches_and_not_of_what_others_do() {
+        let filter = Filter { uris: vec!["file:///a".to_owned()], ..Filter::default() };
+        let wants = |uri: &str| filter.wants(&note(method::UPDATED, json!({ "uri": uri })));
+        assert!(wants("file:///a") && wants("file:///a/b"));
+        assert!(!wants("file:///b") && !wants("file:///ab"));
+        assert!(!Filter::default().wants(&note(method::UPDATED, json!({}))));
+    }
 }

@@ -9,6 +9,7 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{Notify, mpsc};
 
+use super::call::taken;
 use super::options::{Callback, Notification, Progress};
 use crate::face::{lock, now};
 
@@ -61,7 +62,7 @@ impl Slot {
             message.payload().and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default()
         };
         if message.method() == method::ACKNOWLEDGED {
-            state.acknowledged = Some(params()["notifications"].take());
+            state.acknowledged = Some(taken(&mut params(), "notifications"));
             drop(state);
             self.woken.notify_one();
             return true;
@@ -166,4 +167,16 @@ fn progress(params: &Value) -> Option<Progress> {
         total: params["total"].as_f64(),
         message: params["message"].as_str().map(str::to_owned),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_of_any_shape_is_survived() {
+        let slot = Slot::new(None, None);
+        let strange = Message::notification(method::ACKNOWLEDGED, Some(b"[1]"));
+        assert!(slot.note(&strange));
+    }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::{CallError, CallOptions, Client};
@@ -75,10 +76,16 @@ impl Client {
         args: impl Serialize,
         ttl: Option<Duration>,
     ) -> Result<Called, CallError> {
-        let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
-        let args = if args.is_null() { json!({}) } else { args };
-        let mut params = json!({"name": name, "arguments": args});
-        let mut options = CallOptions::default();
+        self.begin(tool_params(name, args)?, ttl, CallOptions::default()).await
+    }
+
+    /// Calls a tool as a task, if the server has any.
+    pub(super) async fn begin(
+        &self,
+        mut params: Value,
+        ttl: Option<Duration>,
+        mut options: CallOptions,
+    ) -> Result<Called, CallError> {
         let may_go_on = match self.era() {
             Era::Legacy => self.has_core_tasks("requests"),
             Era::Modern => self.may_extend(EXTENSION),
@@ -87,7 +94,7 @@ impl Client {
             Era::Legacy if may_go_on => {
                 params["task"] = ttl.map_or(json!({}), |ttl| json!({"ttl": millis(ttl)}));
             }
-            Era::Modern if may_go_on => options = declaring(),
+            Era::Modern if may_go_on => options.extensions.extend(declaring().extensions),
             Era::Legacy | Era::Modern => {}
         }
         let result = self.request_with(method::CALL_TOOL, params, options).await?;
@@ -95,6 +102,20 @@ impl Client {
             Some(task) => Called::Task(task),
             None => Called::Done(result),
         })
+    }
+
+    /// Whether a call was turned away, unread, because its tool runs as a task only.
+    pub(super) fn must_be_task(&self, why: &CallError) -> bool {
+        match (self.era(), why) {
+            (Era::Legacy, CallError::Server { code: code::METHOD_NOT_FOUND, .. }) => {
+                self.has_core_tasks("requests")
+            }
+            (Era::Modern, CallError::Server { code: code::MISSING_CAPABILITY, data, .. }) => {
+                let data = data.as_ref().unwrap_or(&Value::Null);
+                data["requiredCapabilities"]["extensions"].get(EXTENSION).is_some()
+            }
+            _ => false,
+        }
     }
 
     /// A task that was made earlier, by its id.
@@ -246,6 +267,13 @@ impl Task {
         let said = said.and_then(Value::as_u64).map(Duration::from_millis);
         said.unwrap_or(INTERVAL).clamp(SOONEST, LATEST)
     }
+}
+
+/// The parameters of a call; a tool without arguments gets none.
+pub(super) fn tool_params(name: &str, args: impl Serialize) -> Result<Value, CallError> {
+    let args = serde_json::to_value(args).map_err(|_| CallError::BadParams)?;
+    let args = if args.is_null() { json!({}) } else { args };
+    Ok(json!({"name": name, "arguments": args}))
 }
 
 /// Every request about modern tasks says that we know them (TASK-6).

@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 use super::berth::Berth;
 use super::definition::Kind;
 use super::inner::Inner;
-use crate::client::ClientOptions;
+use super::state::CallError;
+use crate::client::{self, ClientOptions};
 use crate::drive::Stop;
 use crate::face::lock;
 
@@ -58,6 +59,14 @@ impl Link {
     pub(super) fn doubt(&self) {
         self.is_doubted.store(true, Ordering::SeqCst);
         self.woken.notify_one();
+    }
+
+    /// What a call came to; one that broke may mean that the server is gone.
+    pub(super) fn noting<T>(&self, called: Result<T, client::CallError>) -> Result<T, CallError> {
+        if let Err(client::CallError::Transport { .. }) = &called {
+            self.doubt();
+        }
+        Ok(called?)
     }
 
     /// Waits until there is something to look after.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::catalog::Catalog;
 use super::context::Context;
 use super::error::Error;
 use super::handler::{Call, Job};
@@ -53,6 +54,26 @@ impl Completing {
         let settled = params["context"]["arguments"].clone();
         let settled = serde_json::from_value(settled).unwrap_or_default();
         Ok(Self { of, argument: text("/argument/name")?, value: text("/argument/value")?, settled })
+    }
+}
+
+impl Subject {
+    /// What is on no shelf of ours has no arguments either; where there is no
+    /// shelf, a raw handler may have such things.
+    pub(super) fn check(&self, catalog: &Catalog) -> Result<(), Error> {
+        let (is_known, what) = match self {
+            Self::Prompt(name) => {
+                let prompts = &catalog.prompts;
+                (!prompts.offered || prompts.get(name).is_some(), format!("prompt: {name}"))
+            }
+            Self::Template(uri) => {
+                let (templates, resources) = (&catalog.templates, &catalog.resources);
+                let is_listed = templates.get(uri).is_some() || resources.get(uri).is_some();
+                let fits = || templates.iter().any(|template| template.matches(uri).is_some());
+                (!templates.offered || is_listed || fits(), format!("template: {uri}"))
+            }
+        };
+        if is_known { Ok(()) } else { Err(Error::invalid_params(format!("Unknown {what}"))) }
     }
 }
 

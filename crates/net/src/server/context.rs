@@ -227,8 +227,8 @@ impl Context {
     /// The client's settings of an extension; none if it does not have it, and
     /// then nothing of it may be used (EXT-1).
     pub fn extension(&self, id: &str) -> Option<Value> {
-        let mut declared = self.client_capabilities();
-        Some(declared["extensions"][id].take()).filter(Value::is_object)
+        let declared = self.client_capabilities();
+        Some(declared["extensions"][id].clone()).filter(Value::is_object)
     }
 
     /// The era that the client speaks.

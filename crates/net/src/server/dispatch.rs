@@ -163,7 +163,9 @@ impl Server {
             }
             method::COMPLETE => match &catalog.completion {
                 Some(completion) => {
-                    completion(Completing::read(call)?, cx).await.map(complete::to_bytes)
+                    let what = Completing::read(call)?;
+                    what.of.check(&catalog)?;
+                    completion(what, cx).await.map(complete::to_bytes)
                 }
                 None => self.raw(call, cx).await,
             },

@@ -86,7 +86,7 @@ impl Session {
 }
 
 /// Whether `uri` is `watched` or lies beneath it (SUB-13); `file:///ab` is not beneath `file:///a`.
-pub(super) fn covers(watched: &str, uri: &str) -> bool {
+pub(crate) fn covers(watched: &str, uri: &str) -> bool {
     uri.strip_prefix(watched).is_some_and(|rest| {
         rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
     })

@@ -17,7 +17,7 @@ pub(in crate::command) async fn call(asked: Asked) -> Result<(), Failure> {
         let text = contents(&result["content"]);
         match result.get("structuredContent") {
             Some(content) if text.trim().is_empty() => {
-                serde_json::to_string_pretty(content).unwrap_or_default()
+                plain(&serde_json::to_string_pretty(content).unwrap_or_default())
             }
             _ => text,
         }

@@ -10,6 +10,7 @@ use crate::output::{cell, plain};
 /// Prints until the server ends it or a signal comes.
 pub(in crate::command) async fn listen(asked: Asked) -> Result<(), Failure> {
     let filter = filter(&asked.operands)?;
+    asked.no_arguments()?;
     let client = asked.connect().await?;
     let mut listening = client.listen(filter).await.map_err(|error| failed(&error))?;
     tracing::info!("listening for {}", listening.honoured());

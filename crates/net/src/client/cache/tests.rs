@@ -141,3 +141,23 @@ fn there_is_a_bound_and_what_is_stale_soonest_goes_first() {
     assert!(!keeper.has(&place, "5"));
     assert!(lock(&keeper.cache.entries).bytes <= 3 * 1024);
 }
+
+#[test]
+fn a_result_that_does_not_fit_costs_the_others_nothing() {
+    let keeper = Keeper::new(2000);
+    let place = place(A, "x");
+    keeper.put(&place, "a", &result(&json!(1000), "public", ""));
+    keeper.put(&place, "b", &result(&json!(1000), "public", &"b".repeat(3000)));
+    assert!(keeper.has(&place, "a"));
+    assert!(!keeper.has(&place, "b"));
+}
+
+#[test]
+fn what_is_kept_and_for_whom_is_in_no_log() {
+    let keeper = Keeper::new(2000);
+    let place = place("http://127.0.0.1:1/a?key=secret", "secret");
+    keeper.put(&place, "a", &result(&json!(1000), "private", "secret"));
+    let shown = format!("{:?} {place:?}", keeper.cache);
+    assert!(shown.contains("entries: 1"), "{shown}");
+    assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
+}

@@ -86,8 +86,10 @@ fn decode(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let byte = hex.filter(|_| first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        // A sign would be a number's, too.
+        let hex = tail.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let hex = hex.filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(byte.unwrap_or(first));
         rest = if byte.is_some() { &tail[2..] } else { tail };
     }
@@ -109,6 +111,7 @@ mod tests {
         check("a://{x}/{y}", "a://1/2", "x=1 y=2");
         check("a://b", "a://b", "");
         check("a://{x}", "a://é%", "x=é%");
+        check("a://{x}", "a://%+1%zz", "x=%+1%zz");
         for broken in ["a://{", "a://{}", "a://}", "a://{x}{y}", "a://{?q}"] {
             assert!(Pattern::parse(broken).is_err(), "{broken}");
         }

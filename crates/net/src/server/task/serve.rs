@@ -1,6 +1,7 @@
 //! How tasks begin, and the methods about them.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
+use tokio::time::timeout_at;
 
 use super::{EXTENSION, End, LONGEST, SHORTEST, Support, TTL, Task};
 use crate::face::lock;
@@ -98,12 +100,19 @@ impl Context {
         let work = Caught(Box::pin(work));
         tokio::spawn(tell_changes(server, Arc::clone(&task)));
         tokio::spawn(async move {
-            let end = match cx.state.run(work).await {
+            let mut running = pin!(cx.state.run(work));
+            let in_time = timeout_at(task.expires.into(), &mut running).await;
+            let ran = if let Ok(ran) = in_time {
+                ran
+            } else {
+                cx.state.cancel();
+                running.await
+            };
+            task.end(match ran {
                 None => End::Cancelled,
                 Some(Ok(result)) => End::Result(Box::new(result)),
                 Some(Err(error)) => End::Error(error),
-            };
-            task.end(end);
+            });
         });
         Ok(ToolResult::created(created))
     }

@@ -124,6 +124,7 @@ async fn results_that_make_no_sense_are_refused() {
         ("tools/list", r#"{"resultType":"input_required","requestState":"s"}"#),
         ("tools/call", r#"{"resultType":"input_required"}"#),
         ("tools/call", r#"{"resultType":"surprise"}"#),
+        ("tools/call", r#"{"resultType":"input_required","inputRequests":["a"]}"#),
     ] {
         let (called, ()) = tokio::join!(client.request(method, json!({"name": "x"})), async {
             let hit = server.post(method).await;
@@ -131,6 +132,27 @@ async fn results_that_make_no_sense_are_refused() {
         });
         assert!(matches!(called, Err(CallError::Unusable { .. })), "{result}: {called:?}");
     }
+}
+
+/// wire: MRTR-2
+#[tokio::test]
+async fn answers_of_any_shape_are_survived() {
+    let mut server = HttpServer::start().await;
+    let client = modern(&mut server, ClientOptions::default()).await;
+    for result in ["[]", "[1]", "7", "\"x\"", "null"] {
+        let (listed, ()) = tokio::join!(client.tools(), async {
+            let hit = server.post("tools/list").await;
+            answer(hit, result).await;
+        });
+        assert_eq!(listed, Ok(Vec::new()), "{result}");
+    }
+    let (called, ()) = tokio::join!(client.call_tool("x", json!({})), async {
+        let hit = server.post("tools/call").await;
+        let questions = r#"{"a":["method"]}"#;
+        answer(hit, &format!(r#"{{"resultType":"input_required","inputRequests":{questions}}}"#))
+            .await;
+    });
+    assert!(matches!(called, Err(CallError::Unanswered { .. })), "{called:?}");
 }
 
 /// wire: UTL-7

@@ -42,7 +42,8 @@ fn server(gate: &Arc<Notify>) -> Arc<Server> {
         );
         Ok::<_, Error>(format!("{} {}", a?["content"]["said"], b?["content"]["said"]))
     });
-    Server::builder("tasks", "0").tool(slow).tool(ask).build().unwrap()
+    let must = Tool::new("must").tasks(Support::Required).run(async |_: Value, _| "it had to");
+    Server::builder("tasks", "0").tool(slow).tool(ask).tool(must).build().unwrap()
 }
 
 /// A client of that server, over HTTP; the server ends with what comes last.
@@ -238,4 +239,16 @@ async fn a_task_that_was_not_welcome_is_refused_and_one_that_was_is_waited_for()
         server.post("tasks/get").await.result(state).await;
     });
     assert_eq!(called.unwrap(), json!({"content": ["late"]}));
+}
+
+/// wire: UTL-9, TASK-1, EXT-1
+#[tokio::test]
+async fn a_tool_that_runs_only_as_a_task_is_called_as_one() {
+    for era in [Era::Legacy, Era::Modern] {
+        let (client, _stop) = client(era, &Arc::new(Notify::new())).await;
+        let result = within(client.call_tool("must", json!({}))).await.unwrap();
+        assert_eq!(text(&result), "it had to", "{era:?}");
+        let unknown = within(client.call_tool("none", json!({}))).await.unwrap_err();
+        assert!(matches!(unknown, CallError::Server { code: -32602, .. }), "{unknown}");
+    }
 }

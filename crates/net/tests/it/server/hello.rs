@@ -151,6 +151,7 @@ async fn an_extension_is_on_if_both_sides_say_so() {
         (json!({}), "off"),
         (json!({"extensions": {"com.example/other": {"z": 1}}}), "off"),
         (json!({"extensions": {"com.example/ui": true}}), "off"),
+        (json!({"extensions": ["com.example/ui"]}), "off"),
         (json!({"extensions": {"com.example/ui": {"a": 1}, "x/y": {}}}), r#"{"a":1}"#),
     ] {
         client.capabilities = declared.clone();

@@ -383,3 +383,32 @@ async fn a_cancelled_task_stops() {
     assert_eq!(task["result"]["status"], "cancelled");
     assert!(task["result"].get("result").is_none());
 }
+
+/// Says so when it is dropped.
+struct Guard(Arc<Notify>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_out_of_time_stops_although_nobody_asks_for_it() {
+    let stopped = Arc::new(Notify::new());
+    let theirs = Arc::clone(&stopped);
+    let endless = Tool::new("endless").tasks(Support::Optional).run(move |_: Value, _| {
+        let guard = Guard(Arc::clone(&theirs));
+        async move {
+            std::future::pending::<()>().await;
+            drop(guard);
+            "never"
+        }
+    });
+    let mut client = serve(Server::builder("tasks", "0").tool(endless));
+    client.greet("2025-11-25", json!({})).await;
+    let call = json!({"name": "endless", "task": {"ttl": 1000}});
+    let begun = client.call("tools/call", call).await;
+    assert_eq!(begun["result"]["task"]["status"], "working", "{begun}");
+    within(stopped.notified()).await;
+}

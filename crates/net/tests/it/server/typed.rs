@@ -195,8 +195,15 @@ async fn completion_is_cut_at_a_hundred() {
     assert_eq!(completion["values"].as_array().unwrap().len(), 100);
     assert_eq!(completion["values"][1], "A1");
     assert_eq!((&completion["total"], &completion["hasMore"]), (&json!(150), &json!(true)));
-    let wrong = client.modern("completion/complete", json!({"ref": {"type": "x"}})).await;
-    assert_eq!(wrong["error"]["code"], -32602);
+    for of in [
+        json!({"type": "x"}),
+        json!({"type": "ref/prompt", "name": "nobody's"}),
+        json!({"type": "ref/resource", "uri": "a://nobodys/{x}"}),
+    ] {
+        let ask = json!({"ref": of, "argument": {"name": "name", "value": ""}});
+        let wrong = client.modern("completion/complete", ask).await;
+        assert_eq!(wrong["error"]["code"], -32602, "{of}");
+    }
 }
 
 #[test]
