@@ -16,7 +16,7 @@ use crate::header;
 
 mod named;
 
-pub(crate) use named::surroundings;
+pub(crate) use named::{short, surroundings};
 
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]

@@ -21,10 +21,12 @@ mod dotenv;
 mod entry;
 mod expand;
 mod gateway;
+mod import;
 mod key;
 mod known;
 mod problem;
 mod reader;
+mod schema;
 mod settings;
 mod shape;
 mod surroundings;
@@ -34,9 +36,11 @@ mod tree;
 
 pub use entry::{Entry, Timeouts};
 pub use gateway::{Anonymous, Bounds, Defaults, Gateway, Group, Listen, Placed, ToolSearch};
+pub use import::{Candidate, Fate, Import, MergeError};
 pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};
+pub use schema::schema;
 pub use settings::{Edit, Process, Settings, Sleep};
 pub use surroundings::Surroundings;
 
@@ -103,18 +107,8 @@ impl ReadError {
 impl Config {
     /// Reads a file. What its name ends with decides whether it is TOML.
     pub fn read(file: &Path, around: &Surroundings) -> Result<Self, ReadError> {
-        let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
-        let mut bytes = Vec::new();
-        let opened = File::open(file).map_err(unreadable)?;
-        opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(ReadError::TooLong { file: file.to_owned() });
-        }
-        let text =
-            String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })?;
-        Self::parse(file, &text, around)
+        Self::parse(file, &text_of(file)?, around)
     }
-
     /// Reads the text of a file.
     pub fn parse(file: &Path, text: &str, around: &Surroundings) -> Result<Self, ReadError> {
         let tree = tree::parse(file, text).map_err(ReadError::Syntax)?;
@@ -172,4 +166,16 @@ impl Config {
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.weight == Weight::Error)
     }
+}
+
+/// The text of a file.
+fn text_of(file: &Path) -> Result<String, ReadError> {
+    let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(unreadable)?;
+    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(ReadError::TooLong { file: file.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })
 }

@@ -2,7 +2,8 @@
 //!
 //! [`config`] reads the configuration files that people already have for their
 //! clients, and says what is wrong with them, where, and what to write instead.
-//! [`plan`] is what they mean for a gateway, [`policy`] who may do what.
+//! [`plan`] is what they mean for a gateway, [`policy`] who may do what, [`search`]
+//! finds tools by plain words, and [`watch`] hears when files change.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,3 +39,5 @@ pub mod name;
 pub mod plan;
 pub mod policy;
 pub mod route;
+pub mod search;
+pub mod watch;

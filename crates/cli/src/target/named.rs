@@ -117,7 +117,7 @@ impl Search {
 }
 
 /// A path as people write it.
-fn short(path: &Path, around: &Surroundings) -> String {
+pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
     if let Ok(rest) = path.strip_prefix(around.folder()) {
         return format!("./{}", rest.display());
     }

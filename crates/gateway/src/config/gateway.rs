@@ -10,8 +10,9 @@ use crate::policy::Principal;
 mod access;
 mod read;
 
+pub(super) use access::{MEMBERS as KEY_MEMBERS, Member as AccessMember};
 use read::names;
-pub(super) use read::{NAME, read};
+pub(super) use read::{BOUNDS, Bound, DEFAULTS, MEMBERS, Member, NAME, read};
 
 /// A section `switchboard`; the default is that there is none.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -199,6 +199,9 @@ impl<'t> Reader<'t> {
             self.wrong(key, node, "write the name of a variable in quotes");
             return None;
         };
+        if self.variables.around.is_literal() {
+            return Some(format!("${{{name}}}"));
+        }
         let value = self.variables.around.variable(name).map(ToOwned::to_owned);
         if value.is_none() {
             let what = format!("{:?}: the environment variable {name} is not set", key.text);

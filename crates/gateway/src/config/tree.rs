@@ -94,10 +94,11 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
     if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
 }
 
-fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+/// How forgiving we are with JSON.
+pub(super) fn options() -> ParseOptions {
     // Comments and trailing commas are what clients put up with; a missing
     // comma is a mistake that is better told than guessed at.
-    let options = ParseOptions {
+    ParseOptions {
         allow_missing_commas: false,
         allow_loose_object_property_names: false,
         allow_single_quoted_strings: false,
@@ -107,14 +108,17 @@ fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
         ..ParseOptions::default()
-    };
+    }
+}
+
+fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
     // Windows writes a mark in front of the text.
     let (text, skipped) = match text.strip_prefix('\u{feff}') {
         Some(rest) => (rest, text.len() - rest.len()),
         None => (text, 0),
     };
     let places = &Places { skipped, ..places.clone() };
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| {
         let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
         let what = what.replacen("json", "JSON", 1);
         let instead = "look for a missing comma, quote or bracket here or just before";
