@@ -15,14 +15,16 @@ use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{Recipient, Seat, Server, Upstream};
+use crate::upstream::{Seat, Server, Upstream};
 
+mod caller;
 mod children;
 mod connect;
 mod era;
 mod hide;
 mod idle;
 
+use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
@@ -39,13 +41,6 @@ pub struct Bridge {
     hidden: Arc<Hidden>,
     state: Mutex<State>,
     this: Weak<Self>,
-}
-
-/// A client, and who is told what comes of its calls.
-#[derive(Clone, Debug)]
-struct Caller {
-    face: Arc<Face>,
-    owner: Arc<dyn Recipient>,
 }
 
 #[derive(Default)]
@@ -154,28 +149,6 @@ impl Bridge {
             all.append(upstream.drop_call(&seat, words));
         }
         all
-    }
-
-    /// Passes a verb on to the connection that it belongs to.
-    fn pass_on(&self, caller: &Caller, verb: Up) -> Works {
-        let face = &caller.face;
-        match verb {
-            Up::Open { exchange, request, said } => self.open(caller, exchange, &request, &said),
-            Up::Supply { ask, answer } => self.supply(face, ask, &answer),
-            Up::Note { message } => self.note(face, message),
-            Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
-        }
-    }
-
-    /// What [`Inside::take`] does, for a client that somebody stands before: `owner`
-    /// is told what comes of its calls. It goes by the client's number, and must
-    /// live until the client is forgotten to hear what belongs to no call.
-    pub fn take_for(&self, face: &Arc<Face>, owner: Arc<dyn Recipient>, verb: Up) -> Works {
-        let caller = Caller { face: Arc::clone(face), owner };
-        match self.hold_back(&caller, verb) {
-            Some(verb) => self.pass_on(&caller, verb),
-            None => Works::none(),
-        }
     }
 
     /// How many calls are open at the server.

@@ -69,7 +69,7 @@ Examples:
 
   The same for a client that starts commands:
     { \"mcpServers\": { \"all\": { \"command\": \"switchboard\",
-        \"args\": [\"serve\", \"--stdio\", \"--config\", \"/home/me/servers.json\"] } } }
+        \"args\": [\"serve\", \"--stdio\", \"--config\", \"servers.json\"] } } }
 
   Look whether a file is right:
     switchboard serve --check --config servers.json";

@@ -1,3 +1,5 @@
+//! What many servers offer as one list.
+
 use proptest::prelude::*;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;

@@ -1,3 +1,5 @@
+//! Requests, and where they go.
+
 use bytes::Bytes;
 use switchboard_net::roster::Definition;
 use switchboard_proto::jsonrpc::parse_one;
