@@ -8,6 +8,7 @@ use switchboard_proto::revision::Era;
 
 use super::{ERAS, Gateway, demo, names, rude, text};
 use crate::process::Switchboard;
+use crate::web::post;
 
 /// A gateway with one server that is looked at, and another beside it.
 async fn with_each(check: impl AsyncFn(&Gateway, Era, &str)) {
@@ -130,4 +131,67 @@ async fn who_watches_a_resource_of_a_server_hears_that_it_changed() {
 
 async fn touch(client: &Client) {
     client.call_tool("it__touch", json!({})).await.unwrap();
+}
+
+/// wire: GW-52
+#[tokio::test]
+async fn a_call_that_nobody_wants_any_more_is_dropped_at_its_server() {
+    let gateway = Gateway::start(&json!({"a": rude(), "b": rude()}));
+    let until_calls = async |wanted: u64| {
+        let until = tokio::time::Instant::now() + crate::process::PATIENCE;
+        while gateway.status()["servers"]["a"]["calls"] != wanted {
+            assert!(tokio::time::Instant::now() < until, "never {wanted} calls");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    for era in ERAS {
+        let client = gateway.client(era, &["a", "b"]).await;
+        let file = gateway.home.path.join("never");
+        let arguments = json!({"file": file.to_str().unwrap()});
+        let caller = client.clone();
+        let call = tokio::spawn(async move { caller.call_tool("a__wait", arguments).await });
+        until_calls(1).await;
+        call.abort();
+        until_calls(0).await;
+        let echo = client.call_tool("b__echo", json!({"text": "still here"})).await.unwrap();
+        assert_eq!(text(&echo), "still here");
+    }
+}
+
+/// A call of a modern client, by hand.
+fn modern(port: u16, tool: &str, more: &Value) -> Value {
+    let mut params = json!({"name": tool, "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }});
+    for (member, value) in more.as_object().unwrap() {
+        params[member] = value.clone();
+    }
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let headers =
+        [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", tool)];
+    post(port, &headers, call.to_string().as_bytes()).message()
+}
+
+/// wire: GW-83, MRTR-8
+#[test]
+fn what_a_server_lets_a_client_carry_goes_back_to_that_server_alone() {
+    let servers = json!({"a": demo(&["--era", "modern"]), "b": demo(&["--era", "modern"])});
+    let gateway = Gateway::start(&servers);
+    gateway.until_ready(&["a", "b"]);
+    let tool = "a__test_input_required_result_elicitation";
+    let asked = modern(gateway.port, tool, &json!({}));
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let answer = json!({"action": "accept", "content": {"name": "Ann"}});
+    let state = asked["result"]["requestState"].clone();
+    let again = json!({"requestState": state, "inputResponses": {"user_name": answer}});
+    let other = modern(gateway.port, &tool.replace("a__", "b__"), &again);
+    assert!(other["error"]["message"].as_str().unwrap().contains("requestState"), "{other}");
+    let mut forged = again.clone();
+    forged["requestState"] = "made up".into();
+    let refused = modern(gateway.port, tool, &forged);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("requestState"), "{refused}");
+    let done = modern(gateway.port, tool, &again);
+    assert_eq!(text(&done["result"]), "Hello, Ann!", "{done}");
 }
