@@ -15,6 +15,7 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
+use super::core::LEAST_LOOK;
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::drive::race;
@@ -95,7 +96,7 @@ impl Upstream {
         let mut core = lock(&self.core);
         let due = core.half.poll_timeout();
         let next = due.map_or(at_most, |at| at.saturating_duration_since(now()));
-        let next = next.min(at_most).max(Duration::from_millis(10));
+        let next = next.min(at_most).max(LEAST_LOOK);
         core.next_look = Some(now() + next);
         next
     }
