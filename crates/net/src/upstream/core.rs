@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::{Down, Lane};
@@ -55,6 +55,9 @@ pub(super) enum Trial {
     Settled,
 }
 
+/// The deadlines are not looked at more often than this.
+pub(super) const LEAST_LOOK: Duration = Duration::from_millis(10);
+
 impl Core {
     pub(super) fn new(half: Half<Seat>, road: Road) -> Self {
         Self {
@@ -77,7 +80,8 @@ impl Core {
     /// Whether something is due before the deadlines are looked at again.
     pub(super) fn is_due_sooner(&self) -> bool {
         match (self.half.poll_timeout(), self.next_look) {
-            (Some(due), Some(look)) => due < look,
+            // Not sooner than the watcher would look by itself: it must not chase its own steps.
+            (Some(due), Some(look)) => due.max(now() + LEAST_LOOK) < look,
             _ => false,
         }
     }

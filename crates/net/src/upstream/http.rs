@@ -62,6 +62,9 @@ const NOTE_WAIT: Duration = Duration::from_secs(30);
 /// longer over it may be waiting for the calls.
 const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a subscription waits until the server is listened to.
+const HEAR_WAIT: Duration = Duration::from_secs(1);
+
 impl Upstream {
     /// Sends a message by a POST of its own.
     pub(super) fn dispatch(
@@ -138,6 +141,10 @@ impl Upstream {
         if let Some(after) = &post.after {
             // Too late or not, it is our turn.
             _ = tokio::time::timeout(CONFIRM_WAIT, after.said()).await;
+        }
+        if self.era() == Era::Legacy && post.message.method() == method::SUBSCRIBE {
+            // What is told before we listen is told to nobody.
+            _ = tokio::time::timeout(HEAR_WAIT, link.heard.said()).await;
         }
         let mut request = link.post(post.message.text(), &post.session);
         for (name, value) in &post.mirrored {
