@@ -102,7 +102,7 @@ fn a_file_is_checked_with_places_and_remedies() {
     let good = home.write("good.json", r#"{"mcpServers": {"a": {"command": "c"}}}"#);
     let checked = run(&["config", "check", &good], &[]);
     assert_eq!(checked.code, Some(0));
-    assert_eq!(checked.stdout.trim(), "no mistakes: 1 servers, 0 groups, 0 keys");
+    assert_eq!(checked.stdout.trim(), "no mistakes: 1 server, 0 groups, 0 keys");
     let bad =
         home.write("bad.json", "{\n\"mcpServers\": {\"a\": {\"command\": \"c\", \"args\": 1}}}");
     let checked = run(&["config", "check", &good, &bad], &[]);
@@ -135,5 +135,5 @@ fn a_new_key_comes_with_the_hash_that_a_file_wants() {
     let text = format!(r#"{{"switchboard": {{"keys": {{"ada": {{"hash": "{hash}"}}}}}}}}"#);
     let file = home.write("m.json", &text);
     let checked = run(&["config", "check", &file], &[]);
-    assert_eq!(checked.stdout.trim(), "no mistakes: 0 servers, 0 groups, 1 keys");
+    assert_eq!(checked.stdout.trim(), "no mistakes: 0 servers, 0 groups, 1 key");
 }
