@@ -89,7 +89,7 @@ fn text(import: &Import, around: &Surroundings) -> String {
     let mut lines = vec![table(&head, &rows, "No other client names a server.")];
     let broken = import.candidates.iter().flat_map(Candidate::errors);
     lines.extend(broken.map(|problem| format!("{problem}; {}", problem.instead)));
-    lines.extend(import.unread.iter().map(|error| format!("{error}; {}", error.instead())));
+    lines.extend(import.unread.iter().map(ReadError::line));
     lines.join("\n")
 }
 

@@ -109,7 +109,11 @@ fn a_file_is_checked_with_places_and_remedies() {
     assert_eq!(checked.code, Some(1));
     assert!(checked.stdout.contains("bad.json:2:46: \"args\" is a number; write a list"));
     let none = run(&["config", "check", "/no/such.json"], &[]);
-    assert!(none.code == Some(1) && none.stdout.contains("/no/such.json"), "{}", none.stdout);
+    assert!(
+        none.code == Some(1) && none.stdout.contains("cannot read /no/such.json: No such"),
+        "{}",
+        none.stdout
+    );
 }
 
 #[test]
