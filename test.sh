@@ -90,6 +90,7 @@ system_packages() {
     local missing=()
     has cc || missing+=(gcc libc6-dev)
     has c++ || missing+=(g++)
+    has make || missing+=(make) # for jemalloc
     # An engine for the tests of servers in containers, and what its image is made of.
     has podman || missing+=(podman)
     has runc || has crun || missing+=(runc)

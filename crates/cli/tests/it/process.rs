@@ -310,7 +310,7 @@ pub(crate) fn text_of(answer: &Value) -> String {
 
 /// Waits until `holds`, for what has no event to wait for.
 #[track_caller]
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "never: {what}");
