@@ -97,6 +97,14 @@ impl ReadError {
         }
     }
 
+    /// All of it in one line: the fact, its cause, and what to do.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}; {}", self.instead()),
+            _ => format!("{self}; {}", self.instead()),
+        }
+    }
+
     /// Whether there is simply no such file.
     pub fn is_absent(&self) -> bool {
         let Self::Unreadable { source, .. } = self else { return false };

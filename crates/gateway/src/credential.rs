@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName};
 
+pub use fetch::FetchError;
+
+mod fetch;
+
 /// What is sent along beyond the headers that the file spells out.
 ///
 /// Later ones replace earlier ones, and nothing replaces the protocol's own:

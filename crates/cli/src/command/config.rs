@@ -7,7 +7,7 @@ use switchboard_gateway::plan::Reading;
 
 use crate::args::{ConfigArgs, ConfigCommand};
 use crate::exit::{ExitStatus, Failure};
-use crate::output::write_line;
+use crate::output::{counted, write_line};
 use crate::target::surroundings;
 
 /// Does what was asked.
@@ -32,10 +32,10 @@ fn check(files: &[PathBuf]) -> Result<ExitStatus, Failure> {
     }
     let plan = &reading.plan;
     write_line(&format!(
-        "no mistakes: {} servers, {} groups, {} keys",
-        plan.servers.len(),
-        plan.groups.len(),
-        plan.access.principals.len()
+        "no mistakes: {}, {}, {}",
+        counted(plan.servers.len(), "server"),
+        counted(plan.groups.len(), "group"),
+        counted(plan.access.principals.len(), "key")
     ));
     Ok(ExitStatus::Success)
 }

@@ -10,7 +10,7 @@ use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
 use crate::exit::Failure;
-use crate::output::{Output, plain, table, write_line};
+use crate::output::{Output, counted, plain, table, write_line};
 use crate::target::{short, surroundings};
 
 /// Shows what there is, and writes it if that was asked for.
@@ -89,7 +89,7 @@ fn text(import: &Import, around: &Surroundings) -> String {
     let mut lines = vec![table(&head, &rows, "No other client names a server.")];
     let broken = import.candidates.iter().flat_map(Candidate::errors);
     lines.extend(broken.map(|problem| format!("{problem}; {}", problem.instead)));
-    lines.extend(import.unread.iter().map(|error| format!("{error}; {}", error.instead())));
+    lines.extend(import.unread.iter().map(ReadError::line));
     lines.join("\n")
 }
 
@@ -119,7 +119,7 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure>
         say(args, &format!("\nNothing to add to {}.", file.display()));
         return Ok(());
     }
-    if !args.yes && !ask(&format!("Add {count} servers to {}?", file.display()))? {
+    if !args.yes && !ask(&format!("Add {} to {}?", counted(count, "server"), file.display()))? {
         say(args, "Nothing was written.");
         return Ok(());
     }
@@ -136,7 +136,7 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure>
             .hint("write { \"mcpServers\": {} }, or name another file")
     })?;
     replace(file, &after).map_err(|error| failed(&error))?;
-    say(args, &format!("\n{count} servers were added to {}.", file.display()));
+    say(args, &format!("\nAdded {} to {}.", counted(count, "server"), file.display()));
     Ok(())
 }
 

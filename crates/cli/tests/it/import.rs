@@ -102,14 +102,18 @@ fn a_file_is_checked_with_places_and_remedies() {
     let good = home.write("good.json", r#"{"mcpServers": {"a": {"command": "c"}}}"#);
     let checked = run(&["config", "check", &good], &[]);
     assert_eq!(checked.code, Some(0));
-    assert_eq!(checked.stdout.trim(), "no mistakes: 1 servers, 0 groups, 0 keys");
+    assert_eq!(checked.stdout.trim(), "no mistakes: 1 server, 0 groups, 0 keys");
     let bad =
         home.write("bad.json", "{\n\"mcpServers\": {\"a\": {\"command\": \"c\", \"args\": 1}}}");
     let checked = run(&["config", "check", &good, &bad], &[]);
     assert_eq!(checked.code, Some(1));
     assert!(checked.stdout.contains("bad.json:2:46: \"args\" is a number; write a list"));
     let none = run(&["config", "check", "/no/such.json"], &[]);
-    assert!(none.code == Some(1) && none.stdout.contains("/no/such.json"), "{}", none.stdout);
+    assert!(
+        none.code == Some(1) && none.stdout.contains("cannot read /no/such.json: No such"),
+        "{}",
+        none.stdout
+    );
 }
 
 #[test]
@@ -135,5 +139,5 @@ fn a_new_key_comes_with_the_hash_that_a_file_wants() {
     let text = format!(r#"{{"switchboard": {{"keys": {{"ada": {{"hash": "{hash}"}}}}}}}}"#);
     let file = home.write("m.json", &text);
     let checked = run(&["config", "check", &file], &[]);
-    assert_eq!(checked.stdout.trim(), "no mistakes: 0 servers, 0 groups, 1 keys");
+    assert_eq!(checked.stdout.trim(), "no mistakes: 0 servers, 0 groups, 1 key");
 }

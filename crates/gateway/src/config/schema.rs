@@ -240,7 +240,8 @@ fn grant() -> Value {
             AccessMember::Calls => is("count", "Calls that may be open at once."),
             AccessMember::Groups => is("words", "Groups that may be used."),
             AccessMember::Hash => {
-                let hash = json!({ "type": "string", "pattern": "^sha256:[0-9A-Fa-f]{64}$" });
+                let hash =
+                    json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
                 let list = json!({ "type": "array", "items": hash });
                 let description = "What `switchboard key new` prints; a list while keys change.";
                 json!({ "description": description, "anyOf": [hash, list] })

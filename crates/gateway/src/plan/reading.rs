@@ -44,7 +44,7 @@ impl Reading {
     /// All that is wrong or worth a note, a line each: the place, the fact, and
     /// what to write instead.
     pub fn lines(&self) -> Vec<String> {
-        let unread = self.unread.iter().map(|error| format!("{error}; {}", error.instead()));
+        let unread = self.unread.iter().map(ReadError::line);
         let told = self.problems.iter().map(|problem| match problem.weight {
             Weight::Error => format!("{problem}; {}", problem.instead),
             Weight::Note => format!("{problem} (a note); {}", problem.instead),
