@@ -17,7 +17,7 @@ pub(super) struct Caller {
 }
 
 impl Bridge {
-    /// What [`Inside::take`] does, for a client that somebody stands before: `owner`
+    /// What [`Inside::take`](crate::inside::Inside::take) does, for a client that somebody stands before: `owner`
     /// is told what comes of its calls. It goes by the client's number, and must
     /// live until the client is forgotten to hear what belongs to no call.
     pub fn take_for(&self, face: &Arc<Face>, owner: Arc<dyn Recipient>, verb: Up) -> Works {
