@@ -248,11 +248,23 @@ check_conformance() {
         --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
     say "the same over HTTP, through the bridge"
     node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
+    local across="--expected conformance/expected-across.txt --brief"
+    local bridge="$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
+    say "the legacy suites, with a modern server behind the bridge"
+    # shellcheck disable=SC2086 # These are words.
+    node conformance/run.mjs server --serve "$bridge --era modern" --only '^server/(stable|2025-11)' $across
+    say "the modern suite, with a legacy server behind the bridge"
+    # shellcheck disable=SC2086 # These are words.
+    node conformance/run.mjs server --serve "$bridge --era legacy" --only '^server/2026' $across
     say "the client"
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache
     ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
     node conformance/run.mjs client --command .cache/conformance-client
+    say "the client, in the other era than the suite's servers, before the bridge"
+    # shellcheck disable=SC2086 # These are words.
+    CONFORMANCE_BRIDGE=$target/debug/switchboard \
+        node conformance/run.mjs client --command .cache/conformance-client $across
 }
 
 # --- the parts ----------------------------------------------------------------

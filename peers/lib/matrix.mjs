@@ -28,11 +28,15 @@ const TRANSPORTS = ['stdio', 'http', 'sse'];
 
 function cellOf(cell) {
   const { era, client, down, server, up, serverEra } = cell;
-  const both = serverEra === 'both' ? '+both' : '';
-  return { name: `${era} ${client}/${down} -> ${server}${both}/${up}`, ...cell };
+  const other = serverEra === era ? '' : `+${serverEra}`;
+  return { name: `${era} ${client}/${down} -> ${server}${other}/${up}`, ...cell };
 }
 
-function everyCell(peers) {
+const same = (era) => era;
+const other = (era) => ERAS.find((it) => it !== era);
+
+/** Every client with every server; `of` says what the server speaks, where the client speaks an era. */
+function everyCell(peers, of = same) {
   const cells = [];
   for (const era of ERAS)
     for (const client of peers)
@@ -41,10 +45,10 @@ function everyCell(peers) {
           for (const up of TRANSPORTS) {
             const uses = [
               { peer: client, side: 'client', era, transport: down },
-              { peer: server, side: 'server', era, transport: up },
+              { peer: server, side: 'server', era: of(era), transport: up },
             ];
             if (uses.some((use) => gapOf(use))) continue;
-            cells.push(cellOf({ era, client, down, server, up, serverEra: era }));
+            cells.push(cellOf({ era, client, down, server, up, serverEra: of(era) }));
           }
   return cells;
 }
@@ -83,7 +87,9 @@ function dualCells(peers, clients, direct) {
 export function cellsOf({ peers, direct, full }) {
   const cells = everyCell(peers);
   const chosen = direct ? cells.filter(({ down, up }) => down === up) : full ? cells : cover(cells);
-  return [...chosen, ...dualCells(peers, ['ts2'], direct)];
+  // Only a bridge lets them meet.
+  const across = direct ? [] : cover(everyCell(peers, other));
+  return [...chosen, ...across, ...dualCells(peers, ['ts2'], direct)];
 }
 
 /** The direct cells in which our own library is the client, or the server, or both. */
@@ -96,10 +102,11 @@ export function ourCells(peers) {
 /** The checks of a cell and those that a gap takes away, with the reason. */
 export function checksOf(cell, all) {
   const gaps = [];
+  const spoken = cell.serverEra === 'both' ? cell.era : cell.serverEra;
   const checks = all.filter((check) => {
     const gap =
       gapOf({ peer: cell.client, side: 'client', era: cell.era, transport: cell.down, check }) ??
-      gapOf({ peer: cell.server, side: 'server', era: cell.era, transport: cell.up, check });
+      gapOf({ peer: cell.server, side: 'server', era: spoken, transport: cell.up, check });
     if (gap) gaps.push({ check, reason: gap.reason });
     return !gap;
   });

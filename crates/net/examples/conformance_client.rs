@@ -2,7 +2,9 @@
 //! name, on the public API alone.
 //!
 //! The suite says what it wants in the environment, and appends the URL of its
-//! server: `MCP_CONFORMANCE_SCENARIO=tools_call conformance_client URL`.
+//! server: `MCP_CONFORMANCE_SCENARIO=tools_call conformance_client URL`. With a
+//! bridge in `CONFORMANCE_BRIDGE` it speaks the other era than the suite's
+//! server does, and the bridge translates.
 
 use std::env;
 use std::error::Error;
@@ -10,24 +12,37 @@ use std::error::Error;
 use serde_json::{Map, Value, json};
 use switchboard_net::client::{CallError, Client, ClientOptions, form_defaults};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Strategy};
-use switchboard_proto::revision::era_of;
+use switchboard_proto::revision::{Era, era_of};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    let url = env::args().next_back().ok_or("no URL is given")?.parse()?;
+    let url = env::args().next_back().ok_or("no URL is given")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "null".to_owned());
     let context: Value = serde_json::from_str(&context)?;
-    let fetch = Fetch::new(FetchOptions::default())?;
-    let server = Server::url(url, Strategy::HttpFirst, http::HeaderMap::new(), fetch);
-    let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
-    let client = Client::connect(server, options).await?;
     // The client finds out by itself what to speak. The newer suite says what that should be.
     let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
-    if wanted.is_some_and(|name| era_of(&name) != client.era()) {
+    let wanted = wanted.map(|name| era_of(&name));
+    let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
+    let (server, options, wanted) = if let Ok(bridge) = env::var("CONFORMANCE_BRIDGE") {
+        let era = match wanted.unwrap_or(Era::Legacy) {
+            Era::Legacy => Era::Modern,
+            Era::Modern => Era::Legacy,
+        };
+        let bridge = Command::new(bridge).args(["bridge", &url]);
+        let server = Server::command(bridge, env::vars_os().collect());
+        (server, ClientOptions { era: Some(era), ..options }, Some(era))
+    } else {
+        let fetch = Fetch::new(FetchOptions::default())?;
+        let headers = http::HeaderMap::new();
+        (Server::url(url.parse()?, Strategy::HttpFirst, headers, fetch), options, wanted)
+    };
+    let client = Client::connect(server, options).await?;
+    if wanted.is_some_and(|era| era != client.era()) {
         return Err(format!("the client speaks {}", client.revision()).into());
     }
     let done = play(&client, &scenario, &context).await;

@@ -1,8 +1,8 @@
 //! Joins clients to a server: a server half and a client half for each pair.
 //!
-//! The bridge passes verbs across and decides one thing only: which connection
-//! to the server a client's calls go by ([`Children`]). Everything else is the
-//! business of the halves.
+//! The bridge passes verbs across and decides two things only: which connection
+//! to the server a client's calls go by ([`Children`]), and which era is spoken
+//! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,19 +11,21 @@ use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
-use switchboard_proto::method;
-use switchboard_proto::server::legacy::Phase;
 use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Seat, Server, Upstream};
+use crate::upstream::{Seat, Server, Upstream};
 
 mod children;
+mod connect;
+mod era;
 mod hide;
+mod idle;
 
 pub use children::Children;
 use children::Whose;
+use era::Waiting;
 pub use hide::Hidden;
 
 /// Any number of clients in front of one server.
@@ -44,6 +46,8 @@ struct State {
     connections: HashMap<Whose, Arc<Upstream>>,
     /// The greeting of each client, to repeat it on connections of single calls.
     hellos: HashMap<u64, Message>,
+    waiting: Waiting,
+    swept: bool,
     closing: JoinSet<()>,
     closed: bool,
 }
@@ -81,41 +85,21 @@ impl Bridge {
             face.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }
-        let whose = self.children.whose(face, exchange, request);
-        let Some(upstream) = self.upstream_for(face, whose, request) else {
-            face.finish(exchange, &Message::refusal(None, &upstream::over()));
-            return Works::none();
+        let eras = self.eras(face);
+        let whose = self.children.whose(face, exchange, request, eras.server);
+        let upstream = match self.upstream_for(face, whose, eras, request) {
+            Ok(upstream) => upstream,
+            Err(why) => {
+                face.finish(exchange, &Message::refusal(None, &why));
+                return Works::none();
+            }
         };
-        let seat = Seat { owner: hide::owner(&self.hidden, face, &upstream, request), exchange };
+        let seat = self.seat(face, exchange, &upstream, whose, request);
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
         }
         works
-    }
-
-    /// The connection that a call goes by, made if need be; none at the end.
-    fn upstream_for(&self, face: &Face, whose: Whose, request: &Message) -> Option<Arc<Upstream>> {
-        let mut state = lock(&self.state);
-        // A client that was forgotten meanwhile must not get a new connection.
-        if state.closed || face.phase() == Some(Phase::Ended) {
-            return None;
-        }
-        if request.method() == method::INITIALIZE && self.children == Children::PerRequest {
-            state.hellos.insert(face.number(), request.clone());
-        }
-        if let Some(upstream) = state.connections.get(&whose) {
-            return Some(Arc::clone(upstream));
-        }
-        let (sharing, hello) = match whose {
-            Whose::All(_) => (Sharing::Shared, None),
-            Whose::Client(_) => (Sharing::Alone, None),
-            Whose::Call(number, _) => (Sharing::Alone, state.hellos.get(&number).cloned()),
-        };
-        let limits = Arc::clone(&self.limits);
-        let upstream = Upstream::new(self.server.clone(), face.era(), sharing, hello, limits);
-        state.connections.insert(whose, Arc::clone(&upstream));
-        Some(upstream)
     }
 
     /// A connection for one call ends with it.
@@ -130,37 +114,53 @@ impl Bridge {
         });
     }
 
-    /// Where what belongs to no call goes.
-    fn main_upstream(&self, face: &Face) -> Option<Arc<Upstream>> {
-        let connections = &lock(&self.state).connections;
-        let own = connections.get(&Whose::Client(face.number()));
-        own.or_else(|| connections.get(&Whose::All(face.era()))).cloned()
+    /// The connections that calls of this client may have gone by.
+    fn serving(&self, face: &Face) -> Vec<Arc<Upstream>> {
+        let state = lock(&self.state);
+        let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(face));
+        theirs.map(|(_, upstream)| Arc::clone(upstream)).collect()
     }
 
     /// Questions are numbered so that only the connection that asked knows an answer.
     fn supply(&self, face: &Face, ask: Ask, answer: &Message) -> Works {
-        let state = lock(&self.state);
-        let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(face));
-        let theirs: Vec<_> = theirs.map(|(_, upstream)| Arc::clone(upstream)).collect();
-        drop(state);
         let mut works = Works::none();
-        for upstream in theirs {
+        for upstream in self.serving(face) {
             works.append(upstream.supply(ask, answer));
         }
         works
     }
 
+    /// What belongs to no call goes by the connection that is for more than one.
     fn note(&self, face: &Face, message: Message) -> Works {
-        self.main_upstream(face).map_or_else(Works::none, |upstream| upstream.note(message))
+        let state = lock(&self.state);
+        let own = state.connections.get(&Whose::Client(face.number()));
+        let main = own.or_else(|| state.connections.get(&Whose::All(face.era()))).cloned();
+        drop(state);
+        main.map_or_else(Works::none, |upstream| upstream.note(message))
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {
-        let single = Whose::Call(face.number(), exchange);
-        let single = lock(&self.state).connections.get(&single).cloned();
-        let Some(upstream) = single.or_else(|| self.main_upstream(face)) else {
-            return Works::none();
-        };
-        upstream.drop_call(&Seat { owner: Arc::<Face>::clone(face), exchange }, words)
+        let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
+        let mut all = Works::none();
+        for upstream in self.serving(face) {
+            all.append(upstream.drop_call(&seat, words));
+        }
+        all
+    }
+
+    /// Passes a verb on to the connection that it belongs to.
+    fn pass_on(&self, face: &Arc<Face>, verb: Up) -> Works {
+        match verb {
+            Up::Open { exchange, request, said } => self.open(face, exchange, &request, &said),
+            Up::Supply { ask, answer } => self.supply(face, ask, &answer),
+            Up::Note { message } => self.note(face, message),
+            Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
+        }
+    }
+
+    /// How many calls are open at the server.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
     }
 
     /// Ends every connection, and waits until each is over.
@@ -168,6 +168,7 @@ impl Bridge {
         let mut closing = {
             let mut state = lock(&self.state);
             state.closed = true;
+            state.waiting.asking.take().iter().for_each(Upstream::stop);
             for (_, upstream) in std::mem::take(&mut state.connections) {
                 state.close(async move { upstream.close().await });
             }
@@ -187,31 +188,30 @@ impl State {
 impl Drop for Bridge {
     /// Nobody waits for the end, but it comes.
     fn drop(&mut self) {
-        lock(&self.state).connections.values().for_each(Upstream::stop);
+        let state = lock(&self.state);
+        state.connections.values().chain(&state.waiting.asking).for_each(Upstream::stop);
     }
 }
 
 impl Inside for Bridge {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => self.open(face, exchange, &request, &said),
-            Up::Supply { ask, answer } => self.supply(face, ask, &answer),
-            Up::Note { message } => self.note(face, message),
-            Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
+        match self.hold_back(face, verb) {
+            Some(verb) => self.pass_on(face, verb),
+            None => Works::none(),
         }
     }
 
     fn forget(&self, face: &Arc<Face>) {
         let mut state = lock(&self.state);
         state.hellos.remove(&face.number());
-        let shared = state.connections.get(&Whose::All(face.era())).cloned();
-        let theirs = |whose: &Whose| !matches!(whose, Whose::All(_)) && whose.serves(face);
-        let gone: Vec<_> = state.connections.extract_if(|whose, _| theirs(whose)).collect();
+        state.waiting.forget(face);
+        let own = |whose: &Whose| whose.sharing() == Sharing::Alone && whose.serves(face);
+        let gone: Vec<_> = state.connections.extract_if(|whose, _| own(whose)).collect();
         for (_, upstream) in gone {
             state.close(async move { upstream.close().await });
         }
         drop(state);
-        if let Some(shared) = shared {
+        for shared in self.serving(face) {
             shared.forget(face);
         }
     }

@@ -27,6 +27,7 @@ use crate::park::Parking;
 
 mod lend;
 mod park;
+mod room;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -34,12 +35,15 @@ static FACES: AtomicU64 = AtomicU64::new(1);
 pub struct Face {
     number: u64,
     era: Era,
+    carrier: Carrier,
     inside: Arc<dyn Inside>,
     state: Mutex<State>,
     /// Held by whoever passes verbs to the inside.
     passing: Mutex<()>,
     /// Where calls of a modern client wait for it to come back.
     parking: OnceLock<Arc<Parking>>,
+    /// On whose behalf it speaks, as far as it says.
+    principal: OnceLock<Box<[u8]>>,
 }
 
 struct State {
@@ -104,6 +108,7 @@ impl Face {
         Arc::new(Self {
             number: next_number(),
             era,
+            carrier,
             inside,
             state: Mutex::new(State {
                 half,
@@ -118,6 +123,7 @@ impl Face {
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
+            principal: OnceLock::new(),
         })
     }
 
@@ -129,6 +135,11 @@ impl Face {
     /// The era it speaks.
     pub fn era(&self) -> Era {
         self.era
+    }
+
+    /// How it is connected.
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
     }
 
     /// Opens a lane: a POST or a GET has arrived.
@@ -277,24 +288,6 @@ impl Face {
             state.half.handle_closed(lane);
         })
         .1
-    }
-
-    /// Waits until this client has read enough of what it was sent.
-    pub async fn room(&self) {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.has_room() {
-                return Poll::Ready(());
-            }
-            wait(&mut state.waiting_for_room, cx);
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Whether this client reads slower than it is written to.
-    pub fn is_slow(&self) -> bool {
-        !lock(&self.state).has_room()
     }
 
     /// Waits until a legacy client has confirmed the handshake, or it is over.

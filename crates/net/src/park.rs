@@ -16,8 +16,9 @@ use switchboard_proto::refusal::Refusal;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
 
-/// How long a round stays open for questions that come close together.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long a round stays open for questions that come close together: a busy server
+/// takes this long to write the second, and nobody who is asked notices.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// How often somebody looks for clients that did not come back.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -52,14 +53,19 @@ impl Parking {
         self.sealer.is_some() && lock(&self.lot).faces.len() < self.most
     }
 
-    /// The call that a request goes on with, if it brings a state of ours.
-    pub(crate) fn claim(&self, request: &Message) -> Result<Option<Parked>, Refusal> {
+    /// The call that a request goes on with, if it brings a state that we gave
+    /// to this principal.
+    pub(crate) fn claim(
+        &self,
+        request: &Message,
+        principal: &[u8],
+    ) -> Result<Option<Parked>, Refusal> {
         let state = request.payload().and_then(|params| patch::string(params, &["requestState"]));
         let (Some(state), Some(sealer)) = (state, &self.sealer) else { return Ok(None) };
         if !sealer.is_ours(&state) {
             return Ok(None);
         }
-        let token = sealer.open(&state, PRINCIPAL, now()).map_err(|_| Refusal::BadState)?;
+        let token = sealer.open(&state, principal, now()).map_err(|_| Refusal::BadState)?;
         let face = lock(&self.lot).faces.get(&token.face).cloned().ok_or(Refusal::BadState)?;
         Ok(Some((face, (token.exchange, token.round))))
     }
@@ -71,7 +77,8 @@ impl Parking {
             tokio::time::sleep(GATHER).await;
             let until = now() + parking.patience;
             let token = Token { face: face.number(), exchange, round, until };
-            let state = parking.sealer.as_ref().and_then(|sealer| sealer.seal(token, PRINCIPAL));
+            let sealer = parking.sealer.as_ref();
+            let state = sealer.and_then(|sealer| sealer.seal(token, face.principal()));
             parking.keep(&face);
             if let Some(state) = state {
                 face.close_round(exchange, &state, until);
@@ -98,9 +105,6 @@ impl Parking {
         }
     }
 }
-
-/// Who a state is for. There is one kind of client until clients are told apart.
-const PRINCIPAL: &[u8] = b"";
 
 /// Looks after the lot until it is empty or gone.
 async fn sweep(parking: Weak<Parking>) {

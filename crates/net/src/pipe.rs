@@ -56,7 +56,7 @@ impl Pipe {
 
     fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
         if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
-            match self.parking.claim(message) {
+            match self.parking.claim(message, face.principal()) {
                 Ok(Some((face, key))) => return face.retry(key, Lane::MAIN, message, None),
                 Ok(None) => {}
                 Err(why) => {
@@ -100,6 +100,13 @@ impl Pipe {
             }
         }
         (messages, over)
+    }
+
+    /// What is asked from here on is not answered.
+    pub(crate) fn hear_no_more(&self) {
+        for face in [&self.legacy, &self.modern] {
+            face.step(Half::handle_silence).1.detach();
+        }
     }
 
     /// Waits until no answer is owed.

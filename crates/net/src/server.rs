@@ -66,7 +66,6 @@ use bytes::Bytes;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
-use switchboard_proto::revision::Era;
 
 use crate::face::Face;
 use crate::inside::{Inside, Works};
@@ -213,7 +212,7 @@ impl Server {
         };
         match self.at_once(face, exchange, &caller, &call) {
             dispatch::Step::Done(result) => {
-                self.finish(face, exchange, caller.era(), &call, result);
+                self.finish(face, exchange, &caller, &call, result);
                 Works::none()
             }
             dispatch::Step::Open => Works::none(),
@@ -231,7 +230,6 @@ impl Server {
         said: Said,
     ) -> Works {
         let Some(server) = self.this.upgrade() else { return Works::none() };
-        let era = caller.era();
         let way = Way::Call { face: Arc::clone(face), exchange };
         let cx = Context::new(Arc::clone(&server), caller, way, &call.request);
         self.seats.sit(face.number(), exchange, Arc::clone(&cx.state));
@@ -246,24 +244,21 @@ impl Server {
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(project::unkept);
                 }
-                server.finish(&face, exchange, era, &call, result);
+                server.finish(&face, exchange, &state.caller, &call, result);
             }
         })
     }
 
-    /// Answers a call, in the words of its era.
+    /// Answers a call, in the words of its client.
     fn finish(
         &self,
         face: &Face,
         exchange: Exchange,
-        era: Era,
+        caller: &Caller,
         call: &Call,
         result: Result<Bytes, Error>,
     ) {
-        let dressed = result.and_then(|result| match era {
-            Era::Modern => project::modern(&result, call.method(), &self.identity.text, self.cache),
-            Era::Legacy => project::legacy(result),
-        });
+        let dressed = result.and_then(|result| self.dress(caller, call, result));
         let id = call.request.id();
         let answer = match dressed {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),

@@ -50,6 +50,7 @@ pub async fn serve_on(
     let mut writing = std::pin::pin!(write(&pipe, output));
     let reading = async {
         _ = race(read(&pipe, input, &limits), shutdown).await;
+        pipe.hear_no_more();
         _ = tokio::time::timeout(GRACE, pipe.is_quiet()).await;
     };
     let result = match race(reading, &mut writing).await {

@@ -10,16 +10,14 @@
 //! reads and one that writes; Streamable HTTP has no task of its own, each
 //! call is carried by whoever made it.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use switchboard_proto::client::legacy::Legacy;
-use switchboard_proto::client::modern::Modern;
 use switchboard_proto::client::{Half, Sharing, Transmit};
-use switchboard_proto::exchange::{Ask, Carrier, Down, Lane, Said};
+use switchboard_proto::exchange::{Ask, Lane, Said};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -32,25 +30,27 @@ use crate::face::{Face, lock, now};
 use crate::inside::Works;
 
 mod child;
+mod core;
+mod era;
 mod http;
+mod known;
 mod pipe;
 mod seat;
 mod sse;
 mod target;
 mod tell;
 
+use core::{Core, Road, Trial};
+pub(crate) use era::{Eras, Found};
 pub(crate) use seat::{Recipient, Seat};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
-
-/// Numbers the connections, so that no two use the same number for a question.
-static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A connection to one server.
 pub struct Upstream {
     name: String,
     server: Server,
     limits: Arc<Limits>,
-    sharing: Sharing,
+    shared: AtomicBool,
     modern: AtomicBool,
     core: Mutex<Core>,
     /// Held by whoever passes verbs to the faces.
@@ -61,6 +61,8 @@ pub struct Upstream {
     slow: Mutex<Vec<Arc<dyn Recipient>>>,
     /// Calls may have been answered.
     told: Notify,
+    /// Something is due before the deadlines are looked at again.
+    sooner: Notify,
     /// The pipe has something to write.
     written: Notify,
     /// The pipe has room again.
@@ -70,43 +72,6 @@ pub struct Upstream {
     stop: Stop,
     http: OnceLock<http::Link>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-}
-
-struct Core {
-    half: Half<Seat>,
-    /// What the half has to tell and nobody has passed on yet.
-    down: VecDeque<Down<Seat>>,
-    road: Road,
-    outbound: VecDeque<Message>,
-    outbound_bytes: usize,
-    /// How to end a lane early.
-    lanes: HashMap<Lane, Arc<Notify>>,
-    /// Over HTTP: the end of the handshake, while it is on its way.
-    confirming: Option<Arc<Stop>>,
-    trial: Trial,
-    /// The deadlines are watched.
-    watched: bool,
-    /// The pipe is made whenever it is needed.
-    piped: bool,
-    /// More of ours than the bound allows is left unread.
-    choked: bool,
-}
-
-/// How messages leave.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Road {
-    Pipe,
-    Http,
-}
-
-/// Whether the road is the right one.
-enum Trial {
-    /// Not known yet.
-    First,
-    /// The other road was no good; why.
-    Second(String),
-    /// The server has answered by it.
-    Settled,
 }
 
 /// Bytes waiting to be written to a pipe before a client that adds to them has
@@ -124,35 +89,31 @@ impl Upstream {
         hello: Option<Message>,
         limits: Arc<Limits>,
     ) -> Arc<Self> {
-        let road = server.first_road(era);
-        let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
-        let half = match era {
-            Era::Legacy => legacy(sharing, hello, &limits),
-            Era::Modern => Half::Modern(Box::new(Modern::new(carrier, sharing, &limits))),
-        };
+        Self::between(server, Eras::both(era), sharing, hello, limits)
+    }
+
+    /// The same where clients and server may not have an era in common.
+    pub(crate) fn between(
+        server: Server,
+        eras: Eras,
+        sharing: Sharing,
+        hello: Option<Message>,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
+        let road = server.first_road(eras.server);
+        let core = Core::new(eras.half(road, sharing, hello, &limits), road);
         Arc::new(Self {
             name: server.name(),
             server,
             limits,
-            sharing,
-            modern: AtomicBool::new(era == Era::Modern),
-            core: Mutex::new(Core {
-                half,
-                down: VecDeque::new(),
-                road,
-                outbound: VecDeque::new(),
-                outbound_bytes: 0,
-                lanes: HashMap::new(),
-                confirming: None,
-                trial: Trial::First,
-                watched: false,
-                piped: false,
-                choked: false,
-            }),
+            shared: AtomicBool::new(sharing == Sharing::Shared),
+            modern: AtomicBool::new(eras.server == Era::Modern),
+            core: Mutex::new(core),
             passing: Mutex::new(()),
             faces: Mutex::new(HashMap::new()),
             slow: Mutex::default(),
             told: Notify::new(),
+            sooner: Notify::new(),
             written: Notify::new(),
             drained: Notify::new(),
             choked: Notify::new(),
@@ -172,18 +133,10 @@ impl Upstream {
         if self.modern.load(Ordering::Relaxed) { Era::Modern } else { Era::Legacy }
     }
 
-    /// The server does not know the era it was asked in: from here on it is
-    /// spoken to in the other, on the same pipe. Nothing may be open.
-    pub(crate) fn turn_legacy(&self) {
-        let mut core = lock(&self.core);
-        core.half = legacy(self.sharing, None, &self.limits);
-        self.modern.store(false, Ordering::Relaxed);
-    }
-
     /// A client opens a call.
     pub(crate) fn open(self: &Arc<Self>, seat: Seat, request: &Message, said: &Said) -> Works {
-        // A modern server says nothing that belongs to no call.
-        if self.era() == Era::Legacy {
+        // A modern client is told nothing that belongs to no call.
+        if lock(&self.core).half.serves() == Era::Legacy {
             self.attach(&seat.owner);
         }
         if lock(&self.core).is_full(request, &self.limits) {
@@ -192,19 +145,20 @@ impl Upstream {
             seat.owner.finish(seat.exchange, &answer);
             return Works::none();
         }
+        lock(&self.core).used = now();
         let works = self.step(|half, now| half.open(seat, request, said, now)).1;
         self.when_room(works)
     }
 
     /// A client says something that wants no answer.
     pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
-        let works = self.step(|half, _| half.note(message)).1;
+        let works = self.step(|half, now| half.note(message, now)).1;
         self.when_room(works)
     }
 
     /// A client answers a question.
     pub(crate) fn supply(self: &Arc<Self>, ask: Ask, answer: &Message) -> Works {
-        let works = self.step(|half, _| half.supply(ask, answer)).1;
+        let works = self.step(|half, now| half.supply(ask, answer, now)).1;
         self.when_room(works)
     }
 
@@ -239,11 +193,15 @@ impl Upstream {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
-            core.half.handle_lost(&over());
+            core.half.handle_lost(&over(), now());
         }
         let works = self.carry(&mut core);
         core.settle();
+        let is_sooner = core.is_due_sooner();
         drop(core);
+        if is_sooner {
+            self.sooner.notify_one();
+        }
         self.pass_down();
         self.told.notify_waiters();
         (result, works)
@@ -322,7 +280,7 @@ impl Upstream {
         core.outbound.clear();
         core.outbound_bytes = 0;
         core.choked = false;
-        core.half.handle_lost(why);
+        core.half.handle_lost(why, now());
         core.settle();
         drop(core);
         self.drained.notify_waiters();
@@ -354,6 +312,11 @@ impl Upstream {
         }
     }
 
+    /// When a client last opened a call.
+    pub(crate) fn used(&self) -> Instant {
+        lock(&self.core).used
+    }
+
     /// Whether it was ended.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_said()
@@ -365,28 +328,9 @@ impl Upstream {
     }
 }
 
-/// A half for a server with a handshake.
-fn legacy(sharing: Sharing, hello: Option<Message>, limits: &Limits) -> Half<Seat> {
-    let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
-    let half = Legacy::new(sharing, limits).asking_from(first_ask);
-    Half::Legacy(Box::new(match hello {
-        Some(hello) => half.greeted_with(hello),
-        None => half,
-    }))
-}
-
 /// Why everything fails once we have ended the connection.
 pub(crate) fn over() -> Refusal {
     Refusal::FarSide { text: "Transport closed".to_owned() }
-}
-
-impl Core {
-    /// Moves what the half has to tell to where it is passed on from.
-    fn settle(&mut self) {
-        while let Some(verb) = self.half.poll_down() {
-            self.down.push_back(verb);
-        }
-    }
 }
 
 impl std::fmt::Debug for Upstream {

@@ -5,6 +5,9 @@
 //! of [`Up`](crate::exchange::Up), told what arrived on which lane, and hand
 //! out [`Transmit`]s for the wire and [`Down`] verbs
 //! for whoever opened the calls; drain both after every call.
+//!
+//! Where clients and server have no era in common, a layer on the machine
+//! speaks for the clients: [`to_modern::ToModern`] and [`to_legacy::ToLegacy`].
 
 use std::time::Instant;
 
@@ -13,13 +16,21 @@ use http::{HeaderName, HeaderValue};
 use crate::exchange::{Ask, Down, Lane, Said};
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
+use crate::revision::Era;
 use legacy::Legacy;
 use modern::Modern;
+use to_legacy::ToLegacy;
+use to_modern::ToModern;
 
+mod across;
 mod ledger;
 pub mod legacy;
 pub mod modern;
 pub mod probe;
+#[cfg(test)]
+mod script;
+pub mod to_legacy;
+pub mod to_modern;
 mod tools;
 mod watch;
 
@@ -74,12 +85,29 @@ impl Transmit {
     }
 }
 
-/// The half for one server, of either era.
+/// The half for one server of either era, for clients of either.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the eras say it")]
 pub enum Half<T> {
+    /// All speak the legacy era.
     Legacy(Box<Legacy<T>>),
+    /// All speak the modern era.
     Modern(Box<Modern<T>>),
+    /// The server is modern, its clients are legacy.
+    ToModern(Box<ToModern<T>>),
+    /// The server is legacy, its clients are modern.
+    ToLegacy(Box<ToLegacy<T>>),
+}
+
+/// The same method of whichever half it is.
+macro_rules! each {
+    ($half:expr, $it:ident => $what:expr) => {
+        match $half {
+            Half::Legacy($it) => $what,
+            Half::Modern($it) => $what,
+            Half::ToModern($it) => $what,
+            Half::ToLegacy($it) => $what,
+        }
+    };
 }
 
 impl<T: Ticket> Half<T> {
@@ -88,132 +116,137 @@ impl<T: Ticket> Half<T> {
         match self {
             Self::Legacy(half) => half.open(ticket, request, now),
             Self::Modern(half) => half.open(ticket, request, said, now),
+            Self::ToModern(half) => half.open(ticket, request, now),
+            Self::ToLegacy(half) => half.open(ticket, request, said, now),
         }
     }
 
     /// A client says something that wants no answer.
-    pub fn note(&mut self, message: Message) {
+    pub fn note(&mut self, message: Message, now: Instant) {
         match self {
             Self::Legacy(half) => half.note(message),
             Self::Modern(half) => half.note(message),
+            Self::ToModern(half) => half.note(message, now),
+            Self::ToLegacy(half) => half.note(&message, now),
         }
     }
 
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message) {
-        if let Self::Legacy(half) = self {
-            half.supply(ask, answer);
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.supply(ask, answer),
+            // It asked nothing.
+            Self::Modern(_) => {}
+            Self::ToModern(half) => half.supply(ask, answer, now),
+            Self::ToLegacy(half) => half.supply(ask, answer, now),
         }
     }
 
     /// Nobody is there to answer a question.
-    pub fn refuse_ask(&mut self, ask: Ask) {
-        if let Self::Legacy(half) = self {
-            half.refuse_ask(ask);
+    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.refuse_ask(ask),
+            Self::Modern(_) => {}
+            Self::ToModern(half) => half.refuse_ask(ask, now),
+            Self::ToLegacy(half) => half.refuse_ask(ask, now),
         }
     }
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.drop_call(id, words, now),
-            Self::Modern(half) => half.drop_call(id, words, now),
-        }
+        each!(self, half => half.drop_call(id, words, now));
     }
 
     /// A client is gone for good.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.forget_owner(owner, now),
-            Self::Modern(half) => half.forget_owner(owner, now),
-        }
+        each!(self, half => half.forget_owner(owner, now));
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_message(lane, message, now),
-            Self::Modern(half) => half.handle_message(lane, message, now),
-        }
+        each!(self, half => half.handle_message(lane, message, now));
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_unanswered(lane, why),
             Self::Modern(half) => half.handle_unanswered(lane, why),
+            Self::ToModern(half) => half.handle_unanswered(lane, why, now),
+            Self::ToLegacy(half) => half.handle_unanswered(lane, why, now),
         }
     }
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
+        let why = Refusal::SessionOver;
         match self {
             Self::Legacy(half) => half.handle_session_over(lane, now),
-            Self::Modern(half) => half.handle_unanswered(lane, &Refusal::SessionOver),
+            Self::Modern(half) => half.handle_unanswered(lane, &why),
+            Self::ToModern(half) => half.handle_unanswered(lane, &why, now),
+            Self::ToLegacy(half) => half.handle_session_over(lane, now),
         }
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal) {
+    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_lost(why),
             Self::Modern(half) => half.handle_lost(why),
+            Self::ToModern(half) => half.handle_lost(why, now),
+            Self::ToLegacy(half) => half.handle_lost(why, now),
         }
     }
 
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        match self {
-            Self::Legacy(half) => half.handle_timeout(now),
-            Self::Modern(half) => half.handle_timeout(now),
-        }
+        each!(self, half => half.handle_timeout(now));
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Legacy(half) => half.poll_timeout(),
-            Self::Modern(half) => half.poll_timeout(),
-        }
+        each!(self, half => half.poll_timeout())
     }
 
     /// What to put on the wire, oldest first.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        match self {
-            Self::Legacy(half) => half.poll_transmit(),
-            Self::Modern(half) => half.poll_transmit(),
-        }
+        each!(self, half => half.poll_transmit())
     }
 
     /// What to tell the clients, oldest first.
     pub fn poll_down(&mut self) -> Option<Down<T>> {
-        match self {
-            Self::Legacy(half) => half.poll_down(),
-            Self::Modern(half) => half.poll_down(),
-        }
+        each!(self, half => half.poll_down())
     }
 
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
-        match self {
-            Self::Legacy(half) => half.find(ticket),
-            Self::Modern(half) => half.find(ticket),
-        }
+        each!(self, half => half.find(ticket))
     }
 
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
-        match self {
-            Self::Legacy(half) => half.only_call(),
-            Self::Modern(half) => half.only_call(),
-        }
+        each!(self, half => half.only_call())
     }
 
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
+        each!(self, half => half.is_open(lane))
+    }
+
+    /// The era of the clients.
+    pub fn serves(&self) -> Era {
         match self {
-            Self::Legacy(half) => half.is_open(lane),
-            Self::Modern(half) => half.is_open(lane),
+            Self::Legacy(_) | Self::ToModern(_) => Era::Legacy,
+            Self::Modern(_) | Self::ToLegacy(_) => Era::Modern,
+        }
+    }
+
+    /// Whether a server with a handshake has not been through it.
+    pub fn is_greeting(&self) -> bool {
+        match self {
+            Self::Legacy(half) => !half.is_ready(),
+            Self::ToLegacy(half) => !half.is_ready(),
+            Self::Modern(_) | Self::ToModern(_) => false,
         }
     }
 
@@ -222,15 +255,13 @@ impl<T: Ticket> Half<T> {
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
         match self {
             Self::Legacy(half) => half.ticket(lane),
-            Self::Modern(_) => None,
+            // A modern call lives and dies with its connection, on either side.
+            Self::Modern(_) | Self::ToModern(_) | Self::ToLegacy(_) => None,
         }
     }
 
     /// How many calls are open.
     pub fn calls(&self) -> usize {
-        match self {
-            Self::Legacy(half) => half.calls(),
-            Self::Modern(half) => half.calls(),
-        }
+        each!(self, half => half.calls())
     }
 }

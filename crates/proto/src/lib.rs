@@ -42,6 +42,7 @@
 //!
 //! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
+//! - What one revision knows and another does not: [`project`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
 //! - Parts of the halves: [`calls`], [`replay`], [`backoff`].
 
@@ -56,6 +57,7 @@ pub mod limits;
 pub mod line;
 pub mod method;
 pub mod patch;
+pub mod project;
 pub mod refusal;
 pub mod replay;
 pub mod revision;

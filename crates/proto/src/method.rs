@@ -43,6 +43,14 @@ pub const LIST_TEMPLATES: &str = "resources/templates/list";
 pub const READ_RESOURCE: &str = "resources/read";
 /// Asks what an argument could be.
 pub const COMPLETE: &str = "completion/complete";
+/// Says how a task stands.
+pub const GET_TASK: &str = "tasks/get";
+/// Answers what a task asks (modern).
+pub const UPDATE_TASK: &str = "tasks/update";
+/// Ends a task early.
+pub const CANCEL_TASK: &str = "tasks/cancel";
+/// Waits for what a task comes to (legacy).
+pub const TASK_RESULT: &str = "tasks/result";
 /// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
 /// The person is done with a page they were sent to.
@@ -88,6 +96,8 @@ pub mod meta {
     pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// Which listen a notification belongs to (modern).
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    /// Which task a message is about (legacy).
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// What progress is reported under.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 
@@ -148,6 +158,23 @@ pub fn list_changed(capability: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a request came with the modern era: a legacy server does not have it.
+pub fn is_modern_only(method: &str) -> bool {
+    matches!(method, DISCOVER | LISTEN | "tasks/get" | "tasks/update" | "tasks/cancel")
+}
+
+/// Whether a notification of a client went with the legacy era.
+pub fn is_legacy_notice(method: &str) -> bool {
+    matches!(
+        method,
+        INITIALIZED
+            | CANCELLED
+            | PROGRESS
+            | "notifications/roots/list_changed"
+            | "notifications/tasks/status"
+    )
+}
+
 /// Whether a request went with the handshake: a modern server does not have it (MH-13).
 pub fn is_legacy_only(method: &str) -> bool {
     matches!(
@@ -164,6 +191,15 @@ pub fn is_legacy_only(method: &str) -> bool {
             | "elicitation/create"
     )
 }
+
+/// How grave a log record is, from debug on; none if there is no such level (LOG-1).
+pub fn severity(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|name| *name == level)
+}
+
+/// The levels of log records, the least grave first.
+pub const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Whether a notification of a legacy server may be said to all its clients:
 /// it tells them to look again, and nothing about one another.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::json::{Fault, Walker, unescape};
 use crate::jsonrpc::splice;
@@ -51,6 +51,50 @@ pub fn put(text: &[u8], path: &[&str], name: &str, value: &[u8]) -> Option<Bytes
         member.push(b',');
     }
     Some(splice(text, object.start + 1..object.start + 1, &member))
+}
+
+/// `text` without the members `names` of the object at `path`; none if it has none of them.
+pub fn without(text: &[u8], path: &[&str], names: &[&str]) -> Option<Bytes> {
+    let object = find(text, path)?;
+    let inner = &text[object.clone()];
+    let (mut kept, mut taken): (Vec<&[u8]>, bool) = (Vec::new(), false);
+    Walker::new(inner)
+        .members(|member| {
+            if names.iter().any(|name| member.is(name)) {
+                taken = true;
+            } else {
+                kept.push(&inner[member.start..member.value.end]);
+            }
+            Ok::<_, Fault>(())
+        })
+        .ok()?;
+    let rest = || [b"{", kept.join(&b","[..]).as_slice(), b"}"].concat();
+    taken.then(|| splice(text, object, &rest()))
+}
+
+/// `text` with each element of the array at `path` as `change` makes it; none
+/// if there is no such array, or nothing is to change.
+pub fn each(
+    text: &[u8],
+    path: &[&str],
+    mut change: impl FnMut(&[u8]) -> Option<Bytes>,
+) -> Option<Bytes> {
+    let array = find(text, path)?;
+    let inner = &text[array.clone()];
+    let (mut out, mut copied, mut changed) = (BytesMut::new(), 0, false);
+    Walker::new(inner)
+        .elements(|place| {
+            if let Some(other) = change(&inner[place.clone()]) {
+                out.extend_from_slice(&inner[copied..place.start]);
+                out.extend_from_slice(&other);
+                copied = place.end;
+                changed = true;
+            }
+            Ok::<_, Fault>(())
+        })
+        .ok()?;
+    out.extend_from_slice(&inner[copied..]);
+    changed.then(|| splice(text, array, &out))
 }
 
 /// Where the value at `path` is. The last of several equal members counts, as
@@ -111,6 +155,31 @@ mod tests {
         );
         assert_eq!(put_in(&["a"], "b"), &br#"{ "a" : {"b":7, "t\u006fken":"x\ny"}, "c":{ } }"#[..]);
         assert_eq!(put(TEXT, &["a", "b"], "n", b"7"), None);
+    }
+
+    #[test]
+    fn members_are_taken_away_and_the_rest_stays_as_it_is() {
+        assert_eq!(
+            without(TEXT, &["a"], &["b", "z"]).unwrap(),
+            &br#"{ "a" : {"t\u006fken":"x\ny"}, "c":{ } }"#[..]
+        );
+        assert_eq!(
+            without(TEXT, &["a"], &["b", "token"]).unwrap(),
+            &br#"{ "a" : {}, "c":{ } }"#[..]
+        );
+        assert_eq!(without(TEXT, &["a"], &["z"]), None);
+        assert_eq!(without(TEXT, &["z"], &["a"]), None);
+    }
+
+    #[test]
+    fn elements_are_changed_where_they_stand() {
+        let one = |element: &[u8]| (element == b"2").then(|| Bytes::from_static(b"[3]"));
+        assert_eq!(
+            each(TEXT, &["a", "b"], one).unwrap(),
+            &br#"{ "a" : {"b":[1,[3]], "t\u006fken":"x\ny"}, "c":{ } }"#[..]
+        );
+        assert_eq!(each(TEXT, &["a", "b"], |_| None), None);
+        assert_eq!(each(TEXT, &["c"], one), None);
     }
 
     #[test]

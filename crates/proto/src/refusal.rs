@@ -44,6 +44,12 @@ pub enum Refusal {
     /// The envelope in `_meta` is missing or broken (modern).
     #[error("{what}")]
     BadEnvelope { what: String },
+    /// The client did not declare what the call needs of it (META-3).
+    #[error("this call needs a client that can do more")]
+    NeedsMore { needed: Value },
+    /// The parameters make no sense.
+    #[error("{what}")]
+    BadParams { what: String },
     /// A revision we do not speak.
     #[error("protocol version {asked:?} is not spoken here")]
     UnknownRevision { asked: String },
@@ -134,6 +140,8 @@ impl Refusal {
             Self::BadBatch { .. }                           => (-32600, 400),
             Self::HeaderMismatch { .. }                     => (-32020, 400),
             Self::BadEnvelope { .. }                        => (-32602, 400),
+            Self::NeedsMore { .. }                          => (-32021, 400),
+            Self::BadParams { .. }                          => (-32602, 200),
             Self::UnknownRevision { .. }                    => (-32022, 400),
             Self::BadVersionHeader { .. }                   => (-32600, 400),
             Self::WrongEra { .. }                           => (-32022, 400),
@@ -161,6 +169,7 @@ impl Refusal {
             Self::UnknownRevision { asked } | Self::WrongEra { asked, .. } => {
                 Some(json!({"supported": Revision::names(Era::Modern), "requested": asked}))
             }
+            Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
             _ => None,
         }
     }
@@ -191,6 +200,26 @@ pub fn is_modern_code(code: i64) -> bool {
 
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
 pub const HEADER_MISMATCH: i64 = -32020;
+
+/// The code that a modern client gets for one of a legacy server: what a modern
+/// code means is not a legacy server's to say (GW-58, ERR-4).
+pub fn code_for_modern(code: i64) -> i64 {
+    match code {
+        code::RESOURCE_NOT_FOUND => code::INVALID_PARAMS,
+        -32099..=-32020 => code::INTERNAL,
+        other => other,
+    }
+}
+
+/// The code that a legacy client gets for one of a modern server. Some are
+/// about the way between us and that server, and mean nothing beyond it (ERR-4).
+pub fn code_for_legacy(code: i64, is_missing_resource: bool) -> i64 {
+    match code {
+        code::INVALID_PARAMS if is_missing_resource => code::RESOURCE_NOT_FOUND,
+        -32022..=-32020 => code::INTERNAL,
+        other => other,
+    }
+}
 
 /// The codes that the answers of a server use, for those who write one.
 pub mod code {

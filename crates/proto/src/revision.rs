@@ -42,6 +42,17 @@ pub struct Rules {
     pub cancel_by_close: bool,
     /// Clients may ask that a call goes on as a task, without an extension.
     pub core_tasks: bool,
+    /// Tools have output schemas, and results `structuredContent`.
+    pub structured_content: bool,
+    /// Content may be a link to a resource.
+    pub resource_links: bool,
+    /// Content may be sound.
+    pub audio: bool,
+    /// Servers may ask a person something.
+    pub elicitation: bool,
+    /// They may ask it to visit a page, in forms with titled and multiple
+    /// choices, and the client's model with tools at hand.
+    pub rich_questions: bool,
 }
 
 impl Revision {
@@ -99,6 +110,11 @@ impl Revision {
             priming: self == Self::V2025_11_25,
             cancel_by_close: self.era() == Era::Modern,
             core_tasks: self == Self::V2025_11_25,
+            structured_content: self >= Self::V2025_06_18,
+            resource_links: self >= Self::V2025_06_18,
+            audio: self >= Self::V2025_03_26,
+            elicitation: self >= Self::V2025_06_18,
+            rich_questions: self >= Self::V2025_11_25,
         }
     }
 

@@ -167,6 +167,14 @@ impl Half {
         }
     }
 
+    /// Nothing more will come from the client: what it was asked stays unanswered.
+    pub fn handle_silence(&mut self) {
+        match self {
+            Self::Legacy(half) => half.handle_silence(),
+            Self::Modern(half) => half.handle_silence(),
+        }
+    }
+
     /// The inside does not take a call: an answer that has its own status where the era has them.
     pub fn turn_away(&mut self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
         match self {

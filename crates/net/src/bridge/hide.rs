@@ -100,7 +100,7 @@ pub(super) fn owner(
     if !hidden.concerns(request) {
         return owner;
     }
-    if upstream.era() == Era::Legacy {
+    if face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
         upstream.attach(&owner);
     }

@@ -21,6 +21,16 @@ impl Face {
         _ = self.parking.set(Arc::clone(parking));
     }
 
+    /// Says on whose behalf it speaks; the first word counts.
+    pub(crate) fn speak_for(&self, principal: &[u8]) {
+        _ = self.principal.set(principal.into());
+    }
+
+    /// On whose behalf it speaks: nobody in particular, if it did not say.
+    pub(crate) fn principal(&self) -> &[u8] {
+        self.principal.get().map(|principal| &**principal).unwrap_or_default()
+    }
+
     /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
     pub fn introduce(&self, server: &Bytes) {
         self.quietly(|half| {

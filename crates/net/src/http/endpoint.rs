@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -140,12 +140,14 @@ async fn converse(
         if !site.options.modern {
             return Err(legacy_only(headers));
         }
+        let principal = principal(headers);
         if let Incoming::One(message) = incoming
-            && let Some((face, parked)) = site.parking.claim(message)?
+            && let Some((face, parked)) = site.parking.claim(message, principal)?
         {
             return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }
         let face = new(Era::Modern);
+        face.speak_for(principal);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
         return Ok(Some(Talk::with(face, listen)));
@@ -170,6 +172,12 @@ async fn converse(
 fn legacy_only(headers: &HeaderMap) -> Refusal {
     let asked = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
     Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
+}
+
+/// On whose behalf a request is made, as far as it says: who has another token
+/// is somebody else (MRTR-8).
+fn principal(headers: &HeaderMap) -> &[u8] {
+    headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
 }
 
 fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
+use switchboard_proto::project;
 use switchboard_proto::revision::Revision;
 
 use super::Server;
 use super::error::Error;
 use super::handler::Call;
-use super::project;
 use super::session::{Session, covers};
 use crate::face::{Face, lock};
 
@@ -159,7 +159,8 @@ impl Server {
         for ((_, exchange), listen) in open {
             let Some(face) = listen.face.upgrade() else { continue };
             let result = stamped(json!({}), &listen.id);
-            let dressed = project::modern(&result, method::LISTEN, &self.identity.text, self.cache);
+            let dressed =
+                project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
             let result = dressed.unwrap_or_else(|_| result.into());
             face.finish(exchange, &Message::result(&listen.id, &result));
         }

@@ -90,14 +90,14 @@ impl Upstream {
     fn handle_skipped(self: &Arc<Self>, skipped: &TooLong) {
         tracing::warn!(server = self.name, "skipped a line: {skipped}");
         let text = format!("answer is longer than {} bytes", skipped.limit);
-        let fail = |half: &mut Half<Seat>, _| {
+        let fail = |half: &mut Half<Seat>, now| {
             let lane = match answered(&skipped.head) {
                 Answered::Call(number) => Some(Lane(number)),
                 Answered::Some => half.only_call(),
                 Answered::Nothing => None,
             };
             if let Some(lane) = lane {
-                half.handle_unanswered(lane, &Refusal::FarSide { text });
+                half.handle_unanswered(lane, &Refusal::FarSide { text }, now);
             }
         };
         self.step(fail).1.detach();

@@ -62,6 +62,9 @@ const NOTE_WAIT: Duration = Duration::from_secs(30);
 /// longer over it may be waiting for the calls.
 const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a subscription waits until the server is listened to.
+const HEAR_WAIT: Duration = Duration::from_secs(1);
+
 impl Upstream {
     /// Sends a message by a POST of its own.
     pub(super) fn dispatch(
@@ -139,6 +142,10 @@ impl Upstream {
             // Too late or not, it is our turn.
             _ = tokio::time::timeout(CONFIRM_WAIT, after.said()).await;
         }
+        if self.era() == Era::Legacy && post.message.method() == method::SUBSCRIBE {
+            // What is told before we listen is told to nobody.
+            _ = tokio::time::timeout(HEAR_WAIT, link.heard.said()).await;
+        }
         let mut request = link.post(post.message.text(), &post.session);
         for (name, value) in &post.mirrored {
             request.headers_mut().insert(name, value.clone());
@@ -163,7 +170,7 @@ impl Upstream {
         let over = |half: &mut Half<_>, now| {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
-            if matches!(half, Half::Legacy(half) if !half.is_ready()) {
+            if half.is_greeting() {
                 link.forget(&post.session);
             }
         };
@@ -234,8 +241,10 @@ impl Upstream {
         let refused = Refused::read(response).await;
         let mut text = refused.to_string();
         if post.message.method() == method::INITIALIZE {
+            // What answers our own id speaks JSON-RPC here.
+            let is_answer = refused.error().is_some_and(|error| error.id() == post.message.id());
             let may_be_old = matches!(refused.status.as_u16(), 400 | 404 | 405);
-            if may_be_old && !refused.is_modern() {
+            if may_be_old && !is_answer && !refused.is_modern() {
                 match self.try_other_road(&text, Some(&post.message)) {
                     Ok(()) => return Works::none(),
                     Err(both) => text = both,
@@ -258,7 +267,8 @@ impl Upstream {
             tracing::warn!(server = self.name, method, "not delivered: {text}");
             return Works::none();
         }
-        self.step(|half, _| half.handle_unanswered(post.lane, &Refusal::FarSide { text })).1
+        let why = Refusal::FarSide { text };
+        self.step(|half, now| half.handle_unanswered(post.lane, &why, now)).1
     }
 }
 

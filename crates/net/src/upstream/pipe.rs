@@ -5,7 +5,7 @@
 //! pace of new attempts is that of [`Restart`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
@@ -15,8 +15,10 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
+use super::core::LEAST_LOOK;
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
+use crate::drive::race;
 use crate::face::{lock, now};
 use crate::inside::Works;
 
@@ -78,8 +80,9 @@ pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
     // A call that is opened meanwhile has at least this much time.
     let soon = (up.limits.quiet.min(up.limits.total) / 4).min(REST);
     loop {
-        let next = up.next_deadline().map_or(soon, |at| at.saturating_duration_since(now()));
-        if !up.stop.sleep(next.min(soon).max(Duration::from_millis(10))).await {
+        let next = up.next_look(soon);
+        let pause = race(tokio::time::sleep(next), up.sooner.notified());
+        if up.stop.until(pause).await.is_none() {
             return;
         }
         up.step(Half::handle_timeout).1.detach();
@@ -87,8 +90,15 @@ pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
 }
 
 impl Upstream {
-    fn next_deadline(&self) -> Option<Instant> {
-        lock(&self.core).half.poll_timeout()
+    /// How long until the deadlines are looked at again. Said where steps see it,
+    /// so that none of them can add a sooner one unnoticed.
+    fn next_look(&self, at_most: Duration) -> Duration {
+        let mut core = lock(&self.core);
+        let due = core.half.poll_timeout();
+        let next = due.map_or(at_most, |at| at.saturating_duration_since(now()));
+        let next = next.min(at_most).max(LEAST_LOOK);
+        core.next_look = Some(now() + next);
+        next
     }
 
     /// Waits until there is something to write.

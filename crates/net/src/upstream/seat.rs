@@ -66,7 +66,7 @@ impl Recipient for Face {
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { Self::room(&self).await })
+        self.room_for_more()
     }
 
     fn end(self: Arc<Self>) {

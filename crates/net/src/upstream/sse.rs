@@ -196,6 +196,6 @@ fn fail(up: &Arc<Upstream>, message: &Message, text: String) {
     let id = message.id().filter(|_| message.kind() == Kind::Request);
     if let Some(lane) = id.and_then(lane_of) {
         let why = Refusal::FarSide { text };
-        up.step(|half, _| half.handle_unanswered(lane, &why)).1.detach();
+        up.step(|half, now| half.handle_unanswered(lane, &why, now)).1.detach();
     }
 }

@@ -10,6 +10,7 @@ use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
 use super::Road;
+use super::known::Known;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
@@ -27,6 +28,7 @@ struct Inner {
     fetch: Option<Fetch>,
     /// How many pipes to it there are, if somebody counts them.
     pipes: Option<watch::Sender<usize>>,
+    known: Known,
 }
 
 /// A pipe that counts.
@@ -86,7 +88,16 @@ impl Server {
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
         let target = Target::Command(command);
         let (grace, fetch) = (Grace::default(), None);
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes: None }) }
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes: None,
+                known: Known::default(),
+            }),
+        }
     }
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
@@ -95,7 +106,16 @@ impl Server {
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
         let fetch = Some(fetch);
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes: None }) }
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes: None,
+                known: Known::default(),
+            }),
+        }
     }
 
     /// What is at the other end.
@@ -110,7 +130,16 @@ impl Server {
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
         let (fetch, pipes) = (self.inner.fetch.clone(), self.inner.pipes.clone());
         let (environment, grace) = (Vec::new(), self.inner.grace);
-        Self { inner: Arc::new(Inner { target, environment, grace, fetch, pipes }) }
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                environment,
+                grace,
+                fetch,
+                pipes,
+                known: Known::default(),
+            }),
+        }
     }
 
     /// The same server, and how many pipes to it there are: at none, every
@@ -124,6 +153,7 @@ impl Server {
             grace: *grace,
             fetch: fetch.clone(),
             pipes: Some(pipes),
+            known: Known::default(),
         };
         (Self { inner: Arc::new(inner) }, count)
     }
@@ -148,6 +178,10 @@ impl Server {
                 None => url.path().to_owned(),
             },
         }
+    }
+
+    pub(super) fn known(&self) -> &Known {
+        &self.inner.known
     }
 
     pub(super) fn first_road(&self, era: Era) -> Road {

@@ -54,7 +54,7 @@ impl Upstream {
                     asked = asked || Arc::clone(face).ask(exchange, ask, &request);
                 });
                 if !asked {
-                    self.step(|half, _| half.refuse_ask(ask)).1.detach();
+                    self.step(|half, now| half.refuse_ask(ask, now)).1.detach();
                 }
             }
             Down::Recall { to, ask, message } => {
@@ -97,7 +97,7 @@ impl Upstream {
     pub(super) async fn clients_have_room(&self) {
         let slow = std::mem::take(&mut *lock(&self.slow));
         for face in slow {
-            if self.sharing == Sharing::Alone {
+            if self.sharing() == Sharing::Alone {
                 face.room().await;
             } else if face.is_slow() {
                 tracing::warn!(server = self.name, "a client that does not read is disconnected");

@@ -16,7 +16,7 @@ use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::{gone, runs};
 use switchboard_testkit::within;
 
-use crate::upstream::{caller, child_bridge, fetch, journal};
+use crate::upstream::{caller, child_bridge, fetch, journal, modern_bridge};
 
 /// wire: GW-81
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn closing_ends_every_child_before_it_returns() {
 #[tokio::test]
 async fn modern_clients_share_one_child() {
     let journal = journal();
-    let bridge = child_bridge(journal.server(&[]), Children::PerSession);
+    let bridge = modern_bridge(journal.server(&[]), Children::PerSession);
     let mut pids = Vec::new();
     for _ in 0..3 {
         let mut caller = caller(&bridge);

@@ -1,6 +1,8 @@
 //! The transports against real processes and sockets.
 
 #[cfg(test)]
+mod across;
+#[cfg(test)]
 mod bridge;
 #[cfg(test)]
 mod child;

@@ -23,6 +23,7 @@ mod everywhere;
 mod hello;
 mod notice;
 mod output;
+mod project;
 mod raw;
 mod rules;
 mod seed;

@@ -19,6 +19,7 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::{Caller, LEGACY};
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::Journal;
@@ -35,6 +36,12 @@ pub(crate) fn journal() -> Journal {
 
 pub(crate) fn child_bridge(command: Command, children: Children) -> Arc<Bridge> {
     let server = Server::command(command, std::env::vars_os().collect());
+    Bridge::new(server, children, Arc::new(Limits::default()))
+}
+
+/// The same for a child that is known to be modern.
+pub(crate) fn modern_bridge(command: Command, children: Children) -> Arc<Bridge> {
+    let server = Server::command(command, std::env::vars_os().collect()).speaking(Era::Modern);
     Bridge::new(server, children, Arc::new(Limits::default()))
 }
 
@@ -60,6 +67,14 @@ fn before_with(
     headers: HeaderMap,
 ) -> (Arc<Bridge>, Caller) {
     let server = Server::url(server.url("/mcp"), strategy, headers, fetch());
+    let bridge = Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
+    (Arc::clone(&bridge), caller(&bridge))
+}
+
+/// The same where the server is known to be modern.
+fn before_modern(server: &HttpServer, strategy: Strategy) -> (Arc<Bridge>, Caller) {
+    let server = Server::url(server.url("/mcp"), strategy, HeaderMap::new(), fetch());
+    let server = server.speaking(Era::Modern);
     let bridge = Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
     (Arc::clone(&bridge), caller(&bridge))
 }

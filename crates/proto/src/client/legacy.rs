@@ -117,6 +117,13 @@ impl<T: Ticket> Legacy<T> {
         self
     }
 
+    /// Gives every call a progress token of our own, even if all are of one client.
+    #[must_use]
+    pub fn renaming_tokens(mut self, limits: &Limits) -> Self {
+        self.ledger = Ledger::new(Sharing::Shared, limits);
+        self
+    }
+
     /// Numbers questions from here on, so that several servers' do not collide.
     #[must_use]
     pub fn asking_from(mut self, first: u64) -> Self {

@@ -389,7 +389,7 @@ impl Legacy {
 }
 
 /// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
-fn covers(watched: &str, uri: &str) -> bool {
+pub(crate) fn covers(watched: &str, uri: &str) -> bool {
     uri.strip_prefix(watched).is_some_and(|rest| {
         rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
     })

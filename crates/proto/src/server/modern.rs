@@ -213,8 +213,9 @@ impl Modern {
 
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
-        // A call that ends while its client is away ends unheard.
-        self.parked.remove(&exchange);
+        if let Some(parked) = self.parked.get_mut(&exchange) {
+            return parked.keep(answer);
+        }
         if let Some(call) = self.forget(exchange) {
             self.answer(&call, answer);
         }

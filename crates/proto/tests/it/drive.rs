@@ -438,6 +438,88 @@ pub(crate) fn client_modern(bytes: &[u8]) {
     assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
 }
 
+/// A modern server and its legacy clients do anything.
+pub(crate) fn client_to_modern(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
+    let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
+    let half = client::to_modern::ToModern::new(carrier, sharing, &limits());
+    across(dice, client::Half::ToModern(Box::new(half)));
+}
+
+/// A legacy server and its modern clients do anything.
+pub(crate) fn client_to_legacy(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
+    let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
+    let half = client::to_legacy::ToLegacy::new(carrier, sharing, &limits());
+    across(dice, client::Half::ToLegacy(Box::new(half)));
+}
+
+/// What servers of the other era say besides.
+fn across_message(dice: &mut Dice<'_>) -> Message {
+    let text = dice.of(&[
+        r#""result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"s"}"#,
+        r#""result":{"resultType":"input_required","requestState":"s"}"#,
+        r#""result":{"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}}}"#,
+        r#""error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"u"}]}}"#,
+        r#""method":"roots/list""#,
+    ]);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{},{text}}}"#, dice.id());
+    parse_one(Bytes::from(text)).expect("a message")
+}
+
+fn across(mut dice: Dice<'_>, mut half: client::Half<Call>) {
+    let mut waiting = Waiting::default();
+    let mut now = start();
+    while !dice.0.is_empty() {
+        let owner = dice.roll() % 3;
+        let lane = Lane(dice.roll() % 16);
+        match dice.roll() % 16 {
+            0..=3 => {
+                let ticket = waiting.ticket(owner);
+                let id = half.open(ticket.clone(), &dice.request(), &None, now);
+                let downs: Vec<_> = std::iter::from_fn(|| half.poll_down()).collect();
+                waiting.begun(ticket, id, &downs);
+            }
+            4..=5 => half.handle_message(lane, &dice.message(), now),
+            6..=8 => half.handle_message(lane, &across_message(&mut dice), now),
+            9 => {
+                if let Some((call, id)) = waiting.pick(&mut dice) {
+                    half.drop_call(id, Some(&dice.notice()), now);
+                    waiting.calls.remove(&call);
+                }
+            }
+            10 => half.note(dice.notice(), now),
+            11 => half.supply(Ask(1 + dice.roll() % 8), &dice.answer(), now),
+            12 => half.handle_unanswered(lane, &gone(), now),
+            13 => half.handle_session_over(lane, now),
+            14 => {
+                now += Duration::from_secs(dice.roll() % 8);
+                half.handle_timeout(now);
+            }
+            _ if dice.roll().is_multiple_of(4) => {
+                half.forget_owner(owner, now);
+                waiting.calls.retain(|call, _| call.owner != owner);
+            }
+            _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone(), now),
+            _ => half.refuse_ask(Ask(1 + dice.roll() % 8), now),
+        }
+        while half.poll_transmit().is_some() {}
+        while let Some(down) = half.poll_down() {
+            waiting.check(&down);
+        }
+        assert!(half.calls() <= 64, "more calls than allowed");
+    }
+    half.handle_lost(&gone(), now);
+    while let Some(down) = half.poll_down() {
+        waiting.check(&down);
+    }
+    // Listens outlive the link: they are ended by whoever listens.
+    waiting.calls.retain(|call, _| half.find(call).is_none());
+    assert!(waiting.calls.is_empty(), "left hanging: {:?}", waiting.calls);
+}
+
 /// Any text: parsing does not panic, and a message that moves to another id
 /// and back is what it was.
 pub(crate) fn jsonrpc(text: &[u8]) {

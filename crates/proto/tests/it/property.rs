@@ -136,4 +136,14 @@ proptest! {
     fn client_modern_keeps_its_promises(bytes in vec(any::<u8>(), 0..400)) {
         drive::client_modern(&bytes);
     }
+
+    #[test]
+    fn client_to_modern_keeps_its_promises(bytes in vec(any::<u8>(), 0..400)) {
+        drive::client_to_modern(&bytes);
+    }
+
+    #[test]
+    fn client_to_legacy_keeps_its_promises(bytes in vec(any::<u8>(), 0..400)) {
+        drive::client_to_legacy(&bytes);
+    }
 }

@@ -16,7 +16,7 @@ use switchboard_testkit::script::{gone, runs};
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
 
-use crate::upstream::{child_bridge, enveloped, fetch, journal};
+use crate::upstream::{child_bridge, enveloped, fetch, journal, modern_bridge};
 
 /// A client of a site that knows just enough HTTP.
 struct Browser {
@@ -109,7 +109,7 @@ async fn each_http_session_has_a_child_that_ends_when_it_is_deleted() {
 #[tokio::test]
 async fn modern_requests_share_a_child_and_hanging_up_cancels_just_one() {
     let journal = journal();
-    let bridge = child_bridge(journal.server(&[]), Children::PerSession);
+    let bridge = modern_bridge(journal.server(&[]), Children::PerSession);
     let url = site(&bridge).await;
     let mut waiting = Browser::new(&url);
     let wait = enveloped(json!({"name": "wait", "arguments": {"tag": "w"}}));

@@ -5,7 +5,7 @@ use switchboard_net::upstream::Strategy;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::http::HttpServer;
 
-use super::before;
+use super::before_modern as before;
 
 const VERSION: &str = "2026-07-28";
 

@@ -36,12 +36,16 @@ async fn http_first_stays_where_the_refusal_has_another_reason() {
         json!({"code": -32022, "message": "modern only", "data": {"supported": ["2026-07-28"]}});
     let body = json!({"jsonrpc": "2.0", "id": null, "error": modern}).to_string();
     for (status, body, expected) in [
-        (400, body.as_str(), "modern only"),
         (401, "who", "HTTP 401: who"),
         (500, "boom", "HTTP 500: boom"),
+        (400, body.as_str(), "HTTP 500: later"),
     ] {
         let id = caller.begin_greeting().await;
         server.post("initialize").await.answer(status, &[], body).await;
+        if status == 400 {
+            // It is modern, and asked as such.
+            server.post("server/discover").await.answer(500, &[], "later").await;
+        }
         assert_eq!(error_of(&caller.answer(id).await), expected);
         assert_eq!(server.waiting(|_| true), 0);
     }
@@ -118,4 +122,24 @@ async fn sse_first_uses_the_stream_where_there_is_one() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut caller) = before(&server, Strategy::SseFirst);
     tokio::join!(caller.greet(), serve_old(&mut server, "/messages?s=1", "\n"));
+}
+
+/// wire: NEG-2, NEG-11, GW-10
+#[tokio::test]
+async fn a_server_that_welcomes_to_a_revision_without_greetings_is_modern() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = before(&server, Strategy::HttpOnly);
+    let id = caller.begin_greeting().await;
+    let welcome = json!({"protocolVersion": "2026-07-28", "capabilities": {}});
+    server.post("initialize").await.result(welcome).await;
+    let discovered = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    server.post("server/discover").await.result(discovered).await;
+    let welcome = caller.answer(id).await;
+    assert_eq!(welcome["result"]["protocolVersion"], LEGACY);
+    assert_eq!(welcome["result"]["capabilities"], json!({"tools": {}}));
+    let id = caller.ask("tools/list", json!({})).await;
+    let hit = server.post("tools/list").await;
+    assert_eq!(hit.header("mcp-method"), Some("tools/list"));
+    hit.result(json!({"tools": [], "resultType": "complete"})).await;
+    assert_eq!(caller.answer(id).await["result"], json!({"tools": []}));
 }

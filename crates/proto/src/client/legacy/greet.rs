@@ -35,6 +35,33 @@ impl<T: Ticket> Legacy<T> {
         id
     }
 
+    /// Says how to greet the server when it is needed.
+    pub fn introduce(&mut self, hello: Message) {
+        if self.hello.is_none() {
+            self.hello = Some(hello);
+            self.phase = Phase::Lost;
+        }
+    }
+
+    /// Greets the server if that was not done; its welcome is the answer to `ticket`.
+    pub fn meet(&mut self, ticket: T, now: Instant) {
+        if let (Some(answer), Phase::Ready) = (self.welcome.clone(), self.phase) {
+            self.down.push_back(Down::Finish { to: ticket, answer });
+        } else if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+            self.fail(ticket, &Refusal::TooManyCalls);
+        } else {
+            self.greeters.push(ticket);
+            if self.phase == Phase::Lost {
+                self.revive(now);
+            }
+        }
+    }
+
+    /// What the server said when it was greeted.
+    pub fn welcome(&self) -> Option<&[u8]> {
+        self.welcome.as_ref()?.payload()
+    }
+
     /// The server answered the client's hello.
     pub(super) fn handle_welcome(&mut self, answer: &Message) {
         if answer.kind() == Kind::Error {

@@ -4,6 +4,7 @@ use super::{Asked, Legacy, Phase};
 use crate::exchange::{Ask, Exchange, Up};
 use crate::jsonrpc::{Id, Message};
 use crate::patch;
+use crate::refusal::Refusal;
 
 impl Legacy {
     /// The server needs input. False if there is nobody to ask.
@@ -32,6 +33,14 @@ impl Legacy {
             let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
             let lane = lane.map(|call| call.lane);
             self.streams.send(lane, message.with_payload(&params).text().clone());
+        }
+    }
+
+    /// The client will say nothing more: nobody answers what it was asked.
+    pub fn handle_silence(&mut self) {
+        for (_, asked) in self.asks.drain() {
+            let answer = Message::refusal(None, &Refusal::NobodyToAsk);
+            self.up.push_back(Up::Supply { ask: asked.ask, answer });
         }
     }
 

@@ -12,6 +12,7 @@
 //! - Whoever owns the half decides when a round is closed, and seals its state.
 //! - A retry must be the same call (MRTR-5), of the round that was asked last.
 //! - What a retry leaves unanswered is asked again (MRTR-9).
+//! - A call that is answered while its client is away keeps the answer for it.
 //! - Only what this very request declared is asked for (MRTR-4).
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::jsonrpc::{Id, Message};
 use crate::method::{self, meta};
 use crate::patch;
+use crate::project;
 use crate::refusal::Refusal;
 
 /// Questions that one call may have open at once.
@@ -50,6 +52,15 @@ struct Question {
 pub(super) struct Parked {
     call: Call,
     until: Instant,
+    /// It was answered while its client was away.
+    answer: Option<Message>,
+}
+
+impl Parked {
+    /// Keeps an answer until somebody comes for it. What was asked is moot.
+    pub(super) fn keep(&mut self, answer: &Message) {
+        self.answer.get_or_insert_with(|| answer.clone());
+    }
 }
 
 impl Modern {
@@ -99,7 +110,7 @@ impl Modern {
         call.round.number += 1;
         let result = self.signed(call.round.to_result(state).to_string().into_bytes());
         self.answer(&call, &Message::result(&call.id, &result));
-        self.parked.insert(exchange, Parked { call, until });
+        self.parked.insert(exchange, Parked { call, until, answer: None });
     }
 
     /// A request arrived that brings back the state of a parked call.
@@ -119,7 +130,7 @@ impl Modern {
         if !self.parked.get(&exchange).is_some_and(fits) {
             return self.refuse(lane, request.id(), &Refusal::BadState);
         }
-        let Some(Parked { mut call, .. }) = self.parked.remove(&exchange) else { return };
+        let Some(Parked { mut call, answer, .. }) = self.parked.remove(&exchange) else { return };
         let Some(id) = request.id().cloned() else { return };
         call.id = id.clone();
         call.lane = lane;
@@ -130,6 +141,9 @@ impl Modern {
         };
         for (ask, answer) in call.round.take_answers(request) {
             self.up.push_back(Up::Supply { ask, answer });
+        }
+        if let Some(answer) = answer {
+            return self.answer(&call, &answer);
         }
         if !call.round.questions.is_empty() {
             self.due.push_back(exchange);
@@ -142,8 +156,19 @@ impl Modern {
     pub fn handle_timeout(&mut self, now: Instant) {
         let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
         for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
-            self.parked.remove(&exchange);
-            self.up.push_back(Up::Drop { exchange, message: None });
+            let parked = self.parked.remove(&exchange);
+            if parked.is_some_and(|parked| parked.answer.is_none()) {
+                self.up.push_back(Up::Drop { exchange, message: None });
+            }
+        }
+    }
+
+    /// The client will not come back for anything.
+    pub fn handle_silence(&mut self) {
+        for (exchange, parked) in std::mem::take(&mut self.parked) {
+            if parked.answer.is_none() {
+                self.up.push_back(Up::Drop { exchange, message: None });
+            }
         }
     }
 
@@ -230,28 +255,11 @@ fn progress_token(request: &Message) -> Option<Vec<u8>> {
     patch::get(params, &["_meta", meta::PROGRESS_TOKEN]).map(<[u8]>::to_vec)
 }
 
-/// Whether the client that made `call` declared that it can answer `question` (MRTR-4, META-5).
+/// Whether the client that made `call` declared that it can answer `question`.
 fn permits(call: &Message, question: &Message) -> bool {
-    let params = call.payload().unwrap_or_default();
-    let declared = |path: &[&str]| {
-        let path = [&["_meta", meta::CAPABILITIES], path].concat();
-        patch::get(params, &path).is_some_and(|value| value.starts_with(b"{"))
-    };
-    let asked = question.payload().unwrap_or_default();
-    match question.method() {
-        "elicitation/create" => {
-            let is_url = patch::string(asked, &["mode"]).is_some_and(|mode| mode == "url");
-            let url = declared(&["elicitation", "url"]);
-            let form = declared(&["elicitation", "form"]) || (declared(&["elicitation"]) && !url);
-            if is_url { url } else { form }
-        }
-        "sampling/createMessage" => {
-            let with_tools = patch::get(asked, &["tools"]).or(patch::get(asked, &["toolChoice"]));
-            declared(&["sampling"]) && (with_tools.is_none() || declared(&["sampling", "tools"]))
-        }
-        "roots/list" => declared(&["roots"]),
-        _ => false,
-    }
+    let capabilities = call.payload().and_then(|it| patch::get(it, &["_meta", meta::CAPABILITIES]));
+    let params = question.payload().unwrap_or_default();
+    project::permits(capabilities.unwrap_or_default(), question.method(), params)
 }
 
 #[cfg(test)]

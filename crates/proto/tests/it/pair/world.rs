@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use switchboard_proto::client::legacy::Legacy;
+use switchboard_proto::client::modern::Modern;
+use switchboard_proto::client::to_legacy::ToLegacy;
+use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, Down, Exchange, Lane, To, Up};
 use switchboard_proto::header::Mirror;
@@ -31,6 +35,8 @@ enum Queue {
     NearUp(Lane),
     /// From the server half to the client.
     NearDown(Lane),
+    /// Questions that wait for others to join them.
+    Round,
     /// From the client half to the server.
     FarUp(Lane),
     /// From the server to the client half.
@@ -41,6 +47,7 @@ enum Thing {
     Bytes(Vec<u8>),
     Whole(Message),
     Listen(Option<Arc<str>>),
+    Round(Exchange, u32),
     End,
 }
 
@@ -56,7 +63,8 @@ impl Ticket for Seat {
 pub(crate) struct World {
     near: Carrier,
     far: Carrier,
-    modern: bool,
+    /// The client speaks the modern era; the server does.
+    modern: (bool, bool),
     dice: u64,
     now: Instant,
     client: Client,
@@ -76,20 +84,25 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(revision: Revision, near: Carrier, far: Carrier, seed: u64) -> Self {
+    pub(crate) fn new(
+        (client, server): (Revision, Revision),
+        (near, far): (Carrier, Carrier),
+        elicits: bool,
+        seed: u64,
+    ) -> Self {
         let limits = Limits::default();
-        let modern = revision.era() == Era::Modern;
-        let front = if modern {
+        let modern = (client.era() == Era::Modern, server.era() == Era::Modern);
+        let front = if modern.0 {
             server::Half::Modern(Box::new(server::modern::Modern::new(near, &limits)))
         } else {
             server::Half::Legacy(Box::new(server::legacy::Legacy::new(near, &limits)))
         };
-        let back = if modern {
-            let half = client::modern::Modern::new(far, Sharing::Alone, &limits);
-            client::Half::Modern(Box::new(half))
-        } else {
-            let half = client::legacy::Legacy::new(Sharing::Alone, &limits);
-            client::Half::Legacy(Box::new(half))
+        let alone = Sharing::Alone;
+        let back = match modern {
+            (true, true) => client::Half::Modern(Box::new(Modern::new(far, alone, &limits))),
+            (false, false) => client::Half::Legacy(Box::new(Legacy::new(alone, &limits))),
+            (false, true) => client::Half::ToModern(Box::new(ToModern::new(far, alone, &limits))),
+            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(far, alone, &limits))),
         };
         Self {
             near,
@@ -97,8 +110,8 @@ impl World {
             modern,
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now: start(),
-            client: Client::new(revision),
-            server: Server::new(revision),
+            client: Client::new(client, elicits),
+            server: Server::new(server),
             front,
             back,
             calls: HashMap::new(),
@@ -119,6 +132,9 @@ impl World {
         for _ in 0..100_000 {
             self.queues.retain(|_, things| !things.is_empty());
             if self.queues.is_empty() {
+                if self.waits() {
+                    continue;
+                }
                 return (self.client.seen(), self.server.seen());
             }
             let at = self.roll(self.queues.len() as u64);
@@ -131,6 +147,18 @@ impl World {
             self.bridge();
         }
         panic!("it never comes to rest");
+    }
+
+    /// Nothing moves: lets time pass if somebody waits for that.
+    fn waits(&mut self) -> bool {
+        let Some(at) = self.back.poll_timeout() else { return false };
+        if at > self.now + Duration::from_mins(1) {
+            return false;
+        }
+        self.now = self.now.max(at);
+        self.back.handle_timeout(self.now);
+        self.bridge();
+        true
     }
 
     /// Xorshift: all the chance there is.
@@ -149,7 +177,7 @@ impl World {
     fn put_split(&mut self, queue: Queue, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let most = rest.len().min(40) as u64;
+            let most = rest.len().min(400) as u64;
             let (piece, after) =
                 rest.split_at(1 + usize::try_from(self.roll(most)).expect("small"));
             self.put(queue, Thing::Bytes(piece.to_vec()));
@@ -184,7 +212,7 @@ impl World {
                 continue;
             }
             let params = message.payload().unwrap_or_default();
-            let cancelled = patch::get(params, &["requestId"]).filter(|_| self.modern);
+            let cancelled = patch::get(params, &["requestId"]).filter(|_| self.modern.0);
             if let Some(id) = cancelled.and_then(|id| Id::parse(id).ok().flatten()) {
                 let lane = self.lanes[&id];
                 self.queues.remove(&Queue::NearDown(lane));
@@ -206,6 +234,12 @@ impl World {
 
     fn moves(&mut self, queue: Queue, thing: Thing) {
         match (queue, thing) {
+            (Queue::Round, Thing::Round(exchange, round)) => {
+                let state = format!("{}/{round}", exchange.0);
+                if let server::Half::Modern(front) = &mut self.front {
+                    front.close_round(exchange, &state, self.now + Duration::from_mins(1));
+                }
+            }
             (Queue::NearUp(lane), thing) => self.reaches_front(lane, thing),
             (Queue::NearDown(lane), thing) => self.reaches_client(lane, thing),
             (Queue::FarUp(lane), Thing::Bytes(bytes)) => {
@@ -252,14 +286,12 @@ impl World {
         match thing {
             Thing::Bytes(bytes) => {
                 for message in self.lines_of(Queue::NearUp(lane), &bytes) {
-                    let incoming = parse(message.text().clone()).expect("parsed before");
-                    self.front.handle_incoming(lane, incoming, None);
+                    self.front_takes(lane, &message, None);
                 }
             }
             Thing::Whole(message) => {
                 let headers = headers_of(&message);
-                let incoming = parse(message.text().clone()).expect("parsed before");
-                self.front.handle_incoming(lane, incoming, Some(&headers));
+                self.front_takes(lane, &message, Some(&headers));
                 if self.roll(2) == 0 {
                     self.front.begin_stream(lane);
                 }
@@ -267,8 +299,22 @@ impl World {
             Thing::Listen(last) => {
                 self.front.handle_listen(lane, last.as_deref()).expect("it can be resumed");
             }
-            Thing::End => panic!("a client does not end a lane"),
+            Thing::End | Thing::Round(..) => panic!("a client does not end a lane"),
         }
+    }
+
+    /// Hands a message over; one that brings a state of ours goes to its call.
+    fn front_takes(&mut self, lane: Lane, message: &Message, headers: Option<&HeaderMap>) {
+        let state = message.payload().and_then(|params| patch::string(params, &["requestState"]));
+        let key = state.as_deref().and_then(|state| state.split_once('/'));
+        let key = key.and_then(|(exchange, round)| {
+            Some((Exchange(exchange.parse().ok()?), round.parse().ok()?))
+        });
+        if let (Some(key), server::Half::Modern(front)) = (key, &mut self.front) {
+            return front.handle_retry(key, lane, message, headers);
+        }
+        let incoming = parse(message.text().clone()).expect("parsed before");
+        self.front.handle_incoming(lane, incoming, headers);
     }
 
     fn reaches_client(&mut self, lane: Lane, thing: Thing) {
@@ -286,7 +332,7 @@ impl World {
                 messages
             }
             Thing::End => Vec::new(),
-            Thing::Listen(_) => panic!("a server does not listen"),
+            Thing::Listen(_) | Thing::Round(..) => panic!("a server does not listen"),
         };
         for message in messages {
             let says = self.client.handle(&message);
@@ -296,7 +342,7 @@ impl World {
 
     /// Cuts a stream that has shown how to come back; sometimes nobody notices.
     fn cuts(&mut self, lane: Lane) -> bool {
-        if self.modern || self.roll(12) != 0 || !self.last_ids.contains_key(&lane) {
+        if self.modern.0 || self.roll(12) != 0 || !self.last_ids.contains_key(&lane) {
             return false;
         }
         let last = self.last_ids.remove(&lane);
@@ -319,7 +365,7 @@ impl World {
             let lane = of.and_then(|id| id.to_string().parse().ok()).map_or(Lane::MAIN, Lane);
             let event = sse::Outgoing { data: message.text(), ..sse::Outgoing::default() };
             // A server that replays too much: hearing an answer again does no harm.
-            let may_repeat = !self.modern && message.kind() != Kind::Request;
+            let may_repeat = !self.modern.1 && message.kind() != Kind::Request;
             let times = 1 + usize::from(may_repeat && self.roll(6) == 0);
             for _ in 0..times {
                 self.put_event(Queue::FarDown(lane), &event);
@@ -343,6 +389,9 @@ impl World {
                 break;
             }
         }
+        while let Some((exchange, round)) = self.front.poll_round() {
+            self.put(Queue::Round, Thing::Round(exchange, round));
+        }
         while let Some((lane, frame)) = self.front.poll_transmit() {
             self.put_frame(lane, frame);
         }
@@ -357,7 +406,7 @@ impl World {
                 (Transmit::Abort { lane }, _) => {
                     self.queues.remove(&Queue::FarDown(lane));
                     // To a legacy server a closed stream says nothing (HTTP-9).
-                    if matches!(self.back, client::Half::Modern(_)) {
+                    if self.modern.1 {
                         self.server.cancel(&Id::from(lane.0));
                     }
                 }
@@ -372,8 +421,8 @@ impl World {
                 let id = self.back.open(Seat(exchange), &request, &said, self.now);
                 self.calls.insert(exchange, id);
             }
-            Up::Supply { ask, answer } => self.back.supply(ask, &answer),
-            Up::Note { message } => self.back.note(message),
+            Up::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
+            Up::Note { message } => self.back.note(message, self.now),
             Up::Drop { exchange, message } => {
                 self.back.drop_call(self.calls[&exchange], message.as_ref(), self.now);
             }

@@ -1,0 +1,262 @@
+//! Which era the server speaks, found out when it matters.
+//!
+//! ```text
+//!   a legacy client greets ──▶ passed on ──▶ welcome: the same era, nothing to do      (GW-1)
+//!                                   └──▶ refused ──▶ asked ──▶ modern: translated
+//!                                                      └──▶ not: the refusal passes
+//!   a modern client asks ──▶ known? ──▶ the same era, or translated
+//!                              └──▶ not: everything waits until the server was asked   (NEG-4)
+//! ```
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use switchboard_proto::client::Sharing;
+use switchboard_proto::client::probe::{self, Verdict};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Up};
+use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::method;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+
+use super::{Bridge, Whose, hide};
+use crate::face::{Face, lock};
+use crate::upstream::{Eras, Found, Recipient, Seat, Upstream};
+
+/// What waits until the server's era is known.
+#[derive(Default)]
+pub(super) struct Waiting {
+    opens: Vec<(Arc<Face>, Up)>,
+    /// The server is being asked, by this connection.
+    pub(super) asking: Option<Arc<Upstream>>,
+    /// The connection that it was asked by, for whoever needs one first.
+    pub(super) spare: Option<Arc<Upstream>>,
+}
+
+impl Waiting {
+    pub(super) fn forget(&mut self, face: &Face) {
+        self.opens.retain(|(theirs, _)| theirs.number() != face.number());
+    }
+}
+
+impl Bridge {
+    /// Who speaks what, when this client calls.
+    pub(super) fn eras(&self, face: &Face) -> Eras {
+        let (clients, other) = match face.era() {
+            Era::Legacy => (Era::Legacy, Era::Modern),
+            Era::Modern => (Era::Modern, Era::Legacy),
+        };
+        let server = if self.server.speaks(clients) == Some(false) { other } else { clients };
+        Eras { clients, server }
+    }
+
+    /// Whose a call is. The answer to a greeting may be about the era.
+    pub(super) fn seat(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        upstream: &Arc<Upstream>,
+        whose: Whose,
+        request: &Message,
+    ) -> Seat {
+        if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
+            let owner = hide::owner(&self.hidden, face, upstream, request);
+            return Seat { owner, exchange };
+        }
+        let owner = Arc::<Face>::clone(face);
+        upstream.attach(&(Arc::clone(&owner) as Arc<dyn Recipient>));
+        let greeting = Greeting { face: owner, request: request.clone(), exchange, whose };
+        Seat { owner: Greeter::new(self, upstream, greeting), exchange }
+    }
+
+    /// Keeps a modern client's call until it is known what the server speaks.
+    pub(super) fn hold_back(&self, face: &Arc<Face>, verb: Up) -> Option<Up> {
+        if face.era() == Era::Legacy {
+            return Some(verb);
+        }
+        let mut state = lock(&self.state);
+        match &verb {
+            Up::Drop { exchange: dropped, .. } => {
+                let before = state.waiting.opens.len();
+                state.waiting.opens.retain(|(theirs, open)| {
+                    let is_it = matches!(open, Up::Open { exchange, .. } if exchange == dropped);
+                    !(is_it && theirs.number() == face.number())
+                });
+                (state.waiting.opens.len() == before).then_some(verb)
+            }
+            Up::Open { exchange, .. } if self.server.speaks(Era::Modern).is_none() => {
+                if state.closed || state.waiting.opens.len() >= self.limits.calls {
+                    drop(state);
+                    face.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
+                    return None;
+                }
+                state.waiting.opens.push((Arc::clone(face), verb));
+                if state.waiting.asking.is_none() {
+                    let limits = Arc::clone(&self.limits);
+                    let sharing = Sharing::Shared;
+                    let server = self.server.clone();
+                    let asking = Upstream::new(server, Era::Modern, sharing, None, limits);
+                    state.waiting.asking = Some(Arc::clone(&asking));
+                    let bridge = Weak::clone(&self.this);
+                    state.close(async move { settle(&bridge, asking).await });
+                }
+                None
+            }
+            _ => Some(verb),
+        }
+    }
+
+    /// A legacy client's greeting was refused: is that because of its era?
+    fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
+        let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+        let sharing = greeting.whose.sharing();
+        // A child that refused may be gone, or may answer nothing else any more.
+        let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);
+        let bridge = Weak::clone(&self.this);
+        lock(&self.state).close(async move {
+            let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
+            let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
+            if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
+                let Greeting { face, request, exchange, .. } = greeting;
+                fresh.open(Seat { owner: face, exchange }, &request, &None).detach();
+                old.close().await;
+            } else {
+                greeting.face.finish(greeting.exchange, &answer);
+                fresh.close().await;
+            }
+        });
+    }
+
+    /// The server is modern: its client goes by a connection that translates.
+    fn replace(&self, greeting: &Greeting, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
+        tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
+        self.server.learn(Era::Legacy, false);
+        self.server.learn(Era::Modern, true);
+        fresh.turn(self.eras(&greeting.face), greeting.whose.sharing());
+        let mut state = lock(&self.state);
+        let current = state.connections.get_mut(&greeting.whose);
+        match current.filter(|current| Arc::ptr_eq(current, old)) {
+            Some(current) => {
+                *current = Arc::clone(fresh);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Asks the server, and lets everything go on that waited for it.
+async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
+    let found = asking.find_era().await;
+    let Some(bridge) = bridge.upgrade() else { return asking.close().await };
+    match found {
+        Found::Modern => bridge.server.learn(Era::Modern, true),
+        Found::Legacy | Found::Silent | Found::Old => {
+            tracing::info!(server = asking.name(), "legacy only: translating for modern clients");
+            bridge.server.learn(Era::Modern, false);
+        }
+        // Whatever is the matter, the server may say it itself.
+        Found::Nothing => bridge.server.guess(Era::Modern),
+    }
+    let opens = {
+        let mut state = lock(&bridge.state);
+        state.waiting.asking = None;
+        // Some take the question for the beginning of a modern conversation, and
+        // refuse any other; so a legacy server begins anew (NEG-7).
+        if found == Found::Modern && !state.closed {
+            state.waiting.spare = Some(Arc::clone(&asking));
+        }
+        std::mem::take(&mut state.waiting.opens)
+    };
+    for (face, open) in opens {
+        bridge.pass_on(&face, open).detach();
+    }
+    // Nobody may have needed it: its client has gone, or has a connection.
+    let unused = lock(&bridge.state).waiting.spare.take();
+    let unused = unused.or_else(|| (found != Found::Modern).then_some(asking));
+    if let Some(unused) = unused {
+        unused.close().await;
+    }
+}
+
+/// A greeting on its way.
+#[derive(Clone, Debug)]
+struct Greeting {
+    face: Arc<Face>,
+    request: Message,
+    exchange: Exchange,
+    whose: Whose,
+}
+
+/// Waits for the answer to a greeting in place of its client.
+#[derive(Debug)]
+struct Greeter {
+    greeting: Greeting,
+    bridge: Weak<Bridge>,
+    upstream: Weak<Upstream>,
+}
+
+impl Greeter {
+    fn new(bridge: &Bridge, upstream: &Arc<Upstream>, greeting: Greeting) -> Arc<Self> {
+        let (bridge, upstream) = (Weak::clone(&bridge.this), Arc::downgrade(upstream));
+        Arc::new(Self { greeting, bridge, upstream })
+    }
+}
+
+/// Whether an answer says that the server is modern: by the versions it names
+/// (NEG-2), or by welcoming its client to one that has no greeting (NEG-11).
+fn names_modern(answer: &Message) -> bool {
+    let payload = answer.payload().unwrap_or_default();
+    if answer.kind() == Kind::Result {
+        let version = patch::string(payload, &["protocolVersion"]);
+        return version.is_some_and(|name| Revision::names(Era::Modern).contains(&&*name));
+    }
+    let reply = probe::reply(None, answer);
+    matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
+}
+
+/// Whether an answer may be about the era: of refusals, only the server's own words are.
+fn may_be_era(answer: &Message) -> bool {
+    let is_refused = answer.kind() == Kind::Error && answer.id().is_some();
+    is_refused || names_modern(answer)
+}
+
+impl Recipient for Greeter {
+    fn number(&self) -> u64 {
+        self.greeting.face.number()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.greeting.face.note(exchange, message);
+    }
+
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        Face::ask(&self.greeting.face, exchange, ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        self.greeting.face.recall(ask, message);
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        match (self.bridge.upgrade(), self.upstream.upgrade()) {
+            (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
+                bridge.reconsider(self.greeting.clone(), upstream, answer.clone());
+            }
+            _ => self.greeting.face.finish(exchange, answer),
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.greeting.face.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Arc::<Face>::clone(&self.greeting.face).room_for_more()
+    }
+
+    fn end(self: Arc<Self>) {
+        Face::end(&self.greeting.face);
+    }
+}

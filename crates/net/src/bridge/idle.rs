@@ -1,0 +1,51 @@
+//! Sessions at a legacy server that nobody has used for a while (GW-41).
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::{Bridge, State, Whose};
+use crate::face::{lock, now};
+use crate::upstream::Upstream;
+
+/// How long a session at the server outlives its last call: what the server
+/// remembers for clients that are alike goes with it.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// How often somebody looks.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// Sessions for clients that are alike. Each is a child or a session at the server.
+pub(super) const MOST_ALIKE: usize = 64;
+
+impl State {
+    pub(super) fn alike(&self) -> usize {
+        self.connections.keys().filter(|whose| matches!(whose, Whose::Alike(_))).count()
+    }
+
+    /// Takes away what has not been used for long.
+    fn take_idle(&mut self) -> Vec<Arc<Upstream>> {
+        let now = now();
+        let is_idle = |whose: &Whose, upstream: &mut Arc<Upstream>| {
+            let unused = now.saturating_duration_since(upstream.used()) >= IDLE;
+            matches!(whose, Whose::Alike(_)) && unused && upstream.calls() == 0
+        };
+        let idle = self.connections.extract_if(is_idle);
+        idle.map(|(_, upstream)| upstream).collect()
+    }
+}
+
+/// Looks after the sessions for clients that are alike, until none is left.
+pub(super) async fn sweep(bridge: Weak<Bridge>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(bridge) = bridge.upgrade() else { return };
+        let mut state = lock(&bridge.state);
+        for upstream in state.take_idle() {
+            state.close(async move { upstream.close().await });
+        }
+        if state.closed || state.alike() == 0 {
+            state.swept = false;
+            return;
+        }
+    }
+}

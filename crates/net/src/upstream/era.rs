@@ -1,0 +1,203 @@
+//! Which era a server is spoken to in, and for clients of which.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_proto::client::legacy::Legacy;
+use switchboard_proto::client::modern::Modern;
+use switchboard_proto::client::probe::{self, Reply, Verdict};
+use switchboard_proto::client::to_legacy::ToLegacy;
+use switchboard_proto::client::to_modern::ToModern;
+use switchboard_proto::client::{Half, Sharing};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+use tokio::sync::oneshot;
+
+use super::{Recipient, Road, Seat, Strategy, Target, Upstream};
+use crate::face::{lock, next_number};
+
+/// Numbers the connections, so that no two use the same number for a question.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+/// How long a child may think about its era. Most that do not know the question say so at once.
+const CHILD_WAIT: Duration = Duration::from_secs(5);
+
+/// The same for an endpoint.
+const HTTP_WAIT: Duration = Duration::from_secs(30);
+
+/// Who speaks what.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Eras {
+    pub(crate) clients: Era,
+    pub(crate) server: Era,
+}
+
+/// What a server turned out to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Found {
+    Modern,
+    Legacy,
+    /// Legacy, and behind the transport of the first revision.
+    Old,
+    /// Legacy, as far as silence tells: begin anew with it (NEG-7).
+    Silent,
+    /// It could not be found out now.
+    Nothing,
+}
+
+impl Eras {
+    pub(crate) fn both(era: Era) -> Self {
+        Self { clients: era, server: era }
+    }
+
+    /// The half for this pair.
+    pub(super) fn half(
+        self,
+        road: Road,
+        sharing: Sharing,
+        hello: Option<Message>,
+        limits: &Limits,
+    ) -> Half<Seat> {
+        let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
+        let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
+        match (self.clients, self.server) {
+            (Era::Legacy, Era::Legacy) => {
+                let half = Legacy::new(sharing, limits).asking_from(first_ask);
+                Half::Legacy(Box::new(match hello {
+                    Some(hello) => half.greeted_with(hello),
+                    None => half,
+                }))
+            }
+            (Era::Modern, Era::Modern) => {
+                Half::Modern(Box::new(Modern::new(carrier, sharing, limits)))
+            }
+            (Era::Legacy, Era::Modern) => {
+                let half = ToModern::new(carrier, sharing, limits).asking_from(first_ask);
+                Half::ToModern(Box::new(match &hello {
+                    Some(hello) => half.greeted_with(hello),
+                    None => half,
+                }))
+            }
+            (Era::Modern, Era::Legacy) => {
+                let half = ToLegacy::new(carrier, sharing, limits).asking_from(first_ask);
+                Half::ToLegacy(Box::new(half))
+            }
+        }
+    }
+}
+
+impl Upstream {
+    /// From here on clients of one era are served, and the server is spoken to
+    /// in the other or the same, by the link that is there. Nothing may be open.
+    pub(crate) fn turn(&self, eras: Eras, sharing: Sharing) {
+        let mut core = lock(&self.core);
+        core.road = self.server.first_road(eras.server);
+        core.half = eras.half(core.road, sharing, None, &self.limits);
+        self.modern.store(eras.server == Era::Modern, Ordering::Relaxed);
+        self.shared.store(sharing == Sharing::Shared, Ordering::Relaxed);
+    }
+
+    /// The server does not know the era it was asked in: from here on it is
+    /// spoken to in the other, on the same pipe. Nothing may be open.
+    pub(crate) fn turn_legacy(&self) {
+        self.turn(Eras::both(Era::Legacy), self.sharing());
+    }
+
+    /// Whether one client or several stand behind its calls.
+    pub(super) fn sharing(&self) -> Sharing {
+        if self.shared.load(Ordering::Relaxed) { Sharing::Shared } else { Sharing::Alone }
+    }
+
+    /// Asks the server which era it speaks. Say [`turn`](Self::turn) when it is known.
+    pub(crate) async fn find_era(self: &Arc<Self>) -> Found {
+        let question = probe::question(&Id::from(1), &whoami());
+        match self.server.target() {
+            Target::Command(_) => self.ask_child(&question).await,
+            // The older transport has no modern servers.
+            Target::Url { strategy: Strategy::SseOnly, .. } => Found::Legacy,
+            Target::Url { .. } => {
+                let asking = tokio::time::timeout(HTTP_WAIT, self.probe(&question));
+                match self.stop.until(asking).await {
+                    Some(Ok(probed)) if probed.is_old => Found::Old,
+                    Some(Ok(probed)) => found(Carrier::Http, &probed.reply),
+                    _ => Found::Nothing,
+                }
+            }
+        }
+    }
+
+    async fn ask_child(self: &Arc<Self>, question: &Message) -> Found {
+        self.turn(Eras::both(Era::Modern), self.sharing());
+        let (tell, told) = oneshot::channel();
+        let scout = Arc::new(Scout { number: next_number(), tell: Mutex::new(Some(tell)) });
+        let seat = Seat { owner: scout, exchange: Exchange(1) };
+        self.open(seat.clone(), question, &None).detach();
+        let waiting = tokio::time::timeout(CHILD_WAIT, told);
+        let reply = match self.stop.until(waiting).await {
+            None => return Found::Nothing,
+            Some(Err(_)) => Reply::Silence,
+            // What was made on our side has no id: the child is gone.
+            Some(Ok(Ok(answer))) if answer.id().is_some() => probe::reply(None, &answer),
+            Some(Ok(_)) => Reply::Broken,
+        };
+        self.drop_call(&seat, None).detach();
+        match reply {
+            Reply::Silence => Found::Silent,
+            reply => found(Carrier::Pipe, &reply),
+        }
+    }
+}
+
+fn found(carrier: Carrier, reply: &Reply) -> Found {
+    match probe::verdict(carrier, reply) {
+        Verdict::Modern(_) => Found::Modern,
+        Verdict::Legacy => Found::Legacy,
+        Verdict::Undecided | Verdict::Unusable => Found::Nothing,
+    }
+}
+
+fn whoami() -> serde_json::Value {
+    json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Waits for one answer.
+#[derive(Debug)]
+struct Scout {
+    number: u64,
+    tell: Mutex<Option<oneshot::Sender<Message>>>,
+}
+
+impl Recipient for Scout {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn note(&self, _exchange: Option<Exchange>, _message: &Message) {}
+
+    fn ask(self: Arc<Self>, _of: Option<Exchange>, _ask: Ask, _request: &Message) -> bool {
+        false
+    }
+
+    fn recall(&self, _ask: Ask, _message: &Message) {}
+
+    fn finish(&self, _exchange: Exchange, answer: &Message) {
+        if let Some(tell) = lock(&self.tell).take() {
+            // Who does not wait any more need not know.
+            _ = tell.send(answer.clone());
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    fn room(self: Arc<Self>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn end(self: Arc<Self>) {}
+}

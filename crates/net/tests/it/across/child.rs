@@ -1,0 +1,72 @@
+//! Modern clients of a legacy child.
+
+use serde_json::{Value, json};
+use switchboard_net::bridge::Children;
+use switchboard_testkit::within;
+
+use super::able;
+use crate::upstream::{caller, child_bridge, journal};
+
+/// wire: NEG-7, GW-41
+#[tokio::test]
+async fn a_child_that_the_question_of_the_era_upsets_is_begun_anew() {
+    for temper in ["", "pins", "fragile"] {
+        let journal = journal();
+        let bridge = child_bridge(journal.server(&[temper]), Children::PerSession);
+        let mut client = caller(&bridge);
+        let echo = able(json!({"name": "echo", "arguments": {"a": 1}}));
+        let answer = client.call("tools/call", echo.clone()).await;
+        assert_eq!(answer["result"]["structuredContent"], json!({"a": 1}), "{temper}: {answer}");
+        assert_eq!(answer["result"]["resultType"], "complete");
+        client.leave().await;
+
+        let mut again = caller(&bridge);
+        let before = journal.lines();
+        again.call("tools/call", echo).await;
+        let asked = |lines: &[String]| lines.iter().filter(|it| it.ends_with("discover")).count();
+        assert_eq!(asked(&journal.lines()), asked(&before), "it is asked once");
+        within(bridge.close()).await;
+        journal.all_gone().await;
+    }
+}
+
+/// wire: GW-46, STD-10
+#[tokio::test]
+async fn a_server_that_dies_while_a_call_is_parked_fails_it_when_its_client_is_back() {
+    let journal = journal();
+    let bridge = child_bridge(journal.server(&[]), Children::PerSession);
+    let mut client = caller(&bridge);
+    let work = able(json!({"name": "work", "arguments": {"tag": "t", "ask": true}}));
+    let asked = client.call("tools/call", work.clone()).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let die = able(json!({"name": "die", "arguments": {"code": 3}}));
+    let died = client.call("tools/call", die).await;
+    assert_eq!(died["error"]["code"], -32603, "{died}");
+    let mut retry = work;
+    let key = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    retry["inputResponses"][key] = json!({"action": "accept", "content": {}});
+    retry["requestState"] = asked["result"]["requestState"].clone();
+    let failed = client.call("tools/call", retry).await;
+    assert_eq!(failed["error"]["code"], -32603, "{failed}");
+    assert_eq!(bridge.calls(), 0);
+    let alive = client.call("tools/call", able(json!({"name": "pid"}))).await;
+    assert!(alive["result"]["structuredContent"]["pid"].is_u64(), "{alive}");
+    within(bridge.close()).await;
+}
+
+/// Each of two clients on one child: their calls meet there, and nothing else of theirs.
+///
+/// wire: GW-41, GW-81
+#[tokio::test]
+async fn clients_on_pipes_have_children_of_their_own() {
+    let journal = journal();
+    let bridge = child_bridge(journal.server(&[]), Children::PerSession);
+    let (mut one, mut two) = (caller(&bridge), caller(&bridge));
+    let pid = |answer: &Value| answer["result"]["structuredContent"]["pid"].clone();
+    let first = pid(&one.call("tools/call", able(json!({"name": "pid"}))).await);
+    let second = pid(&two.call("tools/call", able(json!({"name": "pid"}))).await);
+    assert!(first.is_u64() && first != second);
+    assert_eq!(pid(&one.call("tools/call", able(json!({"name": "pid"}))).await), first);
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}

@@ -1,0 +1,137 @@
+//! What both translations need: a client of one era, in the words of the other.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::jsonrpc::Message;
+use crate::method::{self, meta};
+use crate::patch;
+use crate::revision::Revision;
+
+/// What a modern request says about its client.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) capabilities: Bytes,
+    pub(super) client: Option<Bytes>,
+    pub(super) level: Option<Box<str>>,
+}
+
+impl Envelope {
+    /// One that declares nothing, for what we ask on our own account.
+    pub(super) fn ours() -> Self {
+        let client = identity().to_string().into();
+        Self { capabilities: Bytes::from_static(b"{}"), client: Some(client), level: None }
+    }
+
+    /// The request of a legacy client as a modern one (GW-12). Tasks are not
+    /// offered to it, so none is asked for (GW-27).
+    pub(super) fn put_on(&self, request: &Message) -> Message {
+        let params = request.payload().unwrap_or(b"{}");
+        let mut params = patch::without(params, &[], &["task"])
+            .unwrap_or_else(|| Bytes::copy_from_slice(params));
+        if patch::get(&params, &["_meta"]).is_none_or(|it| !it.starts_with(b"{")) {
+            params = patch::put(&params, &[], "_meta", b"{}").unwrap_or(params);
+        }
+        let mut put = |key: &str, value: &[u8]| {
+            if let Some(more) = patch::put(&params, &["_meta"], key, value) {
+                params = more;
+            }
+        };
+        if let Some(level) = &self.level {
+            put(meta::LOG_LEVEL, quoted(level).as_bytes());
+        }
+        if let Some(client) = &self.client {
+            put(meta::CLIENT, client);
+        }
+        put(meta::CAPABILITIES, &self.capabilities);
+        put(meta::VERSION, quoted(Revision::NEWEST_MODERN.as_str()).as_bytes());
+        request.with_payload(&params)
+    }
+}
+
+/// Members of a modern request that mean nothing to a legacy server (GW-43).
+const ENVELOPE: [&str; 5] =
+    [meta::VERSION, meta::CAPABILITIES, meta::CLIENT, meta::LOG_LEVEL, meta::SUBSCRIPTION];
+
+/// The request of a modern client as a legacy one.
+pub(super) fn take_off(request: &Message) -> Message {
+    let params = request.payload().unwrap_or(b"{}");
+    // Only a legacy client asks for a task in this way (TASK-9).
+    let bare = patch::without(params, &[], &["inputResponses", "requestState", "task"]);
+    let bare = bare.unwrap_or_else(|| Bytes::copy_from_slice(params));
+    request.with_payload(&without_hop(&bare, &ENVELOPE))
+}
+
+/// `payload` without what of its `_meta` is about one hop, and without an empty `_meta`.
+pub(super) fn without_hop(payload: &[u8], keys: &[&str]) -> Bytes {
+    let own = || Bytes::copy_from_slice(payload);
+    let bare = patch::without(payload, &["_meta"], keys).unwrap_or_else(own);
+    match patch::get(&bare, &["_meta"]) {
+        Some(b"{}") => patch::without(&bare, &[], &["_meta"]).unwrap_or(bare),
+        _ => bare,
+    }
+}
+
+/// A notification without the mark of the listen that it came by.
+pub(super) fn unmarked(message: &Message) -> Message {
+    let Some(params) = message.payload() else { return message.clone() };
+    match &*without_hop(params, &[meta::SUBSCRIPTION]) {
+        b"{}" => Message::notification(message.method(), None),
+        bare => message.with_payload(bare),
+    }
+}
+
+/// What a legacy client of `revision` declared, in modern words and no more
+/// than its revision has (GW-12).
+pub(super) fn modern_capabilities(declared: &[u8], revision: Revision) -> Bytes {
+    let mut all: Map<String, Value> = serde_json::from_slice(declared).unwrap_or_default();
+    all.remove("tasks");
+    let rules = revision.rules();
+    if !rules.elicitation {
+        all.remove("elicitation");
+    }
+    let mut take = |capability: &str, member: &str| {
+        if let Some(members) = all.get_mut(capability).and_then(Value::as_object_mut) {
+            members.remove(member);
+        }
+    };
+    take("roots", "listChanged");
+    if !rules.rich_questions {
+        take("elicitation", "url");
+        take("sampling", "tools");
+    }
+    json!(all).to_string().into()
+}
+
+/// How a legacy server is greeted in the name of a modern client (GW-41).
+pub(super) fn hello(request: &Message) -> Message {
+    let params = request.payload().unwrap_or_default();
+    let read = |key: &str| -> Option<Value> {
+        serde_json::from_slice(patch::get(params, &["_meta", key])?).ok()
+    };
+    let mut capabilities = read(meta::CAPABILITIES).unwrap_or_else(|| json!({}));
+    if let Some(members) = capabilities.as_object_mut() {
+        members.remove("extensions");
+    }
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
+        "capabilities": capabilities,
+        "clientInfo": read(meta::CLIENT).filter(Value::is_object).unwrap_or_else(identity),
+    });
+    Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
+}
+
+/// Who we are, where a peer does not say who it is.
+pub(super) fn identity() -> Value {
+    json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// `text` as a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// The text of the member `name` of `payload`, parsed.
+pub(super) fn member(payload: &[u8], path: &[&str]) -> Option<Value> {
+    serde_json::from_slice(patch::get(payload, path)?).ok()
+}

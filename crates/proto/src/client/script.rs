@@ -1,0 +1,101 @@
+//! Transcripts of a layer between the eras: what happened, and what must come of it.
+//!
+//! ```text
+//!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
+//!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost
+//!   recv 2: …                    the server says something, by the lane of call 2
+//! ```
+//!
+//! What comes of it is `send LANE: …`, `abort LANE`, and for whom it is: `a1: note …`,
+//! `a1: ask 1 …`, `a1: recall 1`, `a1: finish …`, `all: note …`. `@` stands for an
+//! envelope that was put on; progress tokens of ours are `T1`, `T2`, ….
+
+use std::time::{Duration, Instant};
+
+use super::{Half, Ticket, Transmit};
+use crate::exchange::{Ask, Down, Lane, To};
+use crate::refusal::Refusal;
+use crate::shorthand::{lines, message, show};
+
+/// A call by its name; the first letter is its owner.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Name(pub(super) String);
+
+impl Ticket for Name {
+    fn owner(&self) -> u64 {
+        self.0.bytes().next().unwrap_or_default().into()
+    }
+}
+
+/// Plays a script; `envelope` is what `@` stands for.
+#[track_caller]
+pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected: &str) {
+    #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
+    let mut now = Instant::now();
+    let mut seen = Vec::new();
+    for line in lines(script) {
+        let (what, rest) = line.split_once(": ").unwrap_or((line, ""));
+        let rest = rest.replace('@', envelope);
+        let (verb, whom) = what.split_once(' ').unwrap_or((what, ""));
+        let ticket = Name(whom.to_owned());
+        let number = || whom.parse().expect("a number");
+        match verb {
+            "open" => _ = half.open(ticket, &message(&rest), &None, now),
+            "note" => half.note(message(&rest), now),
+            "recv" => half.handle_message(Lane(whom.parse().unwrap_or(0)), &message(&rest), now),
+            "supply" => half.supply(Ask(number()), &message(&rest), now),
+            "refuse" => half.refuse_ask(Ask(number()), now),
+            "drop" => {
+                let id = half.find(&ticket).expect("it is open");
+                half.drop_call(id, None, now);
+            }
+            "gone" => half.forget_owner(ticket.owner(), now),
+            "lost" => {
+                half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);
+            }
+            "wait" => {
+                now += Duration::from_millis(number());
+                half.handle_timeout(now);
+            }
+            other => panic!("no such line: {other}"),
+        }
+        drain(&mut half, &mut seen);
+    }
+    let seen: Vec<_> = seen.iter().map(|line| shorten(line, envelope)).collect();
+    let expected: Vec<_> = lines(expected).collect();
+    assert_eq!(seen, expected, "\n{}\n", seen.join("\n"));
+}
+
+fn shorten(line: &str, envelope: &str) -> String {
+    line.replace(envelope, "@").replace("\"switchboard-", "\"T")
+}
+
+fn drain(half: &mut Half<Name>, seen: &mut Vec<String>) {
+    loop {
+        if let Some(down) = half.poll_down() {
+            seen.push(told(down));
+        } else if let Some(transmit) = half.poll_transmit() {
+            seen.push(match transmit {
+                Transmit::Send { lane, message, .. } => {
+                    format!("send {}: {}", lane.0, show(&message))
+                }
+                Transmit::Abort { lane } => format!("abort {}", lane.0),
+            });
+        } else {
+            return;
+        }
+    }
+}
+
+fn told(down: Down<Name>) -> String {
+    let whom = |to: To<Name>| match to {
+        To::Call(Name(name)) => name,
+        To::Session => "all".to_owned(),
+    };
+    match down {
+        Down::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
+        Down::Ask { to, ask, request } => format!("{}: ask {} {}", whom(to), ask.0, show(&request)),
+        Down::Recall { to, ask, .. } => format!("{}: recall {}", whom(to), ask.0),
+        Down::Finish { to: Name(name), answer } => format!("{name}: finish {}", show(&answer)),
+    }
+}

@@ -1,0 +1,387 @@
+//! A server of the era with a handshake, for clients of the era without one.
+//!
+//! ```text
+//!   anything first ─▶ our own initialize, in the name of the first client   (GW-41)
+//!   discover ──────▶ answered from its welcome                              (GW-40)
+//!   a call ────────▶ the call without its envelope ─▶ its result, dressed   (GW-43, GW-44)
+//!                        │ the server asks: Down::Ask on that call          (GW-45, GW-47)
+//!                        └ "visit a page first": the same, then once more   (GW-49)
+//!   listen ────────▶ subscribe for each resource ─▶ acknowledged, notes     (GW-51)
+//! ```
+//!
+//! A layer on [`Legacy`]: that one knows the server, this one knows what its
+//! clients expect of a server. Questions are put to a modern client by the half
+//! that faces it, which parks the call meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use super::across::{hello, take_off};
+use super::legacy::Legacy;
+use super::tools::Tools;
+use super::{CallId, Sharing, Ticket, Transmit};
+use crate::backoff::Reconnect;
+use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::limits::Limits;
+use crate::method::{self, meta};
+use crate::patch;
+use crate::project;
+use crate::refusal::{Refusal, code};
+use ask::{Asked, Visit};
+use listen::Listen;
+use task::Tasks;
+
+mod answer;
+mod ask;
+mod leave;
+mod level;
+mod listen;
+mod lost;
+mod task;
+
+/// One legacy server, as its modern clients see it.
+#[derive(Debug)]
+pub struct ToLegacy<T> {
+    carrier: Carrier,
+    inner: Legacy<Errand<T>>,
+    /// Which arguments its tools want repeated as headers.
+    tools: Tools,
+    sharing: Sharing,
+    most_calls: usize,
+    next_call: u64,
+    calls: BTreeMap<u64, Call<T>>,
+    listens: BTreeMap<u64, Listen<T>>,
+    asks: BTreeMap<Ask, Asked>,
+    tasks: Tasks<T>,
+    next_ask: u64,
+    /// What the server was last told to log, and the calls that wait until it has heard.
+    level: Option<usize>,
+    leveling: usize,
+    held: Vec<u64>,
+    reconnect: Reconnect,
+    due: Option<Instant>,
+    down: VecDeque<Down<T>>,
+}
+
+/// What we open a call at the server for.
+#[derive(Clone, Debug, PartialEq)]
+enum Errand<T> {
+    Call {
+        number: u64,
+        ticket: T,
+    },
+    Discover(T),
+    /// To have been greeted before a listen is acknowledged.
+    Listen(u64),
+    Watch {
+        listen: u64,
+        uri: Box<str>,
+    },
+    Unwatch {
+        listen: u64,
+    },
+    /// To know which tools may be tasks.
+    Tools,
+    /// To know what a task comes to.
+    TaskEnd(u64),
+    /// To be there again for who listens.
+    Return,
+    Level,
+}
+
+impl<T: Ticket> Ticket for Errand<T> {
+    fn owner(&self) -> u64 {
+        match self {
+            Self::Call { ticket, .. } | Self::Discover(ticket) => ticket.owner(),
+            // Each listen watches for itself.
+            Self::Listen(number)
+            | Self::Watch { listen: number, .. }
+            | Self::Unwatch { listen: number } => number | OURS,
+            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level => u64::MAX,
+        }
+    }
+}
+
+/// Apart from the numbers of clients.
+const OURS: u64 = 1 << 63;
+
+/// Attempts in a row to reach a server that is gone while somebody listens.
+const ATTEMPTS: u32 = 20;
+
+#[derive(Debug)]
+struct Call<T> {
+    ticket: T,
+    /// In its client's words.
+    request: Message,
+    inner: CallId,
+    /// Which log records it wants (GW-54).
+    level: Option<usize>,
+    visit: Option<Visit>,
+    visits: u32,
+    as_task: bool,
+    /// The server has asked something on its behalf.
+    asked: bool,
+    /// Its answer, and how long log records may still come.
+    lingers: Option<(Message, Instant)>,
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    /// A server that has been told nothing yet.
+    pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
+        Self {
+            carrier,
+            // A token may be used again while its call is parked. Whose an
+            // unclear question is, is ours to say.
+            inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
+            tools: Tools::default(),
+            sharing,
+            most_calls: limits.calls,
+            next_call: 1,
+            calls: BTreeMap::new(),
+            listens: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            tasks: Tasks::default(),
+            next_ask: 1 << 31,
+            level: None,
+            leveling: 0,
+            held: Vec::new(),
+            reconnect: Reconnect::new(ATTEMPTS),
+            due: None,
+            down: VecDeque::new(),
+        }
+    }
+
+    /// Numbers questions from here on, so that several servers' do not collide.
+    #[must_use]
+    pub fn asking_from(mut self, first: u64) -> Self {
+        self.inner = self.inner.asking_from(first);
+        self.next_ask = first | 1 << 31;
+        self
+    }
+
+    /// A client opens a call.
+    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+        self.inner.introduce(hello(request));
+        let id = match request.method() {
+            method::DISCOVER => {
+                self.inner.meet(Errand::Discover(ticket), now);
+                CallId::DONE
+            }
+            method::LISTEN => self.listen(ticket, request, now),
+            name if method::is_modern_only(name) => self.task_call(ticket, request, now),
+            _ => match self.mismatch(request, said) {
+                Some(why) => self.refuse(ticket, &why),
+                None => self.call(ticket, request, now),
+            },
+        };
+        self.settle(now);
+        id
+    }
+
+    fn call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let params = request.payload().unwrap_or_default();
+        if patch::get(params, &["requestState"]).is_some() {
+            // One of ours has found its call before it got here.
+            return self.refuse(ticket, &Refusal::BadState);
+        }
+        if self.calls.len() >= self.most_calls.saturating_mul(4) {
+            return self.refuse(ticket, &Refusal::TooManyCalls);
+        }
+        let level = patch::string(params, &["_meta", meta::LOG_LEVEL]);
+        let level = level.and_then(|level| method::severity(&level));
+        self.set_level(level, now);
+        let number = self.next_number();
+        let (request, inner) = (request.clone(), CallId::DONE);
+        let (visit, visits, as_task, asked, lingers) = (None, 0, false, false, None);
+        let call = Call { ticket, request, inner, level, visit, visits, as_task, asked, lingers };
+        self.calls.insert(number, call);
+        if level.is_some() && self.leveling > 0 {
+            self.held.push(number);
+        } else {
+            self.begin(number, now);
+        }
+        CallId(number)
+    }
+
+    /// Makes a call at the server.
+    fn begin(&mut self, number: u64, now: Instant) {
+        if self.holds_for_tools(number, now) {
+            return;
+        }
+        let Some(request) = self.request_of(number) else { return };
+        if let Some(call) = self.calls.get_mut(&number) {
+            let errand = Errand::Call { number, ticket: call.ticket.clone() };
+            call.inner = self.inner.open(errand, &request, now);
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let number = self.next_call;
+        self.next_call += 1;
+        number
+    }
+
+    fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
+        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        CallId::DONE
+    }
+
+    /// A client says something that wants no answer.
+    pub fn note(&mut self, message: &Message, now: Instant) {
+        self.inner.note(take_off(message));
+        self.settle(now);
+    }
+
+    /// A message arrived; `lane` is its call's over HTTP, else the main one.
+    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
+        self.inner.handle_message(lane, message, now);
+        self.settle(now);
+    }
+
+    /// A call's lane ended without its answer.
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
+        self.inner.handle_unanswered(lane, why);
+        self.settle(now);
+    }
+
+    /// The server knows our session no more, and so did not run this call.
+    pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
+        self.inner.handle_session_over(lane, now);
+        self.settle(now);
+    }
+
+    /// Time has reached `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+        self.end_lingering(now);
+        if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
+            self.inner.meet(Errand::Return, now);
+        }
+        self.settle(now);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
+        lingering.chain(self.inner.poll_timeout()).chain(self.due).min()
+    }
+
+    /// Turns what the server said into what its clients understand.
+    fn settle(&mut self, now: Instant) {
+        while let Some(down) = self.inner.poll_down() {
+            match down {
+                Down::Note { to, message } => self.handle_note(to, &message),
+                Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
+                Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
+                Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
+            }
+        }
+    }
+
+    fn handle_note(&mut self, to: To<Errand<T>>, message: &Message) {
+        if method::is_for_all(message.method()) {
+            self.forget_tools();
+            return self.tell_listens(message);
+        }
+        if message.method() == method::LOG {
+            return self.handle_log(&to, message);
+        }
+        let To::Call(Errand::Call { ticket, .. }) = to else { return };
+        if message.method() == method::ELICITED {
+            return;
+        }
+        self.down.push_back(Down::Note { to: To::Call(ticket), message: message.clone() });
+    }
+
+    fn handle_finish(&mut self, to: Errand<T>, answer: &Message, now: Instant) {
+        match to {
+            Errand::Call { number, .. } => self.handle_answer(number, answer, now),
+            Errand::Discover(to) => {
+                let answer = match answer.kind() {
+                    Kind::Error => self.newer_answer(answer, method::DISCOVER),
+                    _ => Message::result(&Id::from(0), &answer::discovery(answer)),
+                };
+                self.down.push_back(Down::Finish { to, answer });
+            }
+            Errand::Listen(number) => self.handle_met(number, answer, now),
+            Errand::Watch { listen, uri } => self.handle_watched(listen, &uri, answer),
+            Errand::Return if answer.kind() == Kind::Error => self.return_later(now),
+            Errand::Return => self.reconnect.handle_success(),
+            Errand::Level => self.handle_leveled(now),
+            Errand::Tools => self.handle_tools(answer, now),
+            Errand::TaskEnd(number) => self.handle_task_end(number, answer),
+            Errand::Unwatch { .. } => {}
+        }
+    }
+
+    fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let method = call.request.method().to_owned();
+        let payload = answer.payload().unwrap_or_default();
+        let failed = (answer.kind() == Kind::Error).then(|| project::code_of(payload)).flatten();
+        if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload, now) {
+            return;
+        }
+        if failed == Some(code::METHOD_NOT_FOUND) && self.try_as_task(number, now) {
+            return;
+        }
+        if self.handle_created(number, answer, now) || self.handle_task_answer(number, answer) {
+            return;
+        }
+        if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
+            // The server does not look at headers; what its tools ask for holds all the same.
+            self.tools.learn(payload);
+        }
+        let answer = self.newer_answer(answer, &method);
+        self.finish_with_logs(number, answer, now);
+    }
+
+    fn finish(&mut self, number: u64, answer: Message) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.settle_asks_of(number, &call.ticket);
+            self.down.push_back(Down::Finish { to: call.ticket, answer });
+        }
+    }
+
+    /// What to put on the wire, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.inner.poll_transmit()
+    }
+
+    /// What to tell the clients, oldest first.
+    pub fn poll_down(&mut self) -> Option<Down<T>> {
+        self.down.pop_front()
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
+        let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
+        let mut all = calls.chain(listens);
+        all.find(|(_, theirs)| *theirs == ticket).map(|(number, _)| CallId(number))
+    }
+
+    /// The lane of the only open call, if there is just one.
+    pub fn only_call(&self) -> Option<Lane> {
+        self.inner.only_call()
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        self.inner.is_open(lane)
+    }
+
+    /// Whether the server has been greeted and answered.
+    pub fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+
+    /// How many calls of clients are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len() + self.listens.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

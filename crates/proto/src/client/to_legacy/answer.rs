@@ -1,0 +1,73 @@
+//! What a legacy server answers, in the words of a modern client.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::ToLegacy;
+use super::task::EXTENSION;
+use crate::client::Ticket;
+use crate::client::across::{identity, member, without_hop};
+use crate::exchange::Said;
+use crate::jsonrpc::{Kind, Message};
+use crate::method::{self, meta};
+use crate::patch;
+use crate::project::{self, Cache};
+use crate::refusal::Refusal;
+use crate::revision::{Era, Revision};
+
+impl<T: Ticket> ToLegacy<T> {
+    /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
+    pub(super) fn mismatch(&self, request: &Message, said: &Said) -> Option<Refusal> {
+        let said = said.as_deref()?;
+        let mismatch = self.tools.headers(request, Some(said)).err()?;
+        Some(Refusal::HeaderMismatch { what: mismatch.to_string() })
+    }
+
+    /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
+    pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Message {
+        let payload = answer.payload().unwrap_or_default();
+        if answer.kind() == Kind::Error {
+            let other = project::error_for_modern(payload);
+            return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+        }
+        let server = self.inner.welcome().and_then(|it| patch::get(it, &["serverInfo"]));
+        let own = without_hop(payload, &[meta::RELATED_TASK]);
+        let own = project::without_dropped(own, method);
+        match project::modern(&own, method, server, Cache::default()) {
+            Ok(result) => answer.with_payload(&result),
+            Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
+        }
+    }
+}
+
+/// What a legacy server said of itself, as a modern one says it (GW-40).
+pub(super) fn discovery(welcome: &Message) -> Bytes {
+    let welcome = welcome.payload().unwrap_or_default();
+    let mut capabilities = member(welcome, &["capabilities"]).unwrap_or_else(|| json!({}));
+    if let Some(all) = capabilities.as_object_mut() {
+        let takes_tasks =
+            all.remove("tasks").is_some_and(|it| !it["requests"]["tools"]["call"].is_null());
+        if takes_tasks {
+            all.insert("extensions".to_owned(), json!({EXTENSION: {}}));
+        }
+    }
+    let mut result = json!({
+        "supportedVersions": Revision::names(Era::Modern),
+        "capabilities": capabilities,
+    });
+    for (from, to) in [("instructions", "instructions"), ("_meta", "_meta")] {
+        if let Some(value) = member(welcome, &[from]).filter(|value| !value.is_null()) {
+            result[to] = value;
+        }
+    }
+    let server = member(welcome, &["serverInfo"]).filter(Value::is_object);
+    let server = server.unwrap_or_else(identity).to_string();
+    let text = result.to_string();
+    let dressed = project::modern(
+        text.as_bytes(),
+        method::DISCOVER,
+        Some(server.as_bytes()),
+        Cache::default(),
+    );
+    dressed.unwrap_or_else(|_| text.into())
+}

@@ -1,0 +1,209 @@
+//! Questions of a legacy server, and the calls they belong to.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{Errand, ToLegacy};
+use crate::client::{Sharing, Ticket};
+use crate::exchange::{Ask, Down, To};
+use crate::json::{Fault, Walker};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::method;
+use crate::patch;
+use crate::project;
+use crate::refusal::Refusal;
+
+/// How often one call may be told to visit a page first.
+const MOST_VISITS: u32 = 10;
+
+/// The call that a question was put to.
+#[derive(Debug)]
+pub(super) struct Asked {
+    number: u64,
+    /// The question, if it is a guess that it was about that call.
+    guess: Option<Message>,
+    at: Instant,
+}
+
+/// Questions that come this close together are about one call.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
+/// Pages to visit before a call can be made.
+#[derive(Debug)]
+pub(super) struct Visit {
+    waiting: BTreeSet<Ask>,
+    /// What the server said, for who does not go there.
+    error: Bytes,
+    declined: bool,
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The server asks something: the client is asked on the call that it is about (GW-47).
+    pub(super) fn handle_ask(
+        &mut self,
+        to: &To<Errand<T>>,
+        ask: Ask,
+        request: &Message,
+        now: Instant,
+    ) {
+        if self.keep_question(ask, request) {
+            return;
+        }
+        let params = project::modern_question(request.payload().unwrap_or(b"{}"));
+        let request = request.with_payload(&params);
+        let (number, guessed) = match to {
+            &To::Call(Errand::Call { number, .. }) => (Some(number), false),
+            To::Session => (self.likely(now), true),
+            To::Call(_) => (None, false),
+        };
+        match number {
+            Some(number) => self.put_to(number, ask, request, guessed, now),
+            None => self.inner.refuse_ask(ask),
+        }
+    }
+
+    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool, at: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
+        call.asked = true;
+        let to = To::Call(call.ticket.clone());
+        let guess = guessed.then(|| request.clone());
+        self.asks.insert(ask, Asked { number, guess, at });
+        self.down.push_back(Down::Ask { to, ask, request });
+    }
+
+    /// The call that a question is likely to be about, where nothing says it. A
+    /// guess harms nobody while there is one client: whichever of its calls is
+    /// told, the answer goes to the question. Among several it must be clear:
+    /// one call that is not being asked already, or one that has just been.
+    fn likely(&self, now: Instant) -> Option<u64> {
+        let asking = self.calls.iter().filter(|(_, call)| method::may_ask(call.request.method()));
+        let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
+        if self.sharing == Sharing::Alone {
+            return asking.last().copied();
+        }
+        let asked_at = |number: u64| {
+            let theirs = self.asks.values().filter(move |asked| asked.number == number);
+            theirs.map(|asked| asked.at).max()
+        };
+        let idle = asking.iter().copied().filter(|&number| asked_at(number).is_none());
+        let just = asking.iter().copied().filter(|&number| {
+            asked_at(number).is_some_and(|at| now.saturating_duration_since(at) < AT_ONCE)
+        });
+        only(idle.clone()).or_else(|| if idle.count() == 0 { only(just) } else { None })
+    }
+
+    /// The server does not need an answer any more (GW-50).
+    pub(super) fn handle_recall(&mut self, ask: Ask, message: Message) {
+        self.recall_question(ask);
+        let asked = self.asks.remove(&ask);
+        if let Some(call) = asked.and_then(|asked| self.calls.get(&asked.number)) {
+            let to = To::Call(call.ticket.clone());
+            self.down.push_back(Down::Recall { to, ask, message });
+        }
+    }
+
+    /// A client answers a question.
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        let asked = self.asks.remove(&ask);
+        if asked.is_some_and(|asked| self.visited(asked.number, ask, answer, now)) {
+            return self.settle(now);
+        }
+        self.inner.supply(ask, answer);
+        self.settle(now);
+    }
+
+    /// Nobody is there to answer a question.
+    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
+        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk), now);
+    }
+
+    /// A call is over: what it was asked will not be answered (GW-46). If it
+    /// was a guess that it was about this call, then it is about another.
+    pub(super) fn settle_asks_of(&mut self, number: u64, ticket: &T) {
+        let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
+        for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
+            let Some(mut asked) = self.asks.remove(&ask) else { continue };
+            match (asked.guess.take(), self.likely(asked.at)) {
+                (Some(request), Some(other)) => {
+                    let words = Message::notification(method::CANCELLED, None);
+                    let to = To::Call(ticket.clone());
+                    self.down.push_back(Down::Recall { to, ask, message: words });
+                    self.put_to(other, ask, request, true, asked.at);
+                }
+                _ => self.inner.refuse_ask(ask),
+            }
+        }
+    }
+
+    /// The server wants a page to be visited before it takes the call (GW-49).
+    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8], now: Instant) -> bool {
+        let pages = pages(error);
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        if pages.is_empty() || call.visits >= MOST_VISITS || !method::may_ask(call.request.method())
+        {
+            return false;
+        }
+        call.visits += 1;
+        let to = call.ticket.clone();
+        let mut waiting = BTreeSet::new();
+        for params in pages {
+            let ask = Ask(self.next_ask);
+            self.next_ask += 1;
+            waiting.insert(ask);
+            self.asks.insert(ask, Asked { number, guess: None, at: now });
+            let request = Message::request(&Id::from(0), method::ELICIT, Some(&params));
+            self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
+        }
+        let error = Bytes::copy_from_slice(error);
+        call.visit = Some(Visit { waiting, error, declined: false });
+        true
+    }
+
+    /// A client says whether it goes to a page. True if that is what was asked.
+    fn visited(&mut self, number: u64, ask: Ask, answer: &Message, now: Instant) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let Some(visit) = call.visit.as_mut() else { return false };
+        if !visit.waiting.remove(&ask) {
+            return false;
+        }
+        let action = answer.payload().filter(|_| answer.kind() == Kind::Result);
+        let action = action.and_then(|result| patch::string(result, &["action"]));
+        visit.declined |= action.as_deref() != Some("accept");
+        let could_not_ask = answer.kind() == Kind::Error;
+        if !visit.waiting.is_empty() && !could_not_ask {
+            return true;
+        }
+        let Some(visit) = call.visit.take() else { return true };
+        if could_not_ask {
+            let needed = json!({"elicitation": {"url": {}}});
+            self.finish(number, Message::refusal(None, &Refusal::NeedsMore { needed }));
+        } else if visit.declined {
+            let text = patch::string(&visit.error, &["message"]).unwrap_or_default().into_owned();
+            self.finish(number, Message::refusal(None, &Refusal::FarSide { text }));
+        } else {
+            self.begin(number, now);
+        }
+        true
+    }
+}
+
+fn only(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    let first = numbers.next();
+    first.filter(|_| numbers.next().is_none())
+}
+
+/// The pages that an error names, as questions.
+fn pages(error: &[u8]) -> Vec<Bytes> {
+    let mut pages = Vec::new();
+    let Some(all) = patch::get(error, &["data", "elicitations"]) else { return pages };
+    // What is no list names no pages.
+    _ = Walker::new(all).elements(|place| {
+        let page = project::modern_question(&all[place]);
+        pages.extend(patch::put(&page, &[], "mode", b"\"url\""));
+        Ok::<_, Fault>(())
+    });
+    pages
+}

@@ -1,0 +1,193 @@
+//! `subscriptions/listen` at a server that has never heard of it (GW-51).
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::{Errand, ToLegacy};
+use crate::client::across::member;
+use crate::client::{CallId, Ticket};
+use crate::exchange::{Down, To};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::method::{self, meta};
+use crate::patch;
+use crate::refusal::Refusal;
+use crate::server::legacy::covers;
+use crate::server::modern::listen_over;
+
+/// Resources in one listen.
+const MOST_WATCHED: usize = 1024;
+
+const LISTS: [(&str, &str); 3] = [
+    ("toolsListChanged", "tools"),
+    ("promptsListChanged", "prompts"),
+    ("resourcesListChanged", "resources"),
+];
+
+/// Who listens, and for what.
+#[derive(Debug)]
+pub(super) struct Listen<T> {
+    pub(super) ticket: T,
+    lists: BTreeSet<&'static str>,
+    uris: BTreeSet<Box<str>>,
+    /// Resources that the server has not said yes or no to.
+    pending: usize,
+    acknowledged: bool,
+    /// What came before the acknowledgement, which is first (SUB-3).
+    early: Vec<Message>,
+}
+
+/// Notes that wait for an acknowledgement. Who listens for more looks again anyway.
+const MOST_EARLY: usize = 64;
+
+impl<T> Listen<T> {
+    /// Whether it asked to be told this.
+    fn wants(&self, message: &Message) -> bool {
+        let about = LISTS.iter().map(|(_, list)| *list);
+        let about = about.into_iter().find(|it| method::list_changed(it) == Some(message.method()));
+        let uri = message.payload().and_then(|params| patch::string(params, &["uri"]));
+        match (about, uri) {
+            (Some(list), _) => self.lists.contains(list),
+            (None, Some(uri)) => self.uris.iter().any(|watched| covers(watched, &uri)),
+            (None, None) => false,
+        }
+    }
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let Some((lists, uris)) = wanted(request) else {
+            let what = "params.notifications must say what to listen for".to_owned();
+            return self.refuse(ticket, &Refusal::BadParams { what });
+        };
+        if self.listens.len() >= self.most_calls {
+            return self.refuse(ticket, &Refusal::TooManyCalls);
+        }
+        let number = self.next_number();
+        let (acknowledged, early) = (false, Vec::new());
+        let listen = Listen { ticket, lists, uris, pending: 0, acknowledged, early };
+        self.listens.insert(number, listen);
+        self.inner.meet(Errand::Listen(number), now);
+        CallId(number)
+    }
+
+    /// The server has been greeted: what of a listen can it honour?
+    pub(super) fn handle_met(&mut self, number: u64, answer: &Message, now: Instant) {
+        if answer.kind() == Kind::Error {
+            let answer = self.newer_answer(answer, method::LISTEN);
+            if let Some(listen) = self.listens.remove(&number) {
+                self.down.push_back(Down::Finish { to: listen.ticket, answer });
+            }
+            return;
+        }
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        let welcome = answer.payload().unwrap_or_default();
+        let offers = |capability: &str, member: &str| {
+            patch::get(welcome, &["capabilities", capability, member]) == Some(b"true")
+        };
+        listen.lists.retain(|capability| offers(capability, "listChanged"));
+        if !offers("resources", "subscribe") {
+            listen.uris.clear();
+        }
+        listen.pending = listen.uris.len();
+        for uri in listen.uris.clone() {
+            let params = json!({ "uri": uri }).to_string();
+            let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
+            self.inner.open(Errand::Watch { listen: number, uri }, &request, now);
+        }
+        self.acknowledge(number);
+    }
+
+    /// The server said whether it watches a resource.
+    pub(super) fn handle_watched(&mut self, number: u64, uri: &str, answer: &Message) {
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        if answer.kind() == Kind::Error {
+            listen.uris.remove(uri);
+        }
+        listen.pending = listen.pending.saturating_sub(1);
+        self.acknowledge(number);
+    }
+
+    /// Says what is honoured, once that is known (SUB-3, SUB-5).
+    fn acknowledge(&mut self, number: u64) {
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        if listen.pending > 0 || std::mem::replace(&mut listen.acknowledged, true) {
+            return;
+        }
+        let mut honoured = Map::new();
+        for (name, _) in LISTS.iter().filter(|(_, list)| listen.lists.contains(list)) {
+            honoured.insert((*name).to_owned(), true.into());
+        }
+        if !listen.uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), json!(listen.uris));
+        }
+        let nothing = honoured.is_empty();
+        let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
+        let params = params.to_string();
+        let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
+        let to = To::Call(listen.ticket.clone());
+        self.down.push_back(Down::Note { to: to.clone(), message });
+        for message in std::mem::take(&mut listen.early) {
+            if listen.wants(&message) {
+                self.down.push_back(Down::Note { to: to.clone(), message });
+            }
+        }
+        if nothing {
+            self.finish_listen(number);
+        }
+    }
+
+    fn finish_listen(&mut self, number: u64) {
+        if let Some(listen) = self.listens.remove(&number) {
+            let answer = Message::result(&Id::from(0), &listen_over("0"));
+            self.down.push_back(Down::Finish { to: listen.ticket, answer });
+        }
+    }
+
+    /// The server does not come back: whoever listens gets to know.
+    pub(super) fn end_listens(&mut self) {
+        for number in self.listens.keys().copied().collect::<Vec<_>>() {
+            self.finish_listen(number);
+        }
+    }
+
+    /// Nobody listens here any more.
+    pub(super) fn end_listen(&mut self, number: u64, now: Instant) {
+        let Some(listen) = self.listens.remove(&number) else { return };
+        for uri in listen.uris {
+            let params = json!({ "uri": uri }).to_string();
+            let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
+            self.inner.open(Errand::Unwatch { listen: number }, &request, now);
+        }
+    }
+
+    /// Something changed: told to who asked for it (SUB-2).
+    pub(super) fn tell_listens(&mut self, message: &Message) {
+        let params = message.payload().unwrap_or(b"{}");
+        let own = patch::get(params, &["_meta"]).is_some_and(|it| it.starts_with(b"{"));
+        let own = if own { None } else { patch::put(params, &[], "_meta", b"{}") };
+        let params = own.as_deref().unwrap_or(params);
+        let Some(params) = patch::put(params, &["_meta"], meta::SUBSCRIPTION, b"0") else { return };
+        let message = message.with_payload(&params);
+        for listen in self.listens.values_mut().filter(|listen| listen.wants(&message)) {
+            if listen.acknowledged {
+                let to = To::Call(listen.ticket.clone());
+                self.down.push_back(Down::Note { to, message: message.clone() });
+            } else if listen.early.len() < MOST_EARLY {
+                listen.early.push(message.clone());
+            }
+        }
+    }
+}
+
+/// What a client wants to hear of; none if it does not say.
+fn wanted(request: &Message) -> Option<(BTreeSet<&'static str>, BTreeSet<Box<str>>)> {
+    let wanted = member(request.payload()?, &["notifications"]).filter(Value::is_object)?;
+    let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
+    let uris: BTreeSet<Box<str>> = match wanted.get("resourceSubscriptions") {
+        None => BTreeSet::new(),
+        Some(uris) => serde_json::from_value(uris.clone()).ok()?,
+    };
+    (uris.len() <= MOST_WATCHED).then(|| (lists.collect(), uris))
+}

@@ -1,0 +1,38 @@
+//! Losing a server, and coming back to it for those who listen.
+
+use std::time::{Duration, Instant};
+
+use super::ToLegacy;
+use crate::client::Ticket;
+use crate::exchange::Down;
+use crate::refusal::Refusal;
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The link is gone. Every open call fails with `why`.
+    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
+        self.held.clear();
+        self.lose_tasks();
+        self.inner.handle_lost(why);
+        self.settle(now);
+        // Those whose client visits a page have no call at the server.
+        for (number, call) in std::mem::take(&mut self.calls) {
+            self.settle_asks_of(number, &call.ticket);
+            match call.lingers {
+                Some((answer, _)) => self.down.push_back(Down::Finish { to: call.ticket, answer }),
+                None => _ = self.refuse(call.ticket, why),
+            }
+        }
+        self.return_later(now);
+    }
+
+    /// Who listens wants the server back.
+    pub(super) fn return_later(&mut self, now: Instant) {
+        if self.listens.is_empty() || self.due.is_some() {
+            return;
+        }
+        self.due = self.reconnect.handle_break(now, Duration::ZERO);
+        if self.due.is_none() {
+            self.end_listens();
+        }
+    }
+}

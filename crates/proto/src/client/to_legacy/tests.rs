@@ -1,0 +1,314 @@
+//! Modern clients of a legacy server.
+
+use super::*;
+use crate::client::Half;
+use crate::client::script::{self, Name};
+
+const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
+
+const HELLO: &str =
+    r#"{"capabilities":{"roots":{}},"clientInfo":{"name":"c"},"protocolVersion":"2025-11-25"}"#;
+
+const WELCOME: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"s"}}"#;
+
+/// What the server's results get.
+const SIGNED: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}"#;
+
+/// A call `a0` greets the server; it is answered first.
+#[track_caller]
+fn check(sharing: Sharing, script: &str, expected: &str) {
+    let half = ToLegacy::<Name>::new(Carrier::Pipe, sharing, &Limits::default()).asking_from(1);
+    let half = Half::ToLegacy(Box::new(half));
+    let script = format!(
+        "open a0: 0 x/y {{\"_meta\":{{@}}}}\nrecv: 1 = {WELCOME}\nrecv: 2 = {{}}\n{script}"
+    );
+    let expected = format!(
+        "send 1: 1 initialize {HELLO}\nsend 0: notifications/initialized\nsend 2: 2 x/y {{}}\n\
+         a0: finish 2 = {{\"resultType\":\"complete\",{SIGNED}}}\n{expected}"
+    )
+    .replace("#S", SIGNED);
+    script::check(half, ENVELOPE, &script, &expected);
+}
+
+/// wire: GW-40, GW-43, GW-44, GW-58, GW-73, TASK-9
+#[test]
+fn requests_lose_their_envelope_and_results_are_dressed() {
+    check(
+        Sharing::Alone,
+        r#"open a1: "d" server/discover {"_meta":{@}}
+           open a2: 5 tools/list {"cursor":"c","task":{},"_meta":{@,"k":1}}
+           recv: 3 = {"tools":[{"name":"t","execution":{"taskSupport":"required"}}],"_meta":{"x":1}}
+           open a3: 6 resources/read {"uri":"u","_meta":{@}}
+           recv: 4 ! -32002 no such thing
+           open a4: 7 tasks/get {"taskId":"t","_meta":{@}}
+           open a5: 8 tools/call {"name":"t","requestState":"s","_meta":{@}}"#,
+        r#"a1: finish 0 = {"resultType":"complete","ttlMs":0,"cacheScope":"private",#S,"capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}},"logging":{},"resources":{"subscribe":true},"tools":{"listChanged":true}},"supportedVersions":["2026-07-28"]}
+           send 3: 3 tools/list {"cursor":"c","_meta":{"k":1}}
+           a2: finish 3 = {"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"},"x":1}}
+           send 4: 4 resources/read {"uri":"u"}
+           a3: finish 4 ! -32602 no such thing
+           a4: finish - ! -32021 this call needs a client that can do more
+           a5: finish - ! -32602 requestState is not, or no longer, valid; make the call again without it"#,
+    );
+}
+
+/// wire: GW-45, GW-47, GW-50, GW-56
+#[test]
+fn a_question_goes_to_the_call_that_it_must_be_about() {
+    check(
+        Sharing::Shared,
+        r#"recv: "p" ping
+           recv: "q0" roots/list
+           open a1: 5 tools/list {"_meta":{@}}
+           recv: "q1" roots/list
+           open a2: 6 tools/call {"name":"t","_meta":{@}}
+           recv: "q2" roots/list {"_meta":{"progressToken":1}}
+           recv: "q3" elicitation/create {"mode":"url","url":"u","elicitationId":"e"}
+           open b1: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "q4" roots/list
+           open b2: 5 tools/call {"name":"t","_meta":{@}}
+           open b3: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "q5" roots/list
+           supply 1: 0 = {"roots":[]}
+           recv: notifications/cancelled {"requestId":"q3"}"#,
+        r#"send 0: "p" = {}
+           send 0: "q0" ! -32601 no client is there to answer this request
+           send 3: 3 tools/list {}
+           send 0: "q1" ! -32601 no client is there to answer this request
+           send 4: 4 tools/call {"name":"t"}
+           a2: ask 3 "q2" roots/list {}
+           a2: ask 4 "q3" elicitation/create {"mode":"url","url":"u"}
+           send 5: 5 tools/call {"name":"t"}
+           b1: ask 5 "q4" roots/list {}
+           send 6: 6 tools/call {"name":"t"}
+           send 7: 7 tools/call {"name":"t"}
+           send 0: "q5" ! -32601 no client is there to answer this request
+           a2: recall 4"#,
+    );
+}
+
+/// wire: GW-45, GW-47
+#[test]
+fn a_wrong_guess_is_mended_when_its_call_is_over() {
+    check(
+        Sharing::Alone,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
+           open a2: 6 tools/call {"name":"u","_meta":{@}}
+           recv: "q" roots/list
+           recv: 4 = {"content":[]}
+           supply 1: 0 = {"roots":[]}"#,
+        r#"send 3: 3 tools/call {"name":"t"}
+           send 4: 4 tools/call {"name":"u"}
+           a2: ask 1 "q" roots/list {}
+           a2: recall 1
+           a1: ask 1 "q" roots/list {}
+           a2: finish 4 = {"resultType":"complete",#S,"content":[]}
+           send 0: "q" = {"roots":[]}"#,
+    );
+}
+
+/// wire: GW-46, GW-48, GW-52
+#[test]
+fn a_dropped_call_takes_its_questions_with_it() {
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
+           recv 3: "q" roots/list
+           drop a1
+           supply 1: 0 = {"roots":[]}
+           recv: 3 = {}
+           open a2: 6 tools/call {"name":"t","_meta":{@}}
+           recv 4: "r" sampling/createMessage
+           refuse 2"#,
+        r#"send 3: 3 tools/call {"name":"t"}
+           a1: ask 1 "q" roots/list {}
+           send 0: "q" ! -32601 no client is there to answer this request
+           send 0: notifications/cancelled {"requestId":3}
+           abort 3
+           send 4: 4 tools/call {"name":"t"}
+           a2: ask 2 "r" sampling/createMessage {}
+           send 0: "r" ! -32601 no client is there to answer this request"#,
+    );
+}
+
+/// wire: GW-49, UTL-8
+#[test]
+fn pages_to_visit_are_questions_and_then_the_call_is_made_again() {
+    let visit = |id: u64| {
+        format!(
+            r#"recv: {{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"sign in","data":{{"elicitations":[{{"mode":"url","url":"u","elicitationId":"e"}}]}}}}}}"#
+        )
+    };
+    let open =
+        |name: &str| format!("open {name}: 5 tools/call {{\"name\":\"t\",\"_meta\":{{@}}}}\n");
+    let script = [
+        open("a1"),
+        visit(3),
+        "\nsupply 2147483649: 0 = {\"action\":\"accept\"}\nrecv: notifications/elicitation/complete {\"elicitationId\":\"e\"}\nrecv: 4 = {\"content\":[]}\n".to_owned(),
+        open("a2"),
+        visit(5),
+        "\nsupply 2147483650: 0 = {\"action\":\"decline\"}\n".to_owned(),
+        open("a3"),
+        visit(6),
+        "\nrefuse 2147483651".to_owned(),
+    ];
+    check(
+        Sharing::Alone,
+        &script.concat(),
+        r#"send 3: 3 tools/call {"name":"t"}
+           a1: ask 2147483649 0 elicitation/create {"mode":"url","url":"u"}
+           send 4: 4 tools/call {"name":"t"}
+           a1: finish 4 = {"resultType":"complete",#S,"content":[]}
+           send 5: 5 tools/call {"name":"t"}
+           a2: ask 2147483650 0 elicitation/create {"mode":"url","url":"u"}
+           a2: finish - ! -32603 sign in
+           send 6: 6 tools/call {"name":"t"}
+           a3: ask 2147483651 0 elicitation/create {"mode":"url","url":"u"}
+           a3: finish - ! -32021 this call needs a client that can do more"#,
+    );
+}
+
+/// wire: GW-51, SUB-3, SUB-13
+#[test]
+fn listens_share_what_they_watch_and_are_told_what_is_honoured() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 subscriptions/listen {"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2"]},"_meta":{@}}
+           recv: notifications/resources/updated {"uri":"x:1"}
+           recv: 3 = {}
+           recv: 4 ! -32602 no
+           open b1: 5 subscriptions/listen {"notifications":{"resourceSubscriptions":["x:1"]},"_meta":{@}}
+           recv: 5 = {}
+           recv: notifications/resources/updated {"uri":"x:1/y"}
+           recv: notifications/tools/list_changed
+           recv: notifications/prompts/list_changed
+           drop a1
+           drop b1
+           open c1: 5 subscriptions/listen {"notifications":{"promptsListChanged":true},"_meta":{@}}
+           open c2: 5 subscriptions/listen {"_meta":{@}}"#,
+        &format!(
+            r#"send 3: 3 resources/subscribe {{"uri":"x:1"}}
+               send 4: 4 resources/subscribe {{"uri":"x:2"}}
+               a1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{"resourceSubscriptions":["x:1"],"toolsListChanged":true}}}}
+               a1: note notifications/resources/updated {{{sub},"uri":"x:1"}}
+               send 5: 5 resources/subscribe {{"uri":"x:1"}}
+               b1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{"resourceSubscriptions":["x:1"]}}}}
+               a1: note notifications/resources/updated {{{sub},"uri":"x:1/y"}}
+               b1: note notifications/resources/updated {{{sub},"uri":"x:1/y"}}
+               a1: note notifications/tools/list_changed {{{sub}}}
+               send 6: 6 resources/unsubscribe {{"uri":"x:1"}}
+               c1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{}}}}
+               c1: finish 0 = {{"resultType":"complete",{sub}}}
+               c2: finish - ! -32602 params.notifications must say what to listen for"#
+        ),
+    );
+}
+
+/// wire: GW-53, STD-6, SUB-10
+#[test]
+fn who_listens_brings_a_lost_server_back_and_hears_that_lists_may_have_changed() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
+    check(
+        Sharing::Shared,
+        &format!(
+            r#"open a1: 5 subscriptions/listen {{"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["x:1"]}},"_meta":{{@}}}}
+               recv: 3 = {{}}
+               open a2: 6 tools/call {{"name":"t","_meta":{{@}}}}
+               lost
+               wait 500
+               wait 600
+               recv: 5 = {WELCOME}"#
+        ),
+        &format!(
+            r#"send 3: 3 resources/subscribe {{"uri":"x:1"}}
+               a1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{"resourceSubscriptions":["x:1"],"toolsListChanged":true}}}}
+               send 4: 4 tools/call {{"name":"t"}}
+               a2: finish - ! -32603 Transport closed
+               send 5: 5 initialize {HELLO}
+               a1: note notifications/tools/list_changed {{{sub}}}
+               send 0: notifications/initialized
+               send 6: 6 resources/subscribe {{"uri":"x:1"}}"#
+        ),
+    );
+}
+
+/// wire: GW-54, GW-55, GW-59
+#[test]
+fn logs_go_to_who_asked_and_a_tool_that_must_be_a_task_is_waited_for() {
+    let log = |level: &str| format!("recv: notifications/message {{\"level\":\"{level}\"}}\n");
+    let wants = r#""io.modelcontextprotocol/logLevel":"error""#;
+    check(
+        Sharing::Shared,
+        &format!(
+            r#"open a1: 5 tools/call {{"name":"t","_meta":{{@,{wants}}}}}
+               recv: 3 = {{}}
+               {}{}recv: 4 = {{"content":[]}}
+               {}open a2: 6 tools/call {{"name":"j","_meta":{{@,"progressToken":"p"}}}}
+               recv: 5 ! -32601 runs as a task only
+               recv: 6 = {{"task":{{"taskId":"t1"}}}}
+               recv: 7 = {{"content":[],"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"t1"}}}}}}"#,
+            log("error"),
+            log("info"),
+            log("error"),
+        ),
+        r#"send 3: 3 logging/setLevel {"level":"error"}
+           send 4: 4 tools/call {"name":"t"}
+           a1: note notifications/message {"level":"error"}
+           a1: finish 4 = {"resultType":"complete",#S,"content":[]}
+           send 5: 5 tools/call {"name":"j","_meta":{"progressToken":"T1"}}
+           send 6: 6 tools/call {"task":{},"name":"j","_meta":{"progressToken":"T2"}}
+           send 7: 7 tasks/result {"taskId":"t1"}
+           a2: finish 7 = {"resultType":"complete",#S,"content":[]}"#,
+    );
+}
+
+/// wire: TASK-2, TASK-3, TASK-4, TASK-5
+#[test]
+fn a_task_of_a_legacy_server_is_a_task_of_the_extension() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let open = |name: &str, call: &str| {
+        format!("open {name}: 5 {}\n", call.replace('^', &format!("\"_meta\":{{{able}}}")))
+    };
+    let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}"#;
+    let script = [
+        open("a1", r#"tools/call {"name":"j",^}"#),
+        r#"recv: 3 = {"tools":[{"name":"x"}],"nextCursor":"c"}
+           recv: 4 = {"tools":[{"name":"j","execution":{"taskSupport":"optional"}}]}
+           recv: 5 = {"task":{"taskId":"t1","status":"working","ttl":9,"createdAt":"d"}}
+        "#
+        .to_owned(),
+        format!("recv: \"q\" roots/list {{{related}}}\n"),
+        open("a2", r#"tasks/get {"taskId":"t1",^}"#),
+        "recv: 7 = {\"taskId\":\"t1\",\"status\":\"input_required\",\"ttl\":9}\n".to_owned(),
+        open(
+            "a3",
+            r#"tasks/update {"taskId":"t1","inputResponses":{"q1":{"roots":[]},"zz":{}},^}"#,
+        ),
+        open("a4", r#"tasks/get {"taskId":"t1",^}"#),
+        "recv: 8 = {\"taskId\":\"t1\",\"status\":\"failed\"}\n".to_owned(),
+        format!("recv: 6 = {{\"content\":[],\"isError\":true,{related}}}\n"),
+        open("a5", r#"tasks/cancel {"taskId":"t1",^}"#),
+        "recv: 9 ! -32602 it is over\n".to_owned(),
+        open("a6", r#"tasks/update {"taskId":"t2",^}"#),
+    ];
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        r#"send 3: 3 tools/list {}
+           send 4: 4 tools/list {"cursor":"c"}
+           send 5: 5 tools/call {"task":{},"name":"j"}
+           a1: finish 5 = {#S,"createdAt":"d","resultType":"task","status":"working","taskId":"t1","ttlMs":9}
+           send 6: 6 tasks/result {"taskId":"t1"}
+           send 7: 7 tasks/get {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S,"inputRequests":{"q1":{"method":"roots/list","params":{}}},"status":"input_required","taskId":"t1","ttlMs":9}
+           a3: finish 0 = {"resultType":"complete",#S}
+           send 0: "q" = {"roots":[]}
+           send 8: 8 tasks/get {"taskId":"t1"}
+           a4: finish 0 = {"resultType":"complete",#S,"result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"isError":true,"resultType":"complete"},"status":"completed","taskId":"t1","ttlMs":null}
+           send 9: 9 tasks/cancel {"taskId":"t1"}
+           a5: finish 0 = {"resultType":"complete",#S}
+           a6: finish - ! -32602 there is no such task"#,
+    );
+}

@@ -1,0 +1,398 @@
+//! A server of the era without a handshake, for clients of the era with one.
+//!
+//! ```text
+//!   initialize ──▶ server/discover ──▶ answered from what that says          (GW-10)
+//!   a call ─────▶ the call in an envelope ──▶ its result, in older words     (GW-12, GW-70)
+//!                     ▲         │ input_required
+//!                     └─ again ─┴─▶ Down::Ask for each entry, Up::Supply     (GW-14)
+//!   subscribe ──▶ one listen for all that is watched ──▶ notes               (GW-22, GW-23)
+//!   ping, setLevel, initialized: answered or kept here                       (GW-20, GW-21)
+//! ```
+//!
+//! A layer on [`Modern`]: that one knows the server, this one knows what its
+//! clients expect of a server. It opens calls of its own there, and turns what
+//! comes of them into the six verbs of a legacy conversation.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::across::{Envelope, unmarked};
+use super::modern::Modern;
+use super::{CallId, Sharing, Ticket, Transmit};
+use crate::exchange::{Ask, Carrier, Down, Lane, To};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::limits::Limits;
+use crate::method::{self, meta};
+use crate::patch;
+use crate::project;
+use crate::refusal::{Refusal, code};
+use crate::revision::Revision;
+use ear::Ear;
+use round::Round;
+
+mod ear;
+mod greet;
+mod round;
+
+/// One modern server, as its legacy clients see it.
+#[derive(Debug)]
+pub struct ToModern<T> {
+    inner: Modern<Errand<T>>,
+    most_calls: usize,
+    most_asks: usize,
+    patience: Duration,
+    next_call: u64,
+    calls: BTreeMap<u64, Call<T>>,
+    sessions: HashMap<u64, Session>,
+    /// For clients that are introduced by somebody else.
+    anybody: Option<Session>,
+    /// What the server said of itself.
+    discovered: Option<Bytes>,
+    greeters: Vec<T>,
+    asking: bool,
+    next_ask: u64,
+    /// The call that each question belongs to.
+    asks: BTreeMap<Ask, u64>,
+    ear: Ear<T>,
+    down: VecDeque<Down<T>>,
+}
+
+/// What we open a call at the server for.
+#[derive(Clone, Debug, PartialEq)]
+enum Errand<T> {
+    Call { number: u64, ticket: T },
+    Discover,
+    Listen(u64),
+}
+
+impl<T: Ticket> Ticket for Errand<T> {
+    fn owner(&self) -> u64 {
+        match self {
+            Self::Call { ticket, .. } => ticket.owner(),
+            Self::Discover | Self::Listen(_) => NOBODY,
+        }
+    }
+}
+
+/// Owns our own errands.
+const NOBODY: u64 = u64::MAX;
+
+/// What is known of a client.
+#[derive(Clone, Debug)]
+struct Session {
+    revision: Revision,
+    envelope: Envelope,
+}
+
+#[derive(Debug)]
+struct Call<T> {
+    ticket: T,
+    /// In its client's words.
+    request: Message,
+    /// As the server knows it now.
+    inner: CallId,
+    rounds: u32,
+    round: Option<Round>,
+    /// How far it has got, for progress only grows (GW-19).
+    progress: Option<f64>,
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// A server that has been asked nothing yet.
+    pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
+        Self {
+            inner: Modern::new(carrier, sharing, limits),
+            most_calls: limits.calls,
+            most_asks: limits.asks,
+            patience: limits.park,
+            next_call: 1,
+            calls: BTreeMap::new(),
+            sessions: HashMap::new(),
+            anybody: None,
+            discovered: None,
+            greeters: Vec::new(),
+            asking: false,
+            next_ask: 1,
+            asks: BTreeMap::new(),
+            ear: Ear::default(),
+            down: VecDeque::new(),
+        }
+    }
+
+    /// Numbers questions from here on, so that several servers' do not collide.
+    #[must_use]
+    pub fn asking_from(mut self, first: u64) -> Self {
+        self.next_ask = first;
+        self
+    }
+
+    /// Takes every client for the one that said this `initialize`.
+    #[must_use]
+    pub fn greeted_with(mut self, hello: &Message) -> Self {
+        self.anybody = Some(Session::of(hello));
+        self
+    }
+
+    /// A client opens a call.
+    pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let id = match request.method() {
+            method::INITIALIZE => self.greet(ticket, request, now),
+            method::PING => self.answer(ticket, b"{}"),
+            method::SET_LEVEL => self.set_level(ticket, request),
+            method::SUBSCRIBE => self.subscribe(ticket, request, now),
+            method::UNSUBSCRIBE => self.unsubscribe(ticket, request, now),
+            name if method::is_modern_only(name) || method::is_legacy_only(name) => {
+                let method = name.to_owned();
+                self.refuse(ticket, &Refusal::UnknownMethod { method })
+            }
+            _ => self.call(ticket, request, now),
+        };
+        self.settle(now);
+        id
+    }
+
+    fn call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.calls.len() >= self.most_calls.saturating_mul(4) {
+            return self.refuse(ticket, &Refusal::TooManyCalls);
+        }
+        let number = self.next_call;
+        self.next_call += 1;
+        let sent = self.envelope_of(&ticket).put_on(request);
+        let errand = Errand::Call { number, ticket: ticket.clone() };
+        let inner = self.inner.open(errand, &sent, &None, now);
+        let request = request.clone();
+        let call = Call { ticket, request, inner, rounds: 0, round: None, progress: None };
+        self.calls.insert(number, call);
+        CallId(number)
+    }
+
+    fn session_of(&self, ticket: &T) -> Option<&Session> {
+        self.sessions.get(&ticket.owner()).or(self.anybody.as_ref())
+    }
+
+    fn envelope_of(&self, ticket: &T) -> Envelope {
+        self.session_of(ticket).map_or_else(Envelope::ours, |session| session.envelope.clone())
+    }
+
+    fn revision_of(&self, ticket: &T) -> Revision {
+        self.session_of(ticket).map_or(Revision::ASSUMED, |session| session.revision)
+    }
+
+    /// Answers a call without the server.
+    fn answer(&mut self, to: T, result: &[u8]) -> CallId {
+        let answer = Message::result(&Id::from(0), result);
+        self.down.push_back(Down::Finish { to, answer });
+        CallId::DONE
+    }
+
+    fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
+        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        CallId::DONE
+    }
+
+    /// A client says something that wants no answer.
+    pub fn note(&mut self, message: Message, now: Instant) {
+        match message.method() {
+            method::INITIALIZED => {
+                self.ear.ready = true;
+                self.listen_anew(now);
+            }
+            // The server asks when it wants to know (GW-24).
+            name if method::is_legacy_notice(name) => {}
+            _ => self.inner.note(message),
+        }
+        self.settle(now);
+    }
+
+    /// A client gave up on a call; its own words, if it gave any.
+    pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+        if let Some(call) = self.calls.remove(&id.0) {
+            self.recall_round(&call);
+            self.inner.drop_call(call.inner, words, now);
+        }
+        self.settle(now);
+    }
+
+    /// A client is gone for good.
+    pub fn forget_owner(&mut self, owner: u64, now: Instant) {
+        self.sessions.remove(&owner);
+        self.greeters.retain(|ticket| ticket.owner() != owner);
+        let theirs = self.calls.iter().filter(|(_, call)| call.ticket.owner() == owner);
+        for number in theirs.map(|(&number, _)| number).collect::<Vec<_>>() {
+            self.drop_call(CallId(number), None, now);
+        }
+        self.forget_watcher(owner, now);
+        self.settle(now);
+    }
+
+    /// A message arrived; `lane` is its call's over HTTP, else the main one.
+    pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
+        self.inner.handle_message(lane, message, now);
+        self.settle(now);
+    }
+
+    /// A call's lane ended without its answer.
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
+        self.inner.handle_unanswered(lane, why);
+        self.settle(now);
+    }
+
+    /// The link is gone. Every open call fails with `why`.
+    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
+        self.inner.handle_lost(why);
+        self.settle(now);
+        // Those whose client is being asked have no call at the server.
+        for (_, call) in std::mem::take(&mut self.calls) {
+            self.recall_round(&call);
+            self.refuse(call.ticket, why);
+        }
+    }
+
+    /// Time has reached `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+        self.settle(now);
+        self.end_late_rounds(now);
+        if self.ear.is_due(now) {
+            self.listen_anew(now);
+        }
+        self.settle(now);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
+        rounds.chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+    }
+
+    /// Turns what the server said into what its clients understand.
+    fn settle(&mut self, now: Instant) {
+        while let Some(down) = self.inner.poll_down() {
+            match down {
+                Down::Note { to: To::Call(Errand::Call { number, ticket }), message } => {
+                    self.handle_note(number, ticket, message);
+                }
+                Down::Note { to: To::Call(Errand::Listen(number)), message } => {
+                    self.handle_heard(number, &message, now);
+                }
+                Down::Finish { to: Errand::Call { number, .. }, answer } => {
+                    self.handle_answer(number, &answer, now);
+                }
+                Down::Finish { to: Errand::Discover, answer } => {
+                    self.handle_discovered(&answer, now);
+                }
+                Down::Finish { to: Errand::Listen(number), answer } => {
+                    self.handle_listen_over(number, &answer, now);
+                }
+                // A modern server asks nothing and says nothing that belongs to no call.
+                Down::Note { .. } | Down::Ask { .. } | Down::Recall { .. } => {}
+            }
+        }
+    }
+
+    fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
+        if message.method() == method::PROGRESS {
+            let Some(call) = self.calls.get_mut(&number) else { return };
+            let value = message.payload().and_then(|params| patch::get(params, &["progress"]));
+            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
+                return;
+            }
+            call.progress = value.or(call.progress);
+        }
+        let message =
+            if method::is_for_all(message.method()) { unmarked(&message) } else { message };
+        self.down.push_back(Down::Note { to: To::Call(ticket), message });
+    }
+
+    fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let method = call.request.method();
+        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
+        let kind = result.and_then(|result| patch::string(result, &["resultType"]));
+        match kind.as_deref() {
+            Some("input_required") if method::may_ask(method) => {
+                self.begin_round(number, result.unwrap_or_default(), now);
+            }
+            None if needs_more(answer) => {
+                // It was told all that this client declared (GW-29).
+                let text = patch::string(answer.payload().unwrap_or_default(), &["message"]);
+                let text = text.unwrap_or_default().into_owned();
+                self.fail(number, &text);
+            }
+            None | Some("complete") => {
+                let revision = self.revision_of(&call.ticket);
+                let answer = older_answer(answer, method, revision);
+                self.finish(number, answer);
+            }
+            Some(other) => {
+                let text = format!("the server answered with an unknown resultType, {other:?}");
+                self.finish(number, Message::refusal(None, &Refusal::FarSide { text }));
+            }
+        }
+    }
+
+    fn finish(&mut self, number: u64, answer: Message) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.recall_round(&call);
+            self.down.push_back(Down::Finish { to: call.ticket, answer });
+        }
+    }
+
+    /// What to put on the wire, oldest first.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.inner.poll_transmit()
+    }
+
+    /// What to tell the clients, oldest first.
+    pub fn poll_down(&mut self) -> Option<Down<T>> {
+        self.down.pop_front()
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
+        call.map(|(&number, _)| CallId(number))
+    }
+
+    /// The lane of the only open call, if there is just one.
+    pub fn only_call(&self) -> Option<Lane> {
+        self.inner.only_call()
+    }
+
+    /// Whether the call that travels on `lane` still waits for its answer.
+    pub fn is_open(&self, lane: Lane) -> bool {
+        self.inner.is_open(lane)
+    }
+
+    /// How many calls of clients are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len() + self.greeters.len() + self.ear.waiting()
+    }
+}
+
+/// Whether the server wants a client that can do more.
+fn needs_more(answer: &Message) -> bool {
+    let error = answer.payload().filter(|_| answer.kind() == Kind::Error);
+    error.and_then(project::code_of) == Some(code::MISSING_CAPABILITY)
+}
+
+/// An answer of a modern server in the words of a legacy client (GW-29, GW-70).
+fn older_answer(answer: &Message, method: &str, revision: Revision) -> Message {
+    let payload = answer.payload().unwrap_or_default();
+    if answer.kind() == Kind::Error {
+        let other = project::error_for_legacy(payload, method);
+        return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+    }
+    let own = Bytes::copy_from_slice(payload);
+    let own = super::across::without_hop(&own, &[meta::SERVER]);
+    match project::legacy(own, method, revision) {
+        Ok(result) => answer.with_payload(&result),
+        Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

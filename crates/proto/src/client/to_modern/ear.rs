@@ -1,0 +1,247 @@
+//! What a modern server says only to who listens, for clients that expect to be told (GW-22, GW-23).
+//!
+//! ```text
+//!   what is wanted changes ──▶ a new listen ──acknowledged──▶ heard; the old one is dropped
+//!                                  ▲      └──refused──▶ deaf, until something else is wanted
+//!                                  └──a while later── lost, or ended by the server
+//! ```
+//!
+//! One listen serves all clients of the connection: lists that change, and every
+//! resource that one of them watches. After a gap the lists may have changed,
+//! and clients are told so once.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::{Errand, ToModern};
+use crate::backoff::Reconnect;
+use crate::client::across::{Envelope, member, unmarked};
+use crate::client::watch::Watches;
+use crate::client::{CallId, Ticket};
+use crate::exchange::{Down, To};
+use crate::jsonrpc::{Kind, Message};
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+
+/// Attempts in a row that bring nothing. A client that subscribes starts anew.
+const ATTEMPTS: u32 = 20;
+
+/// Resources in one listen.
+const MOST_WATCHED: usize = 4096;
+
+const LISTS: [(&str, &str); 3] = [
+    ("toolsListChanged", "tools"),
+    ("promptsListChanged", "prompts"),
+    ("resourcesListChanged", "resources"),
+];
+
+/// The listening of one connection.
+#[derive(Debug)]
+pub(super) struct Ear<T> {
+    /// A client is there to be told.
+    pub(super) ready: bool,
+    watches: Watches,
+    next: u64,
+    /// Acknowledged.
+    heard: Option<Listen>,
+    /// Not yet.
+    fresh: Option<Listen>,
+    /// Clients that wait to know whether a resource is watched.
+    subscribers: Vec<(T, String)>,
+    reconnect: Reconnect,
+    due: Option<Instant>,
+    /// Nothing was heard for a while.
+    gap: bool,
+}
+
+#[derive(Debug)]
+struct Listen {
+    number: u64,
+    call: CallId,
+    wanted: Value,
+}
+
+impl<T> Default for Ear<T> {
+    fn default() -> Self {
+        Self {
+            ready: false,
+            watches: Watches::default(),
+            next: 1,
+            heard: None,
+            fresh: None,
+            subscribers: Vec::new(),
+            reconnect: Reconnect::new(ATTEMPTS),
+            due: None,
+            gap: false,
+        }
+    }
+}
+
+impl<T> Ear<T> {
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.subscribers.len()
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let uri = request.payload().and_then(|params| patch::string(params, &["uri"]));
+        let Some(uri) = uri else {
+            let what = "params.uri must be a string".to_owned();
+            return self.refuse(ticket, &Refusal::BadParams { what });
+        };
+        if self.ear.subscribers.len() + self.ear.watches.uris().count() >= MOST_WATCHED {
+            return self.refuse(ticket, &Refusal::TooManyWatched);
+        }
+        self.ear.watches.add(&uri, ticket.owner());
+        self.ear.subscribers.push((ticket, uri.into_owned()));
+        self.ear.reconnect.handle_success();
+        self.listen_anew(now);
+        CallId::DONE
+    }
+
+    pub(super) fn unsubscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let uri = request.payload().and_then(|params| patch::string(params, &["uri"]));
+        if uri.is_some_and(|uri| self.ear.watches.remove(&uri, ticket.owner())) {
+            self.listen_anew(now);
+        }
+        self.answer(ticket, b"{}")
+    }
+
+    pub(super) fn forget_watcher(&mut self, owner: u64, now: Instant) {
+        self.ear.subscribers.retain(|(ticket, _)| ticket.owner() != owner);
+        if !self.ear.watches.forget(owner).is_empty() {
+            self.listen_anew(now);
+        }
+    }
+
+    /// Everything that is to be listened for; none if there is nothing.
+    fn wanted(&self) -> Option<Value> {
+        let mut wanted = Map::new();
+        let discovered = self.discovered.as_deref().unwrap_or_default();
+        for (name, capability) in LISTS {
+            let path = ["capabilities", capability, "listChanged"];
+            if self.ear.ready && patch::get(discovered, &path) == Some(b"true") {
+                wanted.insert(name.to_owned(), true.into());
+            }
+        }
+        let uris: Vec<_> = self.ear.watches.uris().collect();
+        if !uris.is_empty() {
+            wanted.insert("resourceSubscriptions".to_owned(), json!(uris));
+        }
+        (!wanted.is_empty()).then(|| wanted.into())
+    }
+
+    /// Listens for what is wanted now. The old listen goes on until the new one is acknowledged.
+    pub(super) fn listen_anew(&mut self, now: Instant) {
+        self.ear.due = None;
+        let wanted = self.wanted();
+        let newest = self.ear.fresh.as_ref().or(self.ear.heard.as_ref());
+        if newest.map(|listen| &listen.wanted) == wanted.as_ref() {
+            return self.settle_subscribers(None);
+        }
+        if let Some(old) = self.ear.fresh.take() {
+            self.inner.drop_call(old.call, None, now);
+        }
+        let Some(wanted) = wanted else {
+            if let Some(old) = self.ear.heard.take() {
+                self.inner.drop_call(old.call, None, now);
+            }
+            // Who wanted to watch has thought better of it meanwhile.
+            return self.settle_subscribers(None);
+        };
+        let number = self.ear.next;
+        self.ear.next += 1;
+        let params = json!({"notifications": wanted}).to_string();
+        let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
+        let request = Envelope::ours().put_on(&request);
+        let call = self.inner.open(Errand::Listen(number), &request, &None, now);
+        self.ear.fresh = Some(Listen { number, call, wanted });
+    }
+
+    /// Something came by a listen.
+    pub(super) fn handle_heard(&mut self, number: u64, message: &Message, now: Instant) {
+        self.ear.reconnect.handle_success();
+        if message.method() == method::ACKNOWLEDGED {
+            return self.handle_acknowledged(number, message, now);
+        }
+        // While two overlap, one of them tells.
+        let teller = self.ear.heard.as_ref().or(self.ear.fresh.as_ref());
+        if teller.is_some_and(|listen| listen.number == number) {
+            self.down.push_back(Down::Note { to: To::Session, message: unmarked(message) });
+        }
+    }
+
+    fn handle_acknowledged(&mut self, number: u64, message: &Message, now: Instant) {
+        let Some(fresh) = self.ear.fresh.take_if(|fresh| fresh.number == number) else { return };
+        if let Some(old) = self.ear.heard.replace(fresh) {
+            self.inner.drop_call(old.call, None, now);
+        }
+        let honoured = message.payload().unwrap_or_default();
+        let honoured = member(honoured, &["notifications"]).unwrap_or_default();
+        self.settle_subscribers(Some(&honoured));
+        if std::mem::replace(&mut self.ear.gap, false) {
+            for (name, capability) in LISTS {
+                let changed = method::list_changed(capability).filter(|_| honoured[name] == true);
+                if let Some(method) = changed {
+                    let message = Message::notification(method, None);
+                    self.down.push_back(Down::Note { to: To::Session, message });
+                }
+            }
+        }
+    }
+
+    /// Tells clients whether what they wanted to watch is watched. `honoured` is
+    /// what a new listen comes to; none if the last one covers all.
+    fn settle_subscribers(&mut self, honoured: Option<&Value>) {
+        if honoured.is_none() && self.ear.fresh.is_some() {
+            return;
+        }
+        let watched: Option<BTreeSet<&str>> = honoured.map(|honoured| {
+            let uris = honoured["resourceSubscriptions"].as_array().into_iter().flatten();
+            uris.filter_map(Value::as_str).collect()
+        });
+        for (ticket, uri) in std::mem::take(&mut self.ear.subscribers) {
+            if watched.as_ref().is_none_or(|watched| watched.contains(&*uri)) {
+                self.answer(ticket, b"{}");
+            } else {
+                self.ear.watches.remove(&uri, ticket.owner());
+                let text = format!("the server does not watch {uri}");
+                self.refuse(ticket, &Refusal::FarSide { text });
+            }
+        }
+    }
+
+    /// A listen is over: refused, ended, or lost.
+    pub(super) fn handle_listen_over(&mut self, number: u64, answer: &Message, now: Instant) {
+        let is_it = |listen: &mut Listen| listen.number == number;
+        let was_fresh = self.ear.fresh.take_if(is_it).is_some();
+        if self.ear.heard.take_if(is_it).is_none() && !was_fresh {
+            return;
+        }
+        self.ear.gap = true;
+        if was_fresh {
+            for (to, uri) in std::mem::take(&mut self.ear.subscribers) {
+                self.ear.watches.remove(&uri, to.owner());
+                let answer = super::older_answer(answer, method::SUBSCRIBE, self.revision_of(&to));
+                self.down.push_back(Down::Finish { to, answer });
+            }
+        }
+        // An error that the server gave has an id, and would be given again.
+        let refused = was_fresh && answer.kind() == Kind::Error && answer.id().is_some();
+        if !refused {
+            self.ear.due = self.ear.reconnect.handle_break(now, Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A handshake with a server that has none.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{Errand, Session, ToModern};
+use crate::client::across::{Envelope, identity, member, modern_capabilities};
+use crate::client::{CallId, Ticket};
+use crate::exchange::Down;
+use crate::jsonrpc::{Kind, Message};
+use crate::method::{self, meta};
+use crate::patch;
+use crate::project;
+use crate::refusal::Refusal;
+use crate::revision::{Era, Revision};
+
+impl Session {
+    pub(super) fn of(hello: &Message) -> Self {
+        let params = hello.payload().unwrap_or_default();
+        let asked = patch::string(params, &["protocolVersion"]).unwrap_or_default();
+        // Never a modern one (NEG-11).
+        let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
+        let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
+        let declared = patch::get(params, &["capabilities"]).unwrap_or(b"{}");
+        let client = patch::get(params, &["clientInfo"]).filter(|it| it.starts_with(b"{"));
+        let envelope = Envelope {
+            capabilities: modern_capabilities(declared, revision),
+            client: client.map(Bytes::copy_from_slice),
+            level: None,
+        };
+        Self { revision, envelope }
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// A client says hello: we know the answer, or ask the server about itself.
+    pub(super) fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if self.greeters.len() >= self.most_calls.saturating_mul(4) {
+            return self.refuse(ticket, &Refusal::TooManyCalls);
+        }
+        self.sessions.insert(ticket.owner(), Session::of(request));
+        if let Some(discovered) = self.discovered.clone() {
+            return self.welcome(ticket, &discovered);
+        }
+        self.greeters.push(ticket);
+        if !std::mem::replace(&mut self.asking, true) {
+            let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
+            let question = Envelope::ours().put_on(&question);
+            self.inner.open(Errand::Discover, &question, &None, now);
+        }
+        CallId::DONE
+    }
+
+    pub(super) fn handle_discovered(&mut self, answer: &Message, now: Instant) {
+        self.asking = false;
+        let greeters = std::mem::take(&mut self.greeters);
+        let payload = answer.payload().unwrap_or_default();
+        if answer.kind() == Kind::Error {
+            let other = project::error_for_legacy(payload, method::DISCOVER);
+            let answer = other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+            for to in greeters {
+                self.sessions.remove(&to.owner());
+                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            }
+            return;
+        }
+        let discovered = Bytes::copy_from_slice(payload);
+        self.discovered = Some(discovered.clone());
+        for ticket in greeters {
+            self.welcome(ticket, &discovered);
+        }
+        if self.ear.ready {
+            self.listen_anew(now);
+        }
+    }
+
+    /// The answer to `initialize`, from what the server says of itself (GW-10).
+    fn welcome(&mut self, ticket: T, discovered: &[u8]) -> CallId {
+        let mut result = Map::new();
+        let version = self.revision_of(&ticket).as_str();
+        result.insert("protocolVersion".to_owned(), version.into());
+        let mut capabilities = member(discovered, &["capabilities"]).unwrap_or_else(|| json!({}));
+        if let Some(all) = capabilities.as_object_mut() {
+            all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
+        }
+        result.insert("capabilities".to_owned(), capabilities);
+        let mut about: Map<String, Value> = member(discovered, &["_meta"])
+            .and_then(|about| about.as_object().cloned())
+            .unwrap_or_default();
+        let server = about.remove(meta::SERVER).filter(Value::is_object);
+        result.insert("serverInfo".to_owned(), server.unwrap_or_else(identity));
+        if !about.is_empty() {
+            result.insert("_meta".to_owned(), about.into());
+        }
+        if let Some(instructions) = member(discovered, &["instructions"]) {
+            result.insert("instructions".to_owned(), instructions);
+        }
+        self.answer(ticket, json!(result).to_string().as_bytes())
+    }
+
+    /// Which log records a client wants, from its next call on (GW-20).
+    pub(super) fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
+        let params = request.payload().unwrap_or_default();
+        let level = patch::string(params, &["level"]).unwrap_or_default();
+        if method::severity(&level).is_none() {
+            let what = "params.level must be the name of a level".to_owned();
+            return self.refuse(ticket, &Refusal::BadParams { what });
+        }
+        let discovered = self.discovered.as_deref().unwrap_or_default();
+        if self.discovered.is_some()
+            && patch::get(discovered, &["capabilities", "logging"]).is_none()
+        {
+            let method = method::SET_LEVEL.to_owned();
+            return self.refuse(ticket, &Refusal::UnknownMethod { method });
+        }
+        if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
+            session.envelope.level = Some(level.into());
+        }
+        self.answer(ticket, b"{}")
+    }
+}

@@ -1,0 +1,231 @@
+//! Legacy clients of a modern server.
+
+use super::*;
+use crate::client::Half;
+use crate::client::script::{self, Name};
+
+/// What the client of these transcripts is turned into on each request.
+const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{},"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
+
+/// What we ask on our own account.
+const OURS: &str = concat!(
+    r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"switchboard","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}}"#
+);
+
+/// The handshake of client `a`, with a server that offers `capabilities`.
+fn greeting(version: &str, capabilities: &str) -> String {
+    format!(
+        r#"open a0: 0 initialize {{"protocolVersion":"{version}","capabilities":{{"elicitation":{{}},"roots":{{"listChanged":true}},"sampling":{{}},"tasks":{{}}}},"clientInfo":{{"name":"c"}}}}
+           recv 1: 1 = {{"supportedVersions":["2026-07-28"],"capabilities":{capabilities},"resultType":"complete"}}
+           note: notifications/initialized
+        "#
+    )
+}
+
+#[track_caller]
+fn check(version: &str, capabilities: &str, script: &str, expected: &str) {
+    let half = ToModern::<Name>::new(Carrier::Http, Sharing::Alone, &Limits::default());
+    let half = Half::ToModern(Box::new(half));
+    let script = format!("{}{script}", greeting(version, capabilities));
+    let version = if version == "2031-01-01" { "2025-11-25" } else { version };
+    let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+    let expected = format!(
+        r#"send 1: 1 server/discover {{{OURS}}}
+           a0: finish 0 = {{"capabilities":{capabilities},"protocolVersion":"{version}","serverInfo":{server}}}
+           {expected}"#
+    )
+    .replace("#OURS", OURS);
+    script::check(half, ENVELOPE, &script, &expected);
+}
+
+/// wire: GW-10, GW-11, GW-12, GW-21, GW-24, GW-27, NEG-11
+#[test]
+fn a_handshake_is_answered_from_what_the_server_says_of_itself() {
+    check(
+        "2031-01-01",
+        r#"{"tools":{}}"#,
+        r#"open a1: 5 tools/list
+           open a2: 6 ping
+           open a3: 7 tools/call {"name":"t","task":{"ttl":5},"_meta":{"k":1}}
+           open a4: 8 tasks/list
+           open a5: 9 logging/setLevel {"level":"info"}
+           note: notifications/roots/list_changed
+           note: x/own
+           recv 2: 2 = {"tools":[],"ttlMs":5,"resultType":"complete"}"#,
+        r#"send 2: 2 tools/list {"_meta":{@}}
+           a2: finish 0 = {}
+           send 3: 3 tools/call {"name":"t","_meta":{@,"k":1}}
+           a4: finish - ! -32601 Method not found: tasks/list
+           a5: finish - ! -32601 Method not found: logging/setLevel
+           send 0: x/own
+           a1: finish 2 = {"tools":[]}"#,
+    );
+}
+
+/// wire: GW-14, GW-18, MRTR-5, MRTR-11
+#[test]
+fn each_round_is_a_new_call_with_the_answers_of_that_round_alone() {
+    check(
+        "2025-06-18",
+        "{}",
+        r#"open a1: 5 tools/call {"name":"t"}
+           recv 2: 2 = {"resultType":"input_required","inputRequests":{"k \"1":{"method":"roots/list"},"e":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"a\/b"}
+           supply 2: 9 = {"action":"accept"}
+           supply 1: 8 = {"roots":[]}
+           recv 3: 3 = {"resultType":"input_required","inputRequests":{"e":{"method":"elicitation/create"}}}
+           supply 3: 7 ! -32000 broken
+           recv 4: 4 = {"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}
+           drop a1
+           supply 4: 6 = {"roots":[]}"#,
+        r#"send 2: 2 tools/call {"_meta":{@},"name":"t"}
+           a1: ask 1 "k \"1" roots/list {}
+           a1: ask 2 "e" elicitation/create {"message":"m"}
+           send 3: 3 tools/call {"inputResponses":{"e":{"action":"accept"},"k \"1":{"roots":[]}},"requestState":"a\/b","_meta":{@},"name":"t"}
+           a1: ask 3 "e" elicitation/create {}
+           send 4: 4 tools/call {"inputResponses":{"e":{"action":"cancel"}},"_meta":{@},"name":"t"}
+           a1: ask 4 "r" roots/list {}
+           a1: recall 4"#,
+    );
+}
+
+/// wire: GW-15, GW-16, GW-29, MRTR-10
+#[test]
+fn what_a_client_cannot_be_asked_fails_its_call() {
+    check(
+        "2025-03-26",
+        "{}",
+        r#"open a1: 5 tools/call {"name":"t"}
+           recv 2: 2 = {"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"},"e":{"method":"elicitation/create"}}}
+           open a2: 6 prompts/get {"name":"p"}
+           recv 3: 3 = {"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"},"s":{"method":"sampling/createMessage"}}}
+           supply 1: 9 ! -1 no
+           open a3: 7 tools/call {"name":"t"}
+           recv 4: 4 ! -32021 needs elicitation
+           open a4: 8 tools/call {"name":"t"}
+           recv 5: 5 = {"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}
+           refuse 3
+           open a5: 9 tools/list
+           recv 6: 6 = {"resultType":"hologram"}"#,
+        r#"send 2: 2 tools/call {"_meta":{^},"name":"t"}
+           a1: finish 0 = {"content":[{"text":"the server needs roots/list, elicitation/create, which this client cannot answer","type":"text"}],"isError":true}
+           send 3: 3 prompts/get {"_meta":{^},"name":"p"}
+           a2: ask 1 "r" roots/list {}
+           a2: ask 2 "s" sampling/createMessage {}
+           a2: recall 2
+           a2: finish - ! -32603 the client did not answer roots/list: no
+           send 4: 4 tools/call {"_meta":{^},"name":"t"}
+           a3: finish 0 = {"content":[{"text":"needs elicitation","type":"text"}],"isError":true}
+           send 5: 5 tools/call {"_meta":{^},"name":"t"}
+           a4: ask 3 "r" roots/list {}
+           a4: finish 0 = {"content":[{"text":"the client did not answer roots/list: no client is there to answer this request","type":"text"}],"isError":true}
+           send 6: 6 tools/list {"_meta":{^}}
+           a5: finish - ! -32603 the server answered with an unknown resultType, "hologram""#
+            .replace('^', &ENVELOPE.replace("\"elicitation\":{},", ""))
+            .as_str(),
+    );
+}
+
+/// wire: GW-17, GW-19, MRTR-6
+#[test]
+fn a_server_that_wants_to_be_asked_again_is_and_progress_only_grows() {
+    let round = r#"= {"resultType":"input_required","requestState":"s"}"#;
+    let progress = |lane: u64, at: f64| {
+        format!("recv {lane}: notifications/progress {{\"progressToken\":7,\"progress\":{at}}}\n")
+    };
+    let script = [
+        "open a1: 5 tools/call {\"name\":\"t\",\"_meta\":{\"progressToken\":7}}\n".to_owned(),
+        progress(2, 2.0),
+        format!("recv 2: 2 {round}\nwait 100\nwait 200\n"),
+        progress(3, 1.0),
+        progress(3, 2.5),
+        "recv 3: 3 = {\"content\":[]}".to_owned(),
+    ]
+    .concat();
+    check(
+        "2025-11-25",
+        "{}",
+        &script,
+        r#"send 2: 2 tools/call {"name":"t","_meta":{@,"progressToken":7}}
+           a1: note notifications/progress {"progressToken":7,"progress":2}
+           send 3: 3 tools/call {"requestState":"s","name":"t","_meta":{@,"progressToken":7}}
+           a1: note notifications/progress {"progressToken":7,"progress":2.5}
+           a1: finish 3 = {"content":[]}"#,
+    );
+    let endless = (2..=12).map(|lane| format!("recv {lane}: {lane} {round}\nwait 300\n"));
+    let script =
+        format!("open a1: 5 tools/call {{\"name\":\"t\"}}\n{}", endless.collect::<String>());
+    let again = (3..=12).map(|lane| {
+        format!("send {lane}: {lane} tools/call {{\"requestState\":\"s\",\"_meta\":{{@}},\"name\":\"t\"}}\n")
+    });
+    let expected = format!(
+        "send 2: 2 tools/call {{\"_meta\":{{@}},\"name\":\"t\"}}\n{}{}",
+        again.collect::<String>(),
+        r#"a1: finish 0 = {"content":[{"text":"the server has asked too often","type":"text"}],"isError":true}"#
+    );
+    check("2025-11-25", "{}", &script, &expected);
+}
+
+/// wire: GW-22, GW-23, SUB-10
+#[test]
+fn one_listen_hears_everything_and_a_gap_is_told_once() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+    let tools = r#""toolsListChanged":true"#;
+    check(
+        "2025-11-25",
+        r#"{"tools":{"listChanged":true}}"#,
+        &format!(
+            r#"recv 2: notifications/subscriptions/acknowledged {{"notifications":{{{tools}}},{sub}2}}}}
+               open a1: 5 resources/subscribe {{"uri":"x:1"}}
+               open a2: 6 resources/subscribe {{"uri":"x:2"}}
+               recv 4: notifications/subscriptions/acknowledged {{"notifications":{{{tools},"resourceSubscriptions":["x:1"]}},{sub}4}}}}
+               recv 4: notifications/resources/updated {{"uri":"x:1",{sub}4}}}}
+               recv 4: notifications/tools/list_changed {{{sub}4}}}}
+               recv 4: 4 = {{"resultType":"complete"}}
+               wait 500
+               wait 600
+               recv 5: notifications/subscriptions/acknowledged {{"notifications":{{{tools},"resourceSubscriptions":["x:1"]}},{sub}5}}}}
+               recv 5: notifications/tools/list_changed {{{sub}5}}}}
+               gone a"#
+        ),
+        &format!(
+            r#"send 2: 2 subscriptions/listen {{#OURS,"notifications":{{{tools}}}}}
+               send 3: 3 subscriptions/listen {{#OURS,"notifications":{{"resourceSubscriptions":["x:1"],{tools}}}}}
+               abort 3
+               send 4: 4 subscriptions/listen {{#OURS,"notifications":{{"resourceSubscriptions":["x:1","x:2"],{tools}}}}}
+               a1: finish 0 = {{}}
+               a2: finish - ! -32603 the server does not watch x:2
+               abort 2
+               all: note notifications/resources/updated {{"uri":"x:1"}}
+               all: note notifications/tools/list_changed
+               send 5: 5 subscriptions/listen {{#OURS,"notifications":{{"resourceSubscriptions":["x:1"],{tools}}}}}
+               all: note notifications/tools/list_changed
+               all: note notifications/tools/list_changed
+               send 6: 6 subscriptions/listen {{#OURS,"notifications":{{{tools}}}}}"#
+        ),
+    );
+}
+
+/// wire: GW-22, GW-28, STD-10
+#[test]
+fn what_is_open_when_the_link_is_lost_fails_once() {
+    check(
+        "2025-11-25",
+        "{}",
+        r#"open a1: 5 tools/call {"name":"t"}
+           recv 2: 2 = {"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}
+           open a2: 6 tools/list
+           open a3: 7 resources/subscribe {"uri":"x:1"}
+           lost
+           supply 1: 9 = {"roots":[]}"#,
+        r#"send 2: 2 tools/call {"_meta":{@},"name":"t"}
+           a1: ask 1 "r" roots/list {}
+           send 3: 3 tools/list {"_meta":{@}}
+           send 4: 4 subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1"]}}
+           a2: finish - ! -32603 Transport closed
+           a3: finish - ! -32603 Transport closed
+           a1: recall 1
+           a1: finish - ! -32603 Transport closed"#,
+    );
+}
