@@ -10,8 +10,11 @@ pub(crate) use bridge::BridgeArgs;
 use client::help;
 pub(crate) use client::{ClientArgs, Form, ReachArgs};
 pub(crate) use completion::CompletionArgs;
+pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use import::ImportArgs;
+pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use network::NetworkArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
@@ -20,8 +23,11 @@ pub(crate) use web::{Transport, WebArgs};
 mod bridge;
 mod client;
 mod completion;
+mod config;
 mod demo;
 mod doctor;
+mod import;
+mod key;
 mod network;
 mod serve;
 mod target;
@@ -76,6 +82,9 @@ pub(crate) enum Command {
     #[command(after_help = help::PING, override_usage = help::usage("ping", ""))]
     Ping(Box<ClientArgs>),
     Doctor(Box<DoctorArgs>),
+    Import(ImportArgs),
+    Config(ConfigArgs),
+    Key(KeyArgs),
     Completion(CompletionArgs),
 }
 

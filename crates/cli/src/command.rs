@@ -3,8 +3,11 @@
 mod bridge;
 mod client;
 mod completion;
+mod config;
 mod demo;
 mod doctor;
+mod import;
+mod key;
 
 use crate::args::Command;
 use crate::exit::{ExitStatus, Failure};
@@ -13,6 +16,9 @@ use crate::exit::{ExitStatus, Failure};
 pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
     match command {
         Command::Doctor(args) => return Box::pin(doctor::run(&args)).await,
+        Command::Config(args) => return config::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Bridge(args) => bridge::run(&args).await,
         Command::Tools(args) => client::with(&args, client::tools).await,
         Command::Call(args) => client::with(&args, client::call).await,

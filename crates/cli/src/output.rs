@@ -46,6 +46,11 @@ pub(crate) fn write_line(text: &str) {
     _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
+/// So many of something: `1 server`, `2 servers`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Text without what could drive a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()

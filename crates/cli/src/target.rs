@@ -16,6 +16,8 @@ use crate::header;
 
 mod named;
 
+pub(crate) use named::{short, surroundings};
+
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]
 pub(crate) struct Found {

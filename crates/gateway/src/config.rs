@@ -20,19 +20,28 @@ use std::path::{Path, PathBuf};
 mod dotenv;
 mod entry;
 mod expand;
+mod gateway;
+mod import;
 mod key;
 mod known;
 mod problem;
+mod reader;
+mod schema;
+mod settings;
 mod shape;
 mod surroundings;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use entry::{Entry, Timeouts, ToolFilter};
+pub use entry::{Entry, Timeouts};
+pub use gateway::{Anonymous, Bounds, Defaults, Gateway, Group, Listen, Placed, ToolSearch};
+pub use import::{Candidate, Fate, Import, MergeError};
 pub use key::nearest;
 pub use known::{Known, known};
 pub use problem::{Place, Problem, Weight};
+pub use schema::schema;
+pub use settings::{Edit, Process, Settings, Sleep};
 pub use surroundings::Surroundings;
 
 /// Bytes that a file may have. Some clients keep their whole history in the
@@ -46,6 +55,8 @@ pub struct Config {
     pub file: PathBuf,
     /// The servers without mistakes, in the order of the file.
     pub servers: Vec<Entry>,
+    /// What it says about the gateway itself.
+    pub gateway: Gateway,
     /// What is wrong or worth a note, in the order of the file.
     pub problems: Vec<Problem>,
     /// Names of servers with mistakes.
@@ -86,6 +97,14 @@ impl ReadError {
         }
     }
 
+    /// All of it in one line: the fact, its cause, and what to do.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}; {}", self.instead()),
+            _ => format!("{self}; {}", self.instead()),
+        }
+    }
+
     /// Whether there is simply no such file.
     pub fn is_absent(&self) -> bool {
         let Self::Unreadable { source, .. } = self else { return false };
@@ -96,18 +115,8 @@ impl ReadError {
 impl Config {
     /// Reads a file. What its name ends with decides whether it is TOML.
     pub fn read(file: &Path, around: &Surroundings) -> Result<Self, ReadError> {
-        let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
-        let mut bytes = Vec::new();
-        let opened = File::open(file).map_err(unreadable)?;
-        opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(ReadError::TooLong { file: file.to_owned() });
-        }
-        let text =
-            String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })?;
-        Self::parse(file, &text, around)
+        Self::parse(file, &text_of(file)?, around)
     }
-
     /// Reads the text of a file.
     pub fn parse(file: &Path, text: &str, around: &Surroundings) -> Result<Self, ReadError> {
         let tree = tree::parse(file, text).map_err(ReadError::Syntax)?;
@@ -120,6 +129,7 @@ impl Config {
         for section in found {
             config.add(&section, around);
         }
+        config.gateway = gateway::read(&tree, around, &mut config.problems);
         Ok(config)
     }
 
@@ -164,4 +174,16 @@ impl Config {
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.weight == Weight::Error)
     }
+}
+
+/// The text of a file.
+fn text_of(file: &Path) -> Result<String, ReadError> {
+    let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(unreadable)?;
+    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(ReadError::TooLong { file: file.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })
 }

@@ -2,7 +2,8 @@
 //!
 //! [`config`] reads the configuration files that people already have for their
 //! clients, and says what is wrong with them, where, and what to write instead.
-
+//! [`plan`] is what they mean for a gateway, [`policy`] who may do what, [`search`]
+//! finds tools by plain words, and [`watch`] hears when files change.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,3 +29,9 @@
 //! ```
 
 pub mod config;
+pub mod credential;
+pub mod glob;
+pub mod plan;
+pub mod policy;
+pub mod search;
+pub mod watch;

@@ -47,7 +47,7 @@ pub(super) fn all(file: &Path) -> Result<Vec<Entry>, Failure> {
 }
 
 /// The environment and the folder, as far as they are text.
-fn surroundings() -> Result<Surroundings, Failure> {
+pub(crate) fn surroundings() -> Result<Surroundings, Failure> {
     let folder = std::env::current_dir().map_err(|error| Failure::of(&error))?;
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -117,7 +117,7 @@ impl Search {
 }
 
 /// A path as people write it.
-fn short(path: &Path, around: &Surroundings) -> String {
+pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
     if let Ok(rest) = path.strip_prefix(around.folder()) {
         return format!("./{}", rest.display());
     }

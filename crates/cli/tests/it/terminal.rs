@@ -8,6 +8,7 @@ use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+use crate::named::Home;
 use crate::process::PATIENCE;
 
 /// A terminal and what runs at it.
@@ -21,6 +22,11 @@ struct Terminal {
 impl Terminal {
     /// Calls a tool of the built-in server.
     fn call(args: &[&str]) -> Self {
+        let binary = env!("CARGO_BIN_EXE_switchboard");
+        Self::start(&[&["call"], args, &["--", binary, "demo"]].concat())
+    }
+
+    fn start(args: &[&str]) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -28,9 +34,7 @@ impl Terminal {
         let theirs = OpenOptions::new().read(true).write(true).open(path).unwrap();
         let binary = env!("CARGO_BIN_EXE_switchboard");
         let child = Command::new(binary)
-            .arg("call")
             .args(args)
-            .args(["--", binary, "demo"])
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())
             .stderr(theirs)
@@ -120,4 +124,19 @@ fn progress_is_shown_while_it_goes_on_and_errors_as_sentences() {
     terminal.until("50/100 Half way").until("Reported its progress").ends_with(0);
     let mut terminal = Terminal::call(&["nosuch"]);
     terminal.until("error: MCP error -32602: Unknown tool: nosuch").ends_with(1);
+}
+
+#[test]
+fn servers_are_written_when_the_person_says_so() {
+    let home = Home::new();
+    let from = home.write("from.json", r#"{"mcpServers": {"a": {"command": "c"}}}"#);
+    let into = home.path.join("into.json");
+    let line = ["import", "--from", &from, "--write", into.to_str().unwrap()];
+    let mut terminal = Terminal::start(&line);
+    terminal.until("WHAT BECOMES OF IT").until("Add 1 server to").until("[y/N] ").types("\n");
+    terminal.until("Nothing was written").ends_with(0);
+    assert!(!into.exists());
+    let mut terminal = Terminal::start(&line);
+    terminal.until("[y/N] ").types("y\n").until("Added 1 server").ends_with(0);
+    assert!(into.exists());
 }

@@ -9,9 +9,11 @@ use switchboard_net::upstream::{Server, Target};
 
 use super::expand::Variables;
 use super::problem::{Place, Problem, Weight};
+use super::settings::Settings;
 use super::shape::Section;
 use super::surroundings::Surroundings;
 use super::tree::{Key, Node};
+use crate::glob::Filter;
 use draft::Draft;
 
 mod draft;
@@ -33,7 +35,9 @@ pub struct Entry {
     /// How long it may take.
     pub timeouts: Timeouts,
     /// Which of its tools are wanted.
-    pub tools: ToolFilter,
+    pub tools: Filter,
+    /// How a gateway is to treat it.
+    pub settings: Settings,
 }
 
 /// How long a server may take, where its file says so.
@@ -43,15 +47,6 @@ pub struct Timeouts {
     pub start: Option<Duration>,
     /// To answer a call.
     pub call: Option<Duration>,
-}
-
-/// Which tools are wanted, by the names the server gives them.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ToolFilter {
-    /// Only these; all if not said.
-    pub only: Option<Vec<String>>,
-    /// Never these.
-    pub never: Vec<String>,
 }
 
 impl Entry {
@@ -98,7 +93,8 @@ pub(super) fn read(
         draft.member(key, value);
     }
     let target = draft.target(name);
-    let Draft { enabled, description, timeouts, tools, problems: mut found, .. } = draft;
+    let Draft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
+    let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {
         // Nobody wants it, so nothing is the matter.
@@ -109,5 +105,5 @@ pub(super) fn read(
     problems.extend(found);
     let target = target.filter(|_| is_whole)?;
     let (name, place) = (name.text.clone(), name.place.clone());
-    Some(Entry { name, place, target, enabled, description, timeouts, tools })
+    Some(Entry { name, place, target, enabled, description, timeouts, tools, settings })
 }

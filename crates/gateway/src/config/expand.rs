@@ -45,11 +45,38 @@ pub(super) struct Variables<'t> {
 impl Variables<'_> {
     /// Fills in the variables of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, Unknown> {
+        if self.around.is_literal() {
+            return Ok(text.to_owned());
+        }
+        self.replace(text, |inner| self.value(inner))
+    }
+
+    /// The same text with the variables that every file may have: what only one
+    /// client knows is put in other words.
+    pub(super) fn portable(&self, text: &str) -> String {
+        let portable = self.replace(text, |inner| {
+            let inner = match inner.strip_prefix("input:") {
+                Some(id) => match self.answer(id) {
+                    Some(default) => format!("{}:-{default}", input_variable(id)),
+                    None => input_variable(id),
+                },
+                None => inner.strip_prefix("env:").unwrap_or(inner).to_owned(),
+            };
+            Ok(format!("${{{inner}}}"))
+        });
+        portable.unwrap_or_else(|_| text.to_owned())
+    }
+
+    fn replace(
+        &self,
+        text: &str,
+        value: impl Fn(&str) -> Result<String, Unknown>,
+    ) -> Result<String, Unknown> {
         let mut expanded = String::new();
         let mut rest = text;
         while let Some((before, inner, after)) = self.next(rest)? {
             expanded.push_str(before);
-            expanded.push_str(&self.value(inner)?);
+            expanded.push_str(&value(inner)?);
             rest = after;
         }
         expanded.push_str(rest);
@@ -110,14 +137,18 @@ impl Variables<'_> {
         if let Some(value) = self.around.variable(&input_variable(id)) {
             return Ok(value.to_owned());
         }
+        self.answer(id).ok_or_else(|| Unknown::Input { id: id.to_owned() })
+    }
+
+    /// What a question has as its default.
+    fn answer(&self, id: &str) -> Option<String> {
         let inputs = match self.inputs.map(|node| &node.value) {
             Some(Value::List(inputs)) => inputs.as_slice(),
             _ => &[],
         };
         let is_it = |input: &&Node| input.get("id").and_then(Node::text) == Some(id);
         let default = inputs.iter().find(is_it).and_then(|input| input.get("default")?.text());
-        let default = default.map(ToOwned::to_owned);
-        default.ok_or_else(|| Unknown::Input { id: id.to_owned() })
+        default.map(ToOwned::to_owned)
     }
 }
 

@@ -30,12 +30,32 @@ pub(super) enum Meaning {
     /// A URL of the transport that its name says.
     HttpUrl,
     Url,
+    /// For a gateway.
+    Ours(Ours),
     /// Of use to another tool.
     Theirs,
 }
 
+/// What a key says that only we have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Ours {
+    HeaderCommand,
+    HeaderFile,
+    Idle,
+    MaxCalls,
+    NotPrompts,
+    NotResources,
+    OnlyPrompts,
+    OnlyResources,
+    PassHeaders,
+    Process,
+    PromptEdits,
+    StartTime,
+    ToolEdits,
+}
+
 /// Every key that some tool knows, in the spelling of that tool.
-const KEYS: &[(&str, Meaning)] = &[
+pub(super) const KEYS: &[(&str, Meaning)] = &[
     ("args", Meaning::Args),
     ("bearer_token_env_var", Meaning::BearerVariable),
     ("command", Meaning::Command),
@@ -73,8 +93,25 @@ const KEYS: &[(&str, Meaning)] = &[
     ("workingDirectory", Meaning::Cwd),
 ];
 
+/// Keys for a gateway; `snake_case` is as good, for TOML.
+pub(super) const OURS: &[(&str, Ours)] = &[
+    ("excludePrompts", Ours::NotPrompts),
+    ("excludeResources", Ours::NotResources),
+    ("headerFile", Ours::HeaderFile),
+    ("headersHelper", Ours::HeaderCommand),
+    ("idleTimeout", Ours::Idle),
+    ("includePrompts", Ours::OnlyPrompts),
+    ("includeResources", Ours::OnlyResources),
+    ("maxConcurrency", Ours::MaxCalls),
+    ("passHeaders", Ours::PassHeaders),
+    ("process", Ours::Process),
+    ("prompts", Ours::PromptEdits),
+    ("startTimeout", Ours::StartTime),
+    ("tools", Ours::ToolEdits),
+];
+
 /// Keys of other tools that ask nothing of us.
-const THEIRS: &[&str] = &[
+pub(super) const THEIRS: &[&str] = &[
     "$schema",
     "alwaysAllow",
     "autoApprove",
@@ -83,7 +120,6 @@ const THEIRS: &[&str] = &[
     "displayName",
     "fromGalleryId",
     "gallery",
-    "headersHelper",
     "icon",
     "id",
     "metadata",
@@ -95,7 +131,6 @@ const THEIRS: &[&str] = &[
     "settings",
     "source",
     "tags",
-    "tools",
     "trust",
     "version",
 ];
@@ -103,7 +138,24 @@ const THEIRS: &[&str] = &[
 /// What a key says; none if nobody uses it.
 pub(super) fn meaning(name: &str) -> Option<Meaning> {
     let known = KEYS.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
-    known.or_else(|| THEIRS.contains(&name).then_some(Meaning::Theirs))
+    let ours = || find(OURS, name).map(Meaning::Ours);
+    known.or_else(ours).or_else(|| THEIRS.contains(&name).then_some(Meaning::Theirs))
+}
+
+/// What a key of ours says, `camelCase` or `snake_case`.
+pub(super) fn find<T: Copy>(keys: &[(&str, T)], name: &str) -> Option<T> {
+    let name = camel(name);
+    keys.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning)
+}
+
+fn camel(name: &str) -> String {
+    let mut parts = name.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |camel, part| {
+        let mut letters = part.chars();
+        let head = letters.next().map(|letter| letter.to_ascii_uppercase());
+        camel + &head.into_iter().chain(letters).collect::<String>()
+    })
 }
 
 /// The key that was probably meant.
@@ -115,7 +167,8 @@ pub(super) fn similar(name: &str) -> Option<&'static str> {
         "endpoint" | "uri" => Some("url"),
         _ => None,
     };
-    meant.or_else(|| nearest(name, KEYS.iter().map(|(key, _)| *key)))
+    let ours = OURS.iter().map(|(key, _)| *key);
+    meant.or_else(|| nearest(name, KEYS.iter().map(|(key, _)| *key).chain(ours)))
 }
 
 /// The candidate that differs from `name` in case, dashes or a letter or two.

@@ -46,7 +46,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn error(
+    pub(crate) fn error(
         place: &Place,
         what: impl Into<String>,
         instead: impl Into<String>,
@@ -60,7 +60,7 @@ impl Problem {
         }
     }
 
-    pub(super) fn note(place: &Place, what: impl Into<String>, instead: impl Into<String>) -> Self {
+    pub(crate) fn note(place: &Place, what: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { weight: Weight::Note, ..Self::error(place, what, instead) }
     }
 }

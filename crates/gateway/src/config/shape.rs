@@ -8,7 +8,7 @@ use super::surroundings::Surroundings;
 use super::tree::{Key, Node, Value};
 
 /// Members that hold servers, by name.
-const SECTIONS: [&str; 5] =
+pub(super) const SECTIONS: [&str; 5] =
     ["mcpServers", "servers", "mcp_servers", "context_servers", "amp.mcpServers"];
 
 /// A part of a file that holds servers.
@@ -23,7 +23,7 @@ pub(super) struct Section<'t> {
 /// Every part of a file that holds servers, the nearest to the user first.
 pub(super) fn servers<'t>(tree: &'t Node, around: &Surroundings) -> Vec<Section<'t>> {
     let mut found = Vec::new();
-    let plain = |node| Section { node, inputs: tree.get("inputs"), braces: false };
+    let plain = |node| Section { inputs: tree.get("inputs"), ..Section::plain(node) };
     // Claude Code keeps what belongs to a folder beside what belongs to the user.
     let folder = around.folder().to_string_lossy();
     let project = tree.get("projects").and_then(|projects| projects.get(&folder));
@@ -42,7 +42,10 @@ pub(super) fn servers<'t>(tree: &'t Node, around: &Surroundings) -> Vec<Section<
 
 /// Whether the file is of a known kind, even if it names no server.
 pub(super) fn has_section(tree: &Node) -> bool {
-    SECTIONS.iter().chain(&["mcp", "projects"]).any(|name| tree.get(name).is_some())
+    SECTIONS
+        .iter()
+        .chain(&["mcp", "projects", super::gateway::NAME])
+        .any(|name| tree.get(name).is_some())
 }
 
 /// What to write into a file without servers.
@@ -61,6 +64,11 @@ pub(super) fn instead(tree: &Node, file: &Path) -> String {
 }
 
 impl<'t> Section<'t> {
+    /// A section with nothing special about it.
+    pub(super) fn plain(node: &'t Node) -> Self {
+        Self { node, inputs: None, braces: false }
+    }
+
     /// The servers in it: an object by name, or a list whose members have one.
     pub(super) fn servers(&self, problems: &mut Vec<Problem>) -> Vec<(Key, &'t Node)> {
         match &self.node.value {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct Surroundings {
     variables: HashMap<String, String>,
     folder: PathBuf,
+    is_literal: bool,
 }
 
 impl Surroundings {
@@ -17,7 +18,20 @@ impl Surroundings {
         variables: impl IntoIterator<Item = (String, String)>,
         folder: impl Into<PathBuf>,
     ) -> Self {
-        Self { variables: variables.into_iter().collect(), folder: folder.into() }
+        let variables = variables.into_iter().collect();
+        Self { variables, folder: folder.into(), is_literal: false }
+    }
+
+    /// The same, but files are read without filling in their variables: for
+    /// comparing and copying what they say.
+    #[must_use]
+    pub(crate) fn literal(&self) -> Self {
+        Self { is_literal: true, ..self.clone() }
+    }
+
+    /// Whether variables stay what they are.
+    pub(super) fn is_literal(&self) -> bool {
+        self.is_literal
     }
 
     /// A variable of the environment.
@@ -43,6 +57,7 @@ impl fmt::Debug for Surroundings {
         out.debug_struct("Surroundings")
             .field("variables", &self.variables.len())
             .field("folder", &self.folder)
+            .field("is_literal", &self.is_literal)
             .finish()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -62,6 +63,22 @@ impl Node {
         members.find(|(key, _)| key.text == name).map(|(_, node)| node)
     }
 
+    /// The same as JSON; none for a number that JSON does not have.
+    pub(super) fn json(&self) -> Option<Json> {
+        Some(match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(bool) => Json::Bool(*bool),
+            Value::Number(number) => Json::Number(number.parse().ok()?),
+            Value::Text(text) => Json::String(text.clone()),
+            Value::List(items) => Json::Array(items.iter().map(Self::json).collect::<Option<_>>()?),
+            Value::Table(members) => {
+                let members =
+                    members.iter().map(|(key, node)| Some((key.text.clone(), node.json()?)));
+                Json::Object(members.collect::<Option<_>>()?)
+            }
+        })
+    }
+
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -77,10 +94,11 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Node, Problem> {
     if is_toml { parse_toml(&places, text) } else { parse_json(&places, text) }
 }
 
-fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
+/// How forgiving we are with JSON.
+pub(super) fn options() -> ParseOptions {
     // Comments and trailing commas are what clients put up with; a missing
     // comma is a mistake that is better told than guessed at.
-    let options = ParseOptions {
+    ParseOptions {
         allow_missing_commas: false,
         allow_loose_object_property_names: false,
         allow_single_quoted_strings: false,
@@ -90,14 +108,17 @@ fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
         ..ParseOptions::default()
-    };
+    }
+}
+
+fn parse_json(places: &Places<'_>, text: &str) -> Result<Node, Problem> {
     // Windows writes a mark in front of the text.
     let (text, skipped) = match text.strip_prefix('\u{feff}') {
         Some(rest) => (rest, text.len() - rest.len()),
         None => (text, 0),
     };
     let places = &Places { skipped, ..places.clone() };
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options()).map_err(|error| {
         let what = format!("this is not JSON: {}", error.kind()).to_lowercase();
         let what = what.replacen("json", "JSON", 1);
         let instead = "look for a missing comma, quote or bracket here or just before";

@@ -1,17 +1,17 @@
 //! A server while its members are read, one by one.
 
-use std::time::Duration;
-
-use super::{Timeouts, ToolFilter};
-use crate::config::expand::{Variables, is_bare};
-use crate::config::key::{Meaning, meaning, similar};
+use super::Timeouts;
+use crate::config::expand::Variables;
+use crate::config::key::{Meaning, Ours, meaning, similar};
 use crate::config::problem::{Place, Problem};
+use crate::config::reader::Reader;
+use crate::config::settings::Settings;
 use crate::config::tree::{Key, Node, Value};
+use crate::glob::Filter;
 
 /// What is known so far.
 pub(super) struct Draft<'t> {
-    pub(super) variables: Variables<'t>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) reader: Reader<'t>,
     /// A program, and its arguments if they are in the same list.
     pub(super) command: Option<(Place, Vec<String>)>,
     pub(super) args: Option<(Place, Vec<String>)>,
@@ -24,7 +24,8 @@ pub(super) struct Draft<'t> {
     pub(super) enabled: bool,
     pub(super) description: Option<String>,
     pub(super) timeouts: Timeouts,
-    pub(super) tools: ToolFilter,
+    pub(super) tools: Filter,
+    pub(super) settings: Settings,
 }
 
 /// What a file calls a transport.
@@ -55,8 +56,7 @@ impl Kind {
 impl<'t> Draft<'t> {
     pub(super) fn new(variables: Variables<'t>) -> Self {
         Self {
-            variables,
-            problems: Vec::new(),
+            reader: Reader::new(variables),
             command: None,
             args: None,
             env: Vec::new(),
@@ -68,7 +68,8 @@ impl<'t> Draft<'t> {
             enabled: true,
             description: None,
             timeouts: Timeouts::default(),
-            tools: ToolFilter::default(),
+            tools: Filter::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -77,38 +78,50 @@ impl<'t> Draft<'t> {
         let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
         let place = || node.place.clone();
         match meaning {
-            Meaning::Args => self.args = self.words(key, node).map(|words| (place(), words)),
+            Meaning::Args => self.args = self.reader.words(key, node).map(|words| (place(), words)),
             Meaning::BearerVariable => self.bearer(key, node),
-            Meaning::CallMillis => self.timeouts.call = self.millis(key, node),
-            Meaning::CallSeconds => self.timeouts.call = self.seconds(key, node),
-            Meaning::CallTime => self.timeouts.call = self.either(key, node),
+            Meaning::CallMillis => self.timeouts.call = self.reader.millis(key, node),
+            Meaning::CallSeconds => self.timeouts.call = self.reader.seconds(key, node),
+            Meaning::CallTime => self.timeouts.call = self.reader.either(key, node),
             Meaning::Command => self.command = self.program(key, node),
-            Meaning::Cwd => self.cwd = self.text(key, node).map(|text| (place(), text)),
+            Meaning::Cwd => self.cwd = self.reader.text(key, node).map(|text| (place(), text)),
             Meaning::Description => self.description = node.text().map(ToOwned::to_owned),
-            Meaning::Disabled => self.enabled = !self.flag(key, node).unwrap_or(false),
-            Meaning::Enabled => self.enabled = self.flag(key, node).unwrap_or(true),
+            Meaning::Disabled => self.enabled = !self.reader.flag(key, node).unwrap_or(false),
+            Meaning::Enabled => self.enabled = self.reader.flag(key, node).unwrap_or(true),
             Meaning::Env => {
-                let pairs = self.pairs(key, node);
+                let pairs = self.reader.pairs(key, node);
                 self.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
             }
-            Meaning::EnvFile => self.env_file = self.text(key, node).map(|text| (place(), text)),
+            Meaning::EnvFile => {
+                self.env_file = self.reader.text(key, node).map(|text| (place(), text));
+            }
             Meaning::EnvNames => self.passed_on(key, node),
             Meaning::HeaderVariables => self.header_variables(key, node),
             Meaning::Headers => {
-                let pairs = self.pairs(key, node);
+                let pairs = self.reader.pairs(key, node);
                 self.headers.extend(pairs);
             }
             Meaning::HttpUrl => {
-                self.url = self.text(key, node).map(|text| (place(), text));
+                self.url = self.reader.text(key, node).map(|text| (place(), text));
                 self.kind = self.kind.take().or(Some((place(), Kind::StreamableHttp)));
             }
             Meaning::Kind => self.kind(key, node),
-            Meaning::NotTools => self.tools.never = self.words(key, node).unwrap_or_default(),
-            Meaning::OnlyTools => self.tools.only = self.words(key, node),
-            Meaning::StartMillis => self.timeouts.start = self.millis(key, node),
-            Meaning::StartSeconds => self.timeouts.start = self.seconds(key, node),
+            Meaning::NotTools => {
+                self.tools.never = self.reader.words(key, node).unwrap_or_default();
+            }
+            Meaning::OnlyTools => self.tools.only = self.reader.words(key, node),
+            Meaning::StartMillis => self.timeouts.start = self.reader.millis(key, node),
+            Meaning::StartSeconds => self.timeouts.start = self.reader.seconds(key, node),
             Meaning::ToolFilter => self.tool_filter(key, node),
-            Meaning::Url => self.url = self.text(key, node).map(|text| (place(), text)),
+            Meaning::Url => self.url = self.reader.text(key, node).map(|text| (place(), text)),
+            Meaning::Ours(Ours::StartTime) => {
+                self.timeouts.start = self.reader.duration(key, node);
+            }
+            Meaning::Ours(Ours::ToolEdits) if node.table().is_none() => {
+                // A list of the wanted ones, as Copilot has it.
+                self.tools.only = self.reader.words(key, node);
+            }
+            Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
             Meaning::Name | Meaning::Theirs => {}
         }
     }
@@ -119,112 +132,20 @@ impl<'t> Draft<'t> {
             Some(meant) => Problem::error(&key.place, what, format!("write {meant:?}")),
             None => Problem::note(&key.place, what, "it is left out of account"),
         };
-        self.problems.push(problem);
-    }
-
-    pub(super) fn error(&mut self, place: &Place, what: String, instead: impl Into<String>) {
-        self.problems.push(Problem::error(place, what, instead));
-    }
-
-    fn wrong(&mut self, key: &Key, node: &Node, instead: &str) {
-        let what = format!("{:?} is {}", key.text, node.kind());
-        self.error(&node.place, what, instead);
-    }
-
-    /// A text with its variables filled in. Numbers and booleans are texts
-    /// where people forget the quotes.
-    fn text(&mut self, key: &Key, node: &Node) -> Option<String> {
-        let text = match &node.value {
-            Value::Text(text) => text.clone(),
-            Value::Number(number) => number.clone(),
-            Value::Bool(bool) => bool.to_string(),
-            _ => {
-                self.wrong(key, node, "write a text in quotes");
-                return None;
-            }
-        };
-        if is_bare(&text) {
-            let what = format!("{:?} has a $NAME, which is passed on as it is", key.text);
-            let instead = format!("for a variable write ${{{}}}", &text[1..]);
-            self.problems.push(Problem::note(&node.place, what, instead));
-        }
-        match self.variables.expand(&text) {
-            Ok(text) => Some(text),
-            Err(unknown) => {
-                let what = format!("{:?}: {unknown}", key.text);
-                self.error(&node.place, what, unknown.instead());
-                None
-            }
-        }
-    }
-
-    fn words(&mut self, key: &Key, node: &Node) -> Option<Vec<String>> {
-        let Value::List(items) = &node.value else {
-            self.wrong(key, node, "write a list of texts: [\"…\", \"…\"]");
-            return None;
-        };
-        items.iter().map(|item| self.text(key, item)).collect()
+        self.reader.problems.push(problem);
     }
 
     fn program(&mut self, key: &Key, node: &Node) -> Option<(Place, Vec<String>)> {
         let words = match &node.value {
-            Value::List(_) => self.words(key, node)?,
-            _ => vec![self.text(key, node)?],
+            Value::List(_) => self.reader.words(key, node)?,
+            _ => vec![self.reader.text(key, node)?],
         };
         Some((node.place.clone(), words))
     }
 
-    fn pairs(&mut self, key: &Key, node: &Node) -> Vec<(Key, String)> {
-        let Some(members) = node.table() else {
-            self.wrong(key, node, "write an object: { \"NAME\": \"value\" }");
-            return Vec::new();
-        };
-        let pairs = members.iter().filter_map(|(key, node)| {
-            let text = self.text(key, node)?;
-            Some((key.clone(), text))
-        });
-        pairs.collect()
-    }
-
-    fn flag(&mut self, key: &Key, node: &Node) -> Option<bool> {
-        let Value::Bool(flag) = node.value else {
-            self.wrong(key, node, "write true or false");
-            return None;
-        };
-        Some(flag)
-    }
-
-    fn number(&mut self, key: &Key, node: &Node) -> Option<f64> {
-        let number = match &node.value {
-            Value::Number(number) => number.parse().ok(),
-            _ => None,
-        };
-        let number = number.filter(|number: &f64| *number > 0.0 && *number <= 1e9);
-        if number.is_none() {
-            self.wrong(key, node, "write a number above 0, without quotes");
-        }
-        number
-    }
-
-    fn seconds(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        self.number(key, node).map(Duration::from_secs_f64)
-    }
-
-    fn millis(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        self.number(key, node).map(|millis| Duration::from_secs_f64(millis / 1000.0))
-    }
-
-    /// Some clients count seconds, others milliseconds. Nobody waits less than
-    /// a second for a server, and hardly anybody a quarter of an hour.
-    fn either(&mut self, key: &Key, node: &Node) -> Option<Duration> {
-        let number = self.number(key, node)?;
-        let seconds = if number < 1000.0 { number } else { number / 1000.0 };
-        Some(Duration::from_secs_f64(seconds))
-    }
-
     fn kind(&mut self, key: &Key, node: &Node) {
         let Some(name) = node.text() else {
-            return self.wrong(key, node, "write \"stdio\", \"http\" or \"sse\"");
+            return self.reader.wrong(key, node, "write \"stdio\", \"http\" or \"sse\"");
         };
         if let Some(kind) = Kind::parse(name) {
             self.kind = Some((node.place.clone(), kind));
@@ -232,25 +153,11 @@ impl<'t> Draft<'t> {
         }
         let what = format!("{:?} says {name:?}, which is no transport we have", key.text);
         let instead = "write \"stdio\", \"http\", \"sse\", \"streamable-http\" or \"auto\"";
-        self.error(&node.place, what, instead);
-    }
-
-    /// A variable of ours, for keys that hold names instead of values.
-    fn variable(&mut self, key: &Key, node: &Node) -> Option<String> {
-        let Some(name) = node.text() else {
-            self.wrong(key, node, "write the name of a variable in quotes");
-            return None;
-        };
-        let value = self.variables.around.variable(name).map(ToOwned::to_owned);
-        if value.is_none() {
-            let what = format!("{:?}: the environment variable {name} is not set", key.text);
-            self.error(&node.place, what, format!("export {name}=…"));
-        }
-        value
+        self.reader.error(&node.place, what, instead);
     }
 
     fn bearer(&mut self, key: &Key, node: &Node) {
-        if let Some(token) = self.variable(key, node) {
+        if let Some(token) = self.reader.variable(key, node) {
             let name = Key { text: "Authorization".to_owned(), place: node.place.clone() };
             self.headers.push((name, format!("Bearer {token}")));
         }
@@ -258,10 +165,10 @@ impl<'t> Draft<'t> {
 
     fn header_variables(&mut self, key: &Key, node: &Node) {
         let Some(members) = node.table() else {
-            return self.wrong(key, node, "write an object: { \"Header\": \"VARIABLE\" }");
+            return self.reader.wrong(key, node, "write an object: { \"Header\": \"VARIABLE\" }");
         };
         for (header, node) in members {
-            if let Some(value) = self.variable(header, node) {
+            if let Some(value) = self.reader.variable(header, node) {
                 self.headers.push((header.clone(), value));
             }
         }
@@ -269,19 +176,19 @@ impl<'t> Draft<'t> {
 
     /// Variables to pass on if they are there.
     fn passed_on(&mut self, key: &Key, node: &Node) {
-        for name in self.words(key, node).unwrap_or_default() {
-            if let Some(value) = self.variables.around.variable(&name) {
+        for name in self.reader.words(key, node).unwrap_or_default() {
+            if let Some(value) = self.reader.variables.around.variable(&name) {
                 self.env.push((name, value.to_owned()));
             }
         }
     }
 
     fn tool_filter(&mut self, key: &Key, node: &Node) {
-        let list = node.get("list").and_then(|list| self.words(key, list));
+        let list = node.get("list").and_then(|list| self.reader.words(key, list));
         match (node.get("mode").and_then(Node::text), list) {
             (Some("allow"), Some(list)) => self.tools.only = Some(list),
             (Some("block" | "deny"), Some(list)) => self.tools.never = list,
-            _ => self.wrong(
+            _ => self.reader.wrong(
                 key,
                 node,
                 "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",

@@ -1,7 +1,5 @@
 //! Where a server is, put together from its members.
 
-use std::path::{Path, PathBuf};
-
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
@@ -19,15 +17,15 @@ impl Draft<'_> {
             (None, Some(url)) => self.remote(url),
             (Some(_), Some((place, _))) => {
                 let what = "the server has a command and a URL".to_owned();
-                self.error(&place, what, "keep one of \"command\" and \"url\"");
+                self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
                 None
             }
             (None, None) => {
                 // What is wrong with either was told already.
-                if self.problems.is_empty() {
+                if self.reader.problems.is_empty() {
                     let what = format!("server {:?} has neither a command nor a URL", name.text);
                     let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
-                    self.error(&name.place, what, instead);
+                    self.reader.error(&name.place, what, instead);
                 }
                 None
             }
@@ -39,42 +37,33 @@ impl Draft<'_> {
             && kind != Kind::Auto
         {
             let what = "the transport is for URLs, but the server is a command".to_owned();
-            self.error(&place, what, "write \"stdio\", or leave it out");
+            self.reader.error(&place, what, "write \"stdio\", or leave it out");
         }
         let mut words = words.into_iter();
         let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
-            self.error(&place, "the command is empty".to_owned(), "name the program to run");
+            self.reader.error(&place, "the command is empty".to_owned(), "name the program to run");
             return None;
         };
         let args = self.args.take();
         if args.is_none() && words.len() == 0 && program.contains(' ') && !program.contains('/') {
             let what = "the command contains blanks, and is taken for the name of one program";
             let instead = "put what follows the program into \"args\": [\"…\"]";
-            self.problems.push(Problem::note(&place, what, instead));
+            self.reader.problems.push(Problem::note(&place, what, instead));
         }
-        let mut command = Command::new(expand_home(program, self.home().as_deref()));
+        let mut command = Command::new(self.reader.at_home(program));
         command.args = words.chain(args.into_iter().flat_map(|(_, args)| args)).collect();
         command.name.clone_from(&name.text);
         command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
         command.env.append(&mut self.env);
-        command.cwd = self.cwd.take().map(|(_, cwd)| self.folder(cwd));
+        command.cwd = self.cwd.take().map(|(_, cwd)| self.reader.path(cwd));
         Some(Target::Command(command))
     }
 
-    fn home(&self) -> Option<PathBuf> {
-        self.variables.around.home()
-    }
-
-    /// A path of the file, seen from the folder somebody works in.
-    fn folder(&self, path: String) -> PathBuf {
-        self.variables.around.folder().join(expand_home(path, self.home().as_deref()))
-    }
-
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
-        let path = self.folder(path);
+        let path = self.reader.path(path);
         dotenv::read(&path).unwrap_or_else(|error| {
             let what = format!("cannot read {}: {error}", path.display());
-            self.error(&place, what, "check \"envFile\", or put the variables into \"env\"");
+            self.reader.error(&place, what, "check \"envFile\", or put the variables into \"env\"");
             Vec::new()
         })
     }
@@ -86,25 +75,25 @@ impl Draft<'_> {
             Some((_, Kind::Sse)) => Strategy::SseOnly,
             Some((place, Kind::Stdio)) => {
                 let what = "the transport is for commands, but the server is a URL".to_owned();
-                self.error(&place, what, "write \"http\", or leave it out");
+                self.reader.error(&place, what, "write \"http\", or leave it out");
                 return None;
             }
         };
         if let Some((place, _)) = self.args.take() {
             let what = "a URL has no arguments".to_owned();
-            self.error(&place, what, "leave \"args\" out, or name a \"command\"");
+            self.reader.error(&place, what, "leave \"args\" out, or name a \"command\"");
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
         let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
             let what = "the URL is not one of http:// or https://".to_owned();
-            self.error(&place, what, "write it in full: \"https://example.com/mcp\"");
+            self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
             return None;
         };
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             let what = "the URL contains a user name or a password".to_owned();
             let instead = "send it as a header: \"headers\": { \"Authorization\": \"Basic ${…}\" }";
-            self.error(&place, what, instead);
+            self.reader.error(&place, what, instead);
             return None;
         }
         let headers = self.header_map();
@@ -116,12 +105,12 @@ impl Draft<'_> {
         for (key, value) in std::mem::take(&mut self.headers) {
             let Ok(name) = key.text.trim().parse::<HeaderName>() else {
                 let what = format!("{:?} is no name of a header", key.text);
-                self.error(&key.place, what, "use letters, digits and dashes");
+                self.reader.error(&key.place, what, "use letters, digits and dashes");
                 continue;
             };
             let Ok(mut value) = HeaderValue::from_str(value.trim()) else {
                 let what = format!("header {name} contains what no header may contain");
-                self.error(&key.place, what, "look for a line break, also in its variables");
+                self.reader.error(&key.place, what, "look for a line break, also in its variables");
                 continue;
             };
             // Any of them may be a token.
@@ -129,13 +118,5 @@ impl Draft<'_> {
             map.insert(name, value);
         }
         map
-    }
-}
-
-/// `~/x` as the shell reads it.
-fn expand_home(path: String, home: Option<&Path>) -> String {
-    match (path.strip_prefix("~/"), home) {
-        (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
-        _ => path,
     }
 }

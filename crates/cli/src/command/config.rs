@@ -1,0 +1,41 @@
+//! `switchboard config`: what is wrong with files, and a schema for editors.
+
+use std::path::PathBuf;
+
+use switchboard_gateway::config::schema;
+use switchboard_gateway::plan::Reading;
+
+use crate::args::{ConfigArgs, ConfigCommand};
+use crate::exit::{ExitStatus, Failure};
+use crate::output::{counted, write_line};
+use crate::target::surroundings;
+
+/// Does what was asked.
+pub(crate) fn run(args: &ConfigArgs) -> Result<ExitStatus, Failure> {
+    match &args.command {
+        ConfigCommand::Check { files } => check(files),
+        ConfigCommand::Schema => {
+            write_line(&format!("{:#}", schema()));
+            Ok(ExitStatus::Success)
+        }
+    }
+}
+
+/// All that is wrong, a line each, or that nothing is.
+fn check(files: &[PathBuf]) -> Result<ExitStatus, Failure> {
+    let reading = Reading::of(files, &surroundings()?);
+    for line in reading.lines() {
+        write_line(&line);
+    }
+    if !reading.is_sound() {
+        return Ok(ExitStatus::Failure);
+    }
+    let plan = &reading.plan;
+    write_line(&format!(
+        "no mistakes: {}, {}, {}",
+        counted(plan.servers.len(), "server"),
+        counted(plan.groups.len(), "group"),
+        counted(plan.access.principals.len(), "key")
+    ));
+    Ok(ExitStatus::Success)
+}

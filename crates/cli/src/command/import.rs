@@ -1,0 +1,189 @@
+//! `switchboard import`: the servers of other clients, in one file.
+
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use switchboard_gateway::config::{Candidate, Fate, Import, ReadError, Surroundings};
+use switchboard_net::upstream::Target;
+
+use crate::args::{Form, ImportArgs};
+use crate::exit::Failure;
+use crate::output::{Output, counted, plain, table, write_line};
+use crate::target::{short, surroundings};
+
+/// Shows what there is, and writes it if that was asked for.
+pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
+    let around = surroundings()?;
+    if args.write.as_deref().is_some_and(is_toml) {
+        return Err(Failure::new("servers can be added to JSON files only")
+            .hint("name a file that ends with .json; TOML files are read all the same"));
+    }
+    let from = places(args, &around)?;
+    let import = Import::gather(&from, args.write.as_deref(), &around).map_err(|e| told(&e))?;
+    let rows: Vec<_> = import.candidates.iter().map(describe).collect();
+    let output = Output { form: args.output };
+    output.show(&json!({ "servers": rows }), |_| text(&import, &around));
+    if let Some(file) = &args.write {
+        return write(&import, file, args);
+    }
+    if import.added() > 0 {
+        say(args, "\nPut them into a file with --write FILE.");
+    }
+    Ok(())
+}
+
+fn told(error: &ReadError) -> Failure {
+    Failure::of(error).hint(error.instead())
+}
+
+/// The files that the user named must be there; of the usual ones some are.
+fn places(args: &ImportArgs, around: &Surroundings) -> Result<Vec<(String, PathBuf)>, Failure> {
+    if args.from.is_empty() {
+        return Ok(Import::usual(around));
+    }
+    let named = args.from.iter().map(|file| {
+        fs::metadata(file).map_err(|error| {
+            Failure::new(format!("cannot read {}: {error}", file.display()))
+                .hint("check its path and who may read it")
+        })?;
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((stem, file.clone()))
+    });
+    named.collect()
+}
+
+fn is_toml(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"))
+}
+
+/// A server for scripts.
+fn describe(found: &Candidate) -> Value {
+    let (status, name) = match &found.fate {
+        Fate::Added(name) => ("new", Some(name)),
+        Fate::Same(name) => ("same", Some(name)),
+        Fate::Broken => ("broken", None),
+    };
+    let problems = found.problems.iter();
+    let problems = problems.map(|problem| format!("{problem}; {}", problem.instead));
+    json!({
+        "name": found.name,
+        "client": found.client,
+        "file": found.place.file.to_string_lossy(),
+        "line": found.place.line,
+        "status": status,
+        "as": name,
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}
+
+/// The table for people, and what is wrong below it.
+fn text(import: &Import, around: &Surroundings) -> String {
+    let rows = import.candidates.iter().map(|found| {
+        let whose = format!("{} ({})", found.client, short(&found.place.file, around));
+        [&found.name, &place(found), &whose, &fate(found)].map(|cell| plain(cell)).to_vec()
+    });
+    let rows: Vec<_> = rows.collect();
+    let head = ["NAME", "SERVER", "FROM", "WHAT BECOMES OF IT"];
+    let mut lines = vec![table(&head, &rows, "No other client names a server.")];
+    let broken = import.candidates.iter().flat_map(Candidate::errors);
+    lines.extend(broken.map(|problem| format!("{problem}; {}", problem.instead)));
+    lines.extend(import.unread.iter().map(ReadError::line));
+    lines.join("\n")
+}
+
+/// The program or the host: never anything that may be a secret.
+fn place(found: &Candidate) -> String {
+    match found.entry.as_ref().map(|entry| &entry.target) {
+        Some(Target::Command(command)) => command.program.clone(),
+        Some(Target::Url { url, .. }) => url.host().unwrap_or_default().to_owned(),
+        None => "?".to_owned(),
+    }
+}
+
+fn fate(found: &Candidate) -> String {
+    let is_off = found.entry.as_ref().is_some_and(|entry| !entry.enabled);
+    match &found.fate {
+        Fate::Added(name) if *name != found.name => format!("new, as {name}"),
+        Fate::Added(_) if is_off => "new, switched off".to_owned(),
+        Fate::Added(_) => "new".to_owned(),
+        Fate::Same(name) => format!("the same as {name}"),
+        Fate::Broken => "left out: it has mistakes".to_owned(),
+    }
+}
+
+fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure> {
+    let count = import.added();
+    if count == 0 {
+        say(args, &format!("\nNothing to add to {}.", file.display()));
+        return Ok(());
+    }
+    if !args.yes && !ask(&format!("Add {} to {}?", counted(count, "server"), file.display()))? {
+        say(args, "Nothing was written.");
+        return Ok(());
+    }
+    let failed = |error: &io::Error| {
+        Failure::new(format!("cannot write {}: {error}", file.display()))
+            .hint("check its path and who may write there")
+    };
+    let before = match fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| failed(&error))?,
+    };
+    let after = import.merge(&before).map_err(|error| {
+        Failure::new(format!("cannot add to {}: {error}", file.display()))
+            .hint("write { \"mcpServers\": {} }, or name another file")
+    })?;
+    replace(file, &after).map_err(|error| failed(&error))?;
+    say(args, &format!("\nAdded {} to {}.", counted(count, "server"), file.display()));
+    Ok(())
+}
+
+fn say(args: &ImportArgs, text: &str) {
+    if args.output == Form::Text {
+        write_line(text);
+    }
+}
+
+/// Asks on the terminal; where there is none nobody can answer.
+fn ask(question: &str) -> Result<bool, Failure> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Failure::new("nothing was written, for nobody can be asked here")
+            .hint("write without asking: --yes"));
+    }
+    // Nobody is left to be asked if stderr is closed.
+    _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer).map_err(|error| Failure::of(&error))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Puts a whole file in the place of the old one, so that none is half written.
+/// A new one is for its owner alone: servers may have tokens in it.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let mut draft = file.clone().into_os_string();
+    draft.push(format!(".{}~", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let written = write_draft(&draft, &file, text).and_then(|()| fs::rename(&draft, &file));
+    if written.is_err() {
+        // What is left of it helps nobody.
+        _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write_draft(draft: &Path, file: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut opened = options.open(draft)?;
+    if let Ok(known) = fs::metadata(file) {
+        opened.set_permissions(known.permissions())?;
+    }
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()
+}

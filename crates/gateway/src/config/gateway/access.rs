@@ -1,0 +1,153 @@
+//! Reads who may come in, and what they may do.
+
+use std::sync::Arc;
+
+use super::read::members;
+use super::{Anonymous, Placed, names};
+use crate::config::key::find;
+use crate::config::problem::Problem;
+use crate::config::reader::Reader;
+use crate::config::tree::{Key, Node, Value};
+use crate::policy::{KeyHash, Principal};
+
+/// What a member of a key, or of `anonymous`, says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::config) enum Member {
+    Calls,
+    Groups,
+    Hash,
+    Key,
+    NotTools,
+    OnlyTools,
+    Rate,
+    Servers,
+}
+
+/// The members of a key; `snake_case` is as good, for TOML.
+pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
+    ("excludeTools", Member::NotTools),
+    ("groups", Member::Groups),
+    ("hash", Member::Hash),
+    ("includeTools", Member::OnlyTools),
+    ("key", Member::Key),
+    ("maxConcurrency", Member::Calls),
+    ("rateLimit", Member::Rate),
+    ("servers", Member::Servers),
+];
+
+/// Characters of a key in clear: fewer can be guessed.
+const MIN_KEY: usize = 16;
+
+const NEW: &str = "make one with: switchboard key new";
+
+/// Everybody with a key, by name.
+pub(super) fn keys(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Arc<Principal>>> {
+    let mut keys: Vec<Placed<Arc<Principal>>> = Vec::new();
+    for (name, node) in members(reader, key, node) {
+        let before = reader.problems.len();
+        let mut principal = principal(reader, name, node);
+        principal.name.clone_from(&name.text);
+        if name.text.is_empty() {
+            let what = "a key has no name".to_owned();
+            reader.error(&name.place, what, "name whoever has it: it is shown in logs");
+        }
+        if keys.iter().any(|other| other.value.name == principal.name) {
+            let what = format!("key {:?} is there twice; the first one counts", name.text);
+            reader.error(&name.place, what, "give each its own name");
+            continue;
+        }
+        if principal.keys.is_empty() && reader.problems.len() == before {
+            let what = format!("key {:?} has no hash", name.text);
+            reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
+        }
+        let same = |other: &Placed<Arc<Principal>>| {
+            other.value.keys.iter().any(|key| principal.keys.contains(key))
+        };
+        if let Some(other) = keys.iter().find(|other| same(other)) {
+            let what = format!("{:?} has the same key as {:?}", name.text, other.value.name);
+            reader.error(&name.place, what, NEW);
+        }
+        keys.push(Placed { place: name.place.clone(), value: Arc::new(principal) });
+    }
+    keys
+}
+
+/// Whoever shows no key: everything, nothing, or a grant.
+pub(super) fn anonymous(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Anonymous {
+    match &node.value {
+        Value::Bool(true) => Anonymous::Granted(Arc::default()),
+        Value::Bool(false) => Anonymous::Nobody,
+        Value::Table(_) => {
+            let principal = principal(reader, key, node);
+            if !principal.keys.is_empty() {
+                let what = "who is anonymous has no key".to_owned();
+                reader.error(&node.place, what, "leave the key out, or put it into \"keys\"");
+            }
+            Anonymous::Granted(Arc::new(principal))
+        }
+        _ => {
+            reader.wrong(key, node, "write true, false, or { \"servers\": [\"…\"] }");
+            Anonymous::Unsaid
+        }
+    }
+}
+
+fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
+    let mut principal = Principal::default();
+    for (key, node) in members(reader, key, node) {
+        let Some(member) = find(MEMBERS, &key.text) else {
+            reader.unknown(key, &names(MEMBERS));
+            continue;
+        };
+        let grant = &mut principal.grant;
+        match member {
+            Member::Calls => principal.calls = reader.count(key, node).map(usize::from),
+            Member::Groups => grant.groups = reader.words(key, node),
+            Member::Hash => principal.keys.extend(hashes(reader, key, node)),
+            Member::Key => principal.keys.extend(in_clear(reader, key, node)),
+            Member::NotTools => grant.tools.never = reader.words(key, node).unwrap_or_default(),
+            Member::OnlyTools => grant.tools.only = reader.words(key, node),
+            Member::Rate => {
+                let rate = reader.text(key, node).map(|text| text.parse());
+                match rate.transpose() {
+                    Ok(rate) => principal.rate = rate,
+                    Err(bad) => {
+                        let what = format!("{:?}: {bad}", key.text);
+                        reader.error(&node.place, what, "write \"60/m\" for one call a second");
+                    }
+                }
+            }
+            Member::Servers => grant.servers = reader.words(key, node),
+        }
+    }
+    principal
+}
+
+fn hashes(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
+    let mut hashes = Vec::new();
+    for Placed { place, value } in reader.one_or_more(key, node) {
+        match value.parse() {
+            Ok(hash) => hashes.push(hash),
+            Err(bad) => reader.error(&place, format!("{:?}: {bad}", key.text), NEW),
+        }
+    }
+    hashes
+}
+
+/// Keys that a variable holds. In the file itself everybody reads them.
+fn in_clear(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
+    if node.text().is_some_and(|text| !text.contains("${")) {
+        let what = format!("{:?} is in the file for everybody to read", key.text);
+        let instead = "write \"hash\": \"sha256:…\", or \"key\": \"${VAR}\"";
+        reader.problems.push(Problem::note(&node.place, what, instead));
+    }
+    let mut hashes = Vec::new();
+    for Placed { place, value } in reader.one_or_more(key, node) {
+        if value.chars().count() < MIN_KEY {
+            let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
+            reader.error(&place, what, NEW);
+        }
+        hashes.push(KeyHash::of(value.trim().as_bytes()));
+    }
+    hashes
+}

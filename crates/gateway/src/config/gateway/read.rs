@@ -1,0 +1,206 @@
+//! Reads the section `switchboard` of a file.
+
+use super::{Bounds, Defaults, Gateway, Group, Placed, ToolSearch, access};
+use crate::config::expand::Variables;
+use crate::config::key::{Meaning, Ours, find, meaning};
+use crate::config::problem::Problem;
+use crate::config::reader::Reader;
+use crate::config::surroundings::Surroundings;
+use crate::config::tree::{Key, Node, Value};
+
+/// What the section is called.
+pub(in crate::config) const NAME: &str = "switchboard";
+
+/// What a member of the section says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::config) enum Member {
+    Anonymous,
+    Defaults,
+    Groups,
+    Host,
+    Hosts,
+    Keys,
+    Limits,
+    Origins,
+    Port,
+    ToolSearch,
+    Unauthenticated,
+}
+
+/// The members of the section; `snake_case` is as good, for TOML.
+pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
+    ("allowUnauthenticated", Member::Unauthenticated),
+    ("allowedHosts", Member::Hosts),
+    ("allowedOrigins", Member::Origins),
+    ("anonymous", Member::Anonymous),
+    ("defaults", Member::Defaults),
+    ("groups", Member::Groups),
+    ("host", Member::Host),
+    ("keys", Member::Keys),
+    ("limits", Member::Limits),
+    ("port", Member::Port),
+    ("toolSearch", Member::ToolSearch),
+];
+
+/// What a member of `limits` bounds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::config) enum Bound {
+    Calls,
+    Message,
+    Parked,
+    Sessions,
+    Streams,
+}
+
+/// The members of `limits`.
+pub(in crate::config) const BOUNDS: &[(&str, Bound)] = &[
+    ("maxCalls", Bound::Calls),
+    ("maxMessageBytes", Bound::Message),
+    ("maxParkedCalls", Bound::Parked),
+    ("maxSessions", Bound::Sessions),
+    ("maxStreams", Bound::Streams),
+];
+
+/// The keys of a server that `defaults` may have.
+pub(in crate::config) const DEFAULTS: &[&str] =
+    &["idleTimeout", "maxConcurrency", "process", "startTimeout", "timeout"];
+
+/// The names in a table of keys.
+pub(super) fn names<T>(keys: &[(&'static str, T)]) -> Vec<&'static str> {
+    keys.iter().map(|(name, _)| *name).collect()
+}
+
+/// Reads the section of a file, if it has one.
+pub(in crate::config) fn read(
+    tree: &Node,
+    around: &Surroundings,
+    problems: &mut Vec<Problem>,
+) -> Gateway {
+    let mut gateway = Gateway::default();
+    let Some(section) = tree.get(NAME) else { return gateway };
+    let mut reader = Reader::new(Variables { around, inputs: tree.get("inputs"), braces: false });
+    let key = Key { text: NAME.to_owned(), place: section.place.clone() };
+    for (key, node) in members(&mut reader, &key, section) {
+        match find(MEMBERS, &key.text) {
+            Some(member) => gateway.member(member, &mut reader, key, node),
+            None => reader.unknown(key, &names(MEMBERS)),
+        }
+    }
+    problems.append(&mut reader.problems);
+    gateway
+}
+
+/// The members of an object; none if it is something else, which is told.
+pub(super) fn members<'t>(reader: &mut Reader<'_>, key: &Key, node: &'t Node) -> &'t [(Key, Node)] {
+    let Some(members) = node.table() else {
+        reader.wrong(key, node, "write an object: { … }");
+        return &[];
+    };
+    members
+}
+
+impl Gateway {
+    fn member(&mut self, member: Member, reader: &mut Reader<'_>, key: &Key, node: &Node) {
+        match member {
+            Member::Anonymous => self.anonymous = access::anonymous(reader, key, node),
+            Member::Defaults => self.defaults = defaults(reader, key, node),
+            Member::Groups => self.groups = groups(reader, key, node),
+            Member::Host => self.listen.host = reader.text(key, node),
+            Member::Hosts => self.listen.hosts = reader.words(key, node).unwrap_or_default(),
+            Member::Keys => self.keys = access::keys(reader, key, node),
+            Member::Limits => self.bounds = bounds(reader, key, node),
+            Member::Origins => self.listen.origins = reader.words(key, node).unwrap_or_default(),
+            Member::Port => self.listen.port = port(reader, key, node),
+            Member::ToolSearch => self.search = search(reader, key, node),
+            Member::Unauthenticated => {
+                self.listen.unauthenticated = reader.flag(key, node).unwrap_or(false);
+            }
+        }
+    }
+}
+
+fn port(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<u16> {
+    let port = reader.text(key, node)?.parse().ok();
+    if port.is_none() {
+        let what = format!("{:?} is no port", key.text);
+        reader.error(&node.place, what, "write a number from 0 to 65535; 0 is any free one");
+    }
+    port
+}
+
+fn search(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<ToolSearch> {
+    match &node.value {
+        Value::Bool(true) => Some(ToolSearch::Always),
+        Value::Bool(false) => Some(ToolSearch::Never),
+        Value::Number(_) => {
+            let bound = reader.count(key, node)?;
+            Some(ToolSearch::Above(bound.get()))
+        }
+        _ => {
+            reader.wrong(key, node, "write true, false, or the number of tools to search above");
+            None
+        }
+    }
+}
+
+fn bounds(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Bounds {
+    let mut bounds = Bounds::default();
+    for (key, node) in members(reader, key, node) {
+        let Some(bound) = find(BOUNDS, &key.text) else {
+            reader.unknown(key, &names(BOUNDS));
+            continue;
+        };
+        let field = match bound {
+            Bound::Calls => &mut bounds.calls,
+            Bound::Message => &mut bounds.message,
+            Bound::Parked => &mut bounds.parked,
+            Bound::Sessions => &mut bounds.sessions,
+            Bound::Streams => &mut bounds.streams,
+        };
+        *field = reader.count(key, node).map(usize::from);
+    }
+    bounds
+}
+
+fn defaults(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Defaults {
+    let mut defaults = Defaults::default();
+    for (key, node) in members(reader, key, node) {
+        match meaning(&key.text) {
+            Some(Meaning::CallTime) => defaults.timeouts.call = reader.either(key, node),
+            Some(Meaning::Ours(Ours::StartTime)) => {
+                defaults.timeouts.start = reader.duration(key, node);
+            }
+            Some(Meaning::Ours(ours @ (Ours::Idle | Ours::MaxCalls | Ours::Process))) => {
+                defaults.settings.member(ours, reader, key, node);
+            }
+            _ => reader.unknown(key, DEFAULTS),
+        }
+    }
+    defaults
+}
+
+fn groups(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Group>> {
+    let mut groups: Vec<Placed<Group>> = Vec::new();
+    for (name, node) in members(reader, key, node) {
+        if !is_plain(&name.text) {
+            let what = format!("{:?} is no name for a group: it is part of a URL", name.text);
+            reader.error(&name.place, what, "use letters, digits, _, - and .");
+            continue;
+        }
+        if groups.iter().any(|group| group.value.name == name.text) {
+            let what = format!("group {:?} is there twice; the first one counts", name.text);
+            reader.error(&name.place, what, "give each its own name");
+            continue;
+        }
+        let servers = reader.placed(name, node);
+        let group = Group { name: name.text.clone(), servers };
+        groups.push(Placed { place: name.place.clone(), value: group });
+    }
+    groups
+}
+
+/// Whether a name can stand in a URL as it is.
+pub(super) fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    !name.is_empty() && name.chars().all(is_plain) && !name.chars().all(|c| c == '.')
+}

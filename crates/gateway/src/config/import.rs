@@ -1,0 +1,240 @@
+//! Gathers the servers of several files, to put them into one.
+//!
+//! Servers are compared and copied as their files write them: a variable stays a
+//! variable, so that no secret ends up where none was. Nothing is overwritten.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use switchboard_net::upstream::Target;
+
+use super::expand::Variables;
+use super::problem::{Place, Problem, Weight};
+use super::shape::{self, Section};
+use super::tree::{self, Key, Node, Value};
+use super::{Config, Entry, Known, ReadError, Surroundings, entry, text_of};
+
+pub use merge::MergeError;
+
+mod merge;
+#[cfg(test)]
+mod tests;
+
+/// Servers of one file; more is not a configuration.
+const MAX_SERVERS: usize = 1000;
+
+/// A server that was found.
+#[derive(Clone)]
+pub struct Candidate {
+    /// What its file calls it.
+    pub name: String,
+    /// Whose file it is.
+    pub client: String,
+    /// Where in the file it is.
+    pub place: Place,
+    /// What it says, with its variables as they are; none if it has mistakes.
+    pub entry: Option<Entry>,
+    /// What is wrong or worth a note.
+    pub problems: Vec<Problem>,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// As it is written.
+    node: Node,
+}
+
+/// What becomes of a server that was found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Fate {
+    /// It is added, under this name.
+    Added(String),
+    /// It is there already, under this name.
+    Same(String),
+    /// It has mistakes, and is left out.
+    Broken,
+}
+
+/// What was found, and what would be added.
+#[derive(Debug, Default)]
+pub struct Import {
+    /// In the order of the files.
+    pub candidates: Vec<Candidate>,
+    /// Files that are there and make no sense.
+    pub unread: Vec<ReadError>,
+    /// Files that were looked into and had servers.
+    pub files: Vec<PathBuf>,
+}
+
+impl Import {
+    /// Looks into `from`, files of whom, and says what would be added to the file
+    /// `into`, which need not be there.
+    pub fn gather(
+        from: &[(String, PathBuf)],
+        into: Option<&Path>,
+        around: &Surroundings,
+    ) -> Result<Self, ReadError> {
+        let around = around.literal();
+        let mut import = Self::default();
+        let mut taken = match into.map(|file| Config::read(file, &around)) {
+            Some(Ok(config)) => Taken::of(&config),
+            Some(Err(error)) if !error.is_absent() && !is_bare(&error) => return Err(error),
+            _ => Taken::default(),
+        };
+        let mut seen: Vec<PathBuf> = into.iter().filter_map(|file| same(file)).collect();
+        for (client, file) in from {
+            let Some(real) = same(file) else { continue };
+            if seen.contains(&real) {
+                continue;
+            }
+            seen.push(real);
+            match candidates(client, file, &around) {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    import.files.push(file.clone());
+                    import.candidates.extend(found);
+                }
+                Err(error) if error.is_absent() || is_bare(&error) => {}
+                Err(error) => import.unread.push(error),
+            }
+        }
+        for candidate in &mut import.candidates {
+            candidate.fate = taken.place(candidate);
+        }
+        Ok(import)
+    }
+
+    /// The usual places, for [`Import::gather`].
+    pub fn usual(around: &Surroundings) -> Vec<(String, PathBuf)> {
+        let known = super::known(around).into_iter();
+        known.map(|Known { client, file }| (client.to_owned(), file)).collect()
+    }
+
+    /// How many servers would be added.
+    pub fn added(&self) -> usize {
+        self.candidates.iter().filter(|found| matches!(found.fate, Fate::Added(_))).count()
+    }
+}
+
+/// One file under one name, wherever links lead.
+fn same(file: &Path) -> Option<PathBuf> {
+    file.canonicalize().ok()
+}
+
+/// Whether a file is one of settings that names no servers.
+fn is_bare(error: &ReadError) -> bool {
+    matches!(error, ReadError::NoServers { .. })
+}
+
+fn candidates(
+    client: &str,
+    file: &Path,
+    around: &Surroundings,
+) -> Result<Vec<Candidate>, ReadError> {
+    let text = text_of(file)?;
+    let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
+    let sections = shape::servers(&tree, around);
+    let mut found: Vec<Candidate> = Vec::new();
+    for section in &sections {
+        // What is wrong with the section is told by whoever reads the file.
+        for (name, node) in section.servers(&mut Vec::new()) {
+            if found.len() < MAX_SERVERS && !found.iter().any(|other| other.name == name.text) {
+                found.push(candidate(client, &name, node, section, around));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn candidate(
+    client: &str,
+    name: &Key,
+    node: &Node,
+    section: &Section<'_>,
+    around: &Surroundings,
+) -> Candidate {
+    let variables = Variables { around, inputs: section.inputs, braces: section.braces };
+    let node = portable(node, &variables);
+    let mut problems = Vec::new();
+    let entry = entry::read(name, &node, &Section::plain(&node), around, &mut problems);
+    let (name, place) = (name.text.clone(), name.place.clone());
+    let client = client.to_owned();
+    Candidate { name, client, place, entry, problems, fate: Fate::Broken, node }
+}
+
+/// The same with variables that every file may have.
+fn portable(node: &Node, variables: &Variables<'_>) -> Node {
+    let value = match &node.value {
+        Value::Text(text) => Value::Text(variables.portable(text)),
+        Value::List(items) => {
+            Value::List(items.iter().map(|item| portable(item, variables)).collect())
+        }
+        Value::Table(members) => {
+            let members =
+                members.iter().map(|(key, node)| (key.clone(), portable(node, variables)));
+            Value::Table(members.collect())
+        }
+        other => other.clone(),
+    };
+    Node { place: node.place.clone(), value }
+}
+
+/// Names that are taken, and what they lead to.
+#[derive(Default)]
+struct Taken {
+    servers: Vec<(String, Option<Target>)>,
+}
+
+impl Taken {
+    fn of(config: &Config) -> Self {
+        let target = |name: &str| Some(nameless(&config.server(name)?.ok()?.target));
+        let servers = config.names().map(|name| (name.to_owned(), target(name)));
+        Self { servers: servers.collect() }
+    }
+
+    fn place(&mut self, candidate: &Candidate) -> Fate {
+        let Some(entry) = &candidate.entry else { return Fate::Broken };
+        let target = nameless(&entry.target);
+        let same = self.servers.iter().find(|(_, other)| other.as_ref() == Some(&target));
+        if let Some((name, _)) = same {
+            return Fate::Same(name.clone());
+        }
+        let name = self.free(&candidate.name, &candidate.client);
+        self.servers.push((name.clone(), Some(target)));
+        Fate::Added(name)
+    }
+
+    /// A name that nobody has: its own, with whose it is, or with a number.
+    fn free(&self, name: &str, client: &str) -> String {
+        let letters = client.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+        let client = letters.collect::<String>().to_ascii_lowercase();
+        let whose = format!("{name}-{client}");
+        let numbered = (2..).map(|number| format!("{whose}-{number}"));
+        let names = [name.to_owned(), whose.clone()].into_iter().chain(numbered);
+        let is_free = |name: &String| self.servers.iter().all(|(taken, _)| taken != name);
+        names.into_iter().find(is_free).unwrap_or(whose)
+    }
+}
+
+/// Where a server is, whatever it is called.
+fn nameless(target: &Target) -> Target {
+    let mut target = target.clone();
+    if let Target::Command(command) = &mut target {
+        command.name.clear();
+    }
+    target
+}
+
+impl Candidate {
+    /// The mistakes; what is left are notes.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.weight == Weight::Error)
+    }
+}
+
+impl fmt::Debug for Candidate {
+    /// Leaves out what may be a secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("Candidate");
+        shown.field("name", &self.name).field("place", &self.place.to_string());
+        shown.field("fate", &self.fate).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,306 @@
+//! A JSON schema of the files, for editors: made from the tables that they are
+//! read by, so that both know the same keys.
+//!
+//! It is stricter than reading in one thing: a key of a server that no tool has
+//! is a mistake here and a note there, for an editor should underline it.
+
+use serde_json::{Map, Value, json};
+
+use super::gateway::{AccessMember, BOUNDS, Bound, DEFAULTS, KEY_MEMBERS, MEMBERS, Member, NAME};
+use super::key::{KEYS, Meaning, OURS, Ours, THEIRS, meaning};
+use super::shape::SECTIONS;
+
+#[cfg(test)]
+mod tests;
+
+/// The schema of a configuration file.
+pub fn schema() -> Value {
+    let mut members = Map::new();
+    let mut servers: Vec<&str> = SECTIONS.to_vec();
+    servers.sort_unstable();
+    for name in servers {
+        members.insert(name.to_owned(), json!({ "$ref": "#/$defs/servers" }));
+    }
+    members.insert(NAME.to_owned(), json!({ "$ref": "#/$defs/switchboard" }));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "MCP servers, and how Switchboard serves them",
+        "type": "object",
+        "properties": members,
+        "$defs": {
+            "count": { "type": "integer", "minimum": 1 },
+            "edits": edits(),
+            "grant": grant(),
+            "pairs": {
+                "type": "object",
+                "additionalProperties": { "type": ["string", "number", "boolean"] },
+            },
+            "process": process(),
+            "server": server(),
+            "servers": {
+                "anyOf": [
+                    { "type": "object", "additionalProperties": { "$ref": "#/$defs/server" } },
+                    { "type": "array", "items": { "$ref": "#/$defs/server" } },
+                    { "type": "null" },
+                ],
+            },
+            "switchboard": section(),
+            "text": { "type": ["string", "number", "boolean"] },
+            "time": {
+                "description": "Seconds, or a number and a unit: 500ms, 30s, 5m, 1h",
+                "anyOf": [
+                    { "type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000_000 },
+                    { "type": "string", "pattern": "^[0-9.]+ *(ms|s|sec|m|min|h)?$" },
+                ],
+            },
+            "words": { "type": "array", "items": { "$ref": "#/$defs/text" } },
+        },
+    })
+}
+
+/// A reference to something that several keys are, with what the key is for.
+fn is(what: &str, description: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{what}"), "description": description })
+}
+
+/// An object with these members in both spellings, and no others.
+fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    let mut properties = Map::new();
+    for (name, schema) in members {
+        let snake = snake(name);
+        if snake != name {
+            properties.insert(snake, schema.clone());
+        }
+        properties.insert(name.to_owned(), schema);
+    }
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+fn server() -> Value {
+    let known = KEYS.iter().map(|(name, meaning)| (*name, known(*meaning)));
+    let ours = OURS.iter().map(|(name, key)| (*name, ours(*key)));
+    let theirs = THEIRS.iter().map(|name| (*name, json!({ "description": "For another tool." })));
+    let mut server = object(ours);
+    if let Some(properties) = server["properties"].as_object_mut() {
+        properties.extend(known.chain(theirs).map(|(name, schema)| (name.to_owned(), schema)));
+    }
+    let has = |name: &str| json!({ "required": [name] });
+    let places = ["command", "url", "serverUrl", "httpUrl"].map(has);
+    server["oneOf"] = json!(places);
+    server
+}
+
+fn known(meaning: Meaning) -> Value {
+    match meaning {
+        Meaning::Args => is("words", "Arguments of the command."),
+        Meaning::BearerVariable => text("The variable that holds the bearer token."),
+        Meaning::CallTime => is("time", "How long a call may take; above 999 in milliseconds."),
+        Meaning::CallMillis | Meaning::CallSeconds => number("How long a call may take."),
+        Meaning::Command => json!({
+            "description": "The program to start, or it and its arguments.",
+            "anyOf": [{ "type": "string", "minLength": 1 }, { "$ref": "#/$defs/words" }],
+        }),
+        Meaning::Cwd => text("The folder that the command is started in."),
+        Meaning::Description => text("What the server is for, in words."),
+        Meaning::Disabled => flag("Whether it is left out."),
+        Meaning::Enabled => flag("Whether it is used."),
+        Meaning::Env => is("pairs", "Variables for the command."),
+        Meaning::EnvFile => text("A file of variables for the command."),
+        Meaning::EnvNames => is("words", "Variables of ours that the command gets."),
+        Meaning::HeaderVariables => is("pairs", "Headers, and the variables that hold them."),
+        Meaning::Headers => is("pairs", "Headers to send to the URL."),
+        Meaning::HttpUrl => url("A URL of Streamable HTTP."),
+        Meaning::Kind => json!({
+            "description": "The transport.",
+            "enum": ["stdio", "local", "http", "remote", "sse", "auto", "streamable-http",
+                     "streamableHttp", "streamablehttp", "streamable_http"],
+        }),
+        Meaning::Name => text("The server's name, where servers are a list."),
+        Meaning::NotTools => is("words", "Tools that clients do not see; * stands for anything."),
+        Meaning::OnlyTools => is("words", "The only tools clients see; * stands for anything."),
+        Meaning::StartMillis | Meaning::StartSeconds => number("How long it may take to start."),
+        Meaning::ToolFilter => json!({
+            "description": "Which tools clients see.",
+            "type": "object",
+            "properties": {
+                "list": { "$ref": "#/$defs/words" },
+                "mode": { "enum": ["allow", "block", "deny"] },
+            },
+            "required": ["mode", "list"],
+        }),
+        Meaning::Url => url("Where the server is."),
+        Meaning::Ours(key) => ours(key),
+        Meaning::Theirs => Value::Bool(true),
+    }
+}
+
+fn ours(key: Ours) -> Value {
+    match key {
+        Ours::HeaderCommand => json!({
+            "description": "A program that prints a JSON object of headers to send.",
+            "anyOf": [{ "type": "string", "minLength": 1 }, { "$ref": "#/$defs/words" }],
+        }),
+        Ours::HeaderFile => json!({
+            "description": "A file with a header to send on each line, Name: value.",
+            "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/words" }],
+        }),
+        Ours::Idle => json!({
+            "description": "Without a call for so long it is stopped; the next call starts it.",
+            "anyOf": [{ "enum": [false, 0] }, { "$ref": "#/$defs/time" }],
+        }),
+        Ours::MaxCalls => is("count", "Calls the server gets at once; further ones wait."),
+        Ours::NotPrompts => is("words", "Prompts that clients do not see."),
+        Ours::NotResources => is("words", "Resources that clients do not see, by URI."),
+        Ours::OnlyPrompts => is("words", "The only prompts that clients see."),
+        Ours::OnlyResources => is("words", "The only resources that clients see, by URI."),
+        Ours::PassHeaders => is("words", "Headers of the client that are passed on."),
+        Ours::Process => is("process", "Who shares a process with whom."),
+        Ours::PromptEdits => is("edits", "Other names and words for prompts."),
+        Ours::StartTime => is("time", "How long the server may take to start."),
+        Ours::ToolEdits => json!({
+            "description": "Other names and words for tools; as a list, the only ones clients see.",
+            "anyOf": [{ "$ref": "#/$defs/edits" }, { "$ref": "#/$defs/words" }],
+        }),
+    }
+}
+
+fn section() -> Value {
+    object(MEMBERS.iter().map(|(name, member)| (*name, of_section(*member))))
+}
+
+fn of_section(member: Member) -> Value {
+    match member {
+        Member::Anonymous => json!({
+            "description": "What whoever shows no key may do.",
+            "anyOf": [{ "type": "boolean" }, { "$ref": "#/$defs/grant" }],
+        }),
+        Member::Defaults => {
+            object(DEFAULTS.iter().filter_map(|name| Some((*name, known(meaning(name)?)))))
+        }
+        Member::Groups => json!({
+            "description": "Sets of servers, each at /groups/<name>/mcp.",
+            "type": "object",
+            "propertyNames": { "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" },
+            "additionalProperties": { "$ref": "#/$defs/words" },
+        }),
+        Member::Host => text("The address to listen on."),
+        Member::Hosts => is("words", "Names that the gateway goes by."),
+        Member::Keys => json!({
+            "description": "Who has a key, by name.",
+            "type": "object",
+            "propertyNames": { "minLength": 1 },
+            "additionalProperties": {
+                "$ref": "#/$defs/grant",
+                "anyOf": [{ "required": ["hash"] }, { "required": ["key"] }],
+            },
+        }),
+        Member::Limits => object(BOUNDS.iter().map(|(name, bound)| (*name, limit(*bound)))),
+        Member::Origins => is("words", "Web pages that may call the gateway."),
+        Member::Port => json!({
+            "description": "The port to listen on; 0 for any.",
+            "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": 65535 },
+                { "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" },
+            ],
+        }),
+        Member::ToolSearch => json!({
+            "description": "Two tools for finding and calling in place of all: true, false, or \
+                            above how many tools.",
+            "anyOf": [{ "type": "boolean" }, { "$ref": "#/$defs/count" }],
+        }),
+        Member::Unauthenticated => flag("Whether other machines may come in without a key."),
+    }
+}
+
+fn limit(bound: Bound) -> Value {
+    let what = match bound {
+        Bound::Calls => "Calls that one session may have open.",
+        Bound::Message => "Bytes of one message.",
+        Bound::Parked => "Calls that wait for clients to come back with input.",
+        Bound::Sessions => "Sessions at once.",
+        Bound::Streams => "Streams that one session may hold open.",
+    };
+    is("count", what)
+}
+
+fn grant() -> Value {
+    object(KEY_MEMBERS.iter().map(|(name, member)| {
+        let schema = match member {
+            AccessMember::Calls => is("count", "Calls that may be open at once."),
+            AccessMember::Groups => is("words", "Groups that may be used."),
+            AccessMember::Hash => {
+                let hash =
+                    json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
+                let list = json!({ "type": "array", "items": hash });
+                let description = "What `switchboard key new` prints; a list while keys change.";
+                json!({ "description": description, "anyOf": [hash, list] })
+            }
+            AccessMember::Key => json!({
+                "description": "The key itself, by a variable: ${VAR}.",
+                "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/words" }],
+            }),
+            AccessMember::NotTools => is("words", "Never these tools, as <server>__<tool>."),
+            AccessMember::OnlyTools => is("words", "Only these tools, as <server>__<tool>."),
+            AccessMember::Rate => json!({
+                "description": "Calls and a time: 10/s, 60/m, 1000/h.",
+                "type": "string",
+                "pattern": "^ *[0-9]+ */ *(s|sec|second|m|min|minute|h|hour|d|day) *$",
+            }),
+            AccessMember::Servers => is("words", "Servers that may be used."),
+        };
+        (*name, schema)
+    }))
+}
+
+fn process() -> Value {
+    let pool = json!({
+        "type": "object",
+        "properties": { "pool": { "type": "integer", "minimum": 1, "maximum": 256 } },
+        "required": ["pool"],
+        "additionalProperties": false,
+    });
+    let words = ["shared", "per-session", "per-user", "per-request"];
+    let short = ["per_session", "session", "per_user", "user", "per_request", "request"];
+    json!({ "anyOf": [{ "enum": words }, { "enum": short }, pool] })
+}
+
+fn edits() -> Value {
+    let edit = object([
+        ("annotations", json!({ "type": "object" })),
+        ("description", json!({ "$ref": "#/$defs/text" })),
+        ("name", json!({ "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" })),
+        ("title", json!({ "$ref": "#/$defs/text" })),
+    ]);
+    let mut edit = edit;
+    edit["properties"]["approval_mode"] = json!({ "description": "For another tool." });
+    json!({ "type": "object", "additionalProperties": edit })
+}
+
+fn text(description: &str) -> Value {
+    is("text", description)
+}
+
+fn number(description: &str) -> Value {
+    json!({ "description": description, "type": "number", "exclusiveMinimum": 0 })
+}
+
+fn flag(description: &str) -> Value {
+    json!({ "description": description, "type": "boolean" })
+}
+
+/// A variable may stand for any part of it.
+fn url(description: &str) -> Value {
+    let pattern = "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)";
+    json!({ "description": description, "type": "string", "pattern": pattern })
+}

@@ -1,0 +1,191 @@
+//! Reads the keys of a server that are for a gateway.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::HeaderName;
+
+use super::{Edit, Process, Settings, Sleep};
+use crate::config::key::Ours;
+use crate::config::problem::Problem;
+use crate::config::reader::Reader;
+use crate::config::tree::{Key, Node, Value};
+use crate::credential::may_pass;
+
+const PROCESS: &str =
+    "write \"shared\", \"per-session\", \"per-user\", \"per-request\" or { \"pool\": 4 }";
+
+/// Processes of one server: a number beyond it is a slip of the pen.
+const MAX_POOL: usize = 256;
+
+impl Settings {
+    /// Takes in one key. Where the server starts and which tools it has is for
+    /// whoever reads the server.
+    pub(in crate::config) fn member(
+        &mut self,
+        ours: Ours,
+        reader: &mut Reader<'_>,
+        key: &Key,
+        node: &Node,
+    ) {
+        let list = |reader: &mut Reader<'_>| reader.words(key, node);
+        match ours {
+            Ours::HeaderCommand => self.credentials.command = helper(reader, key, node),
+            Ours::HeaderFile => {
+                let files = match &node.value {
+                    Value::List(_) => list(reader).unwrap_or_default(),
+                    _ => reader.text(key, node).into_iter().collect(),
+                };
+                let files = files.into_iter().map(|file| reader.path(file));
+                self.credentials.files = files.collect();
+            }
+            Ours::Idle => self.sleep = sleep(reader, key, node),
+            Ours::MaxCalls => self.calls = reader.count(key, node),
+            Ours::NotPrompts => self.prompts.never = list(reader).unwrap_or_default(),
+            Ours::NotResources => self.resources.never = list(reader).unwrap_or_default(),
+            Ours::OnlyPrompts => self.prompts.only = list(reader),
+            Ours::OnlyResources => self.resources.only = list(reader),
+            Ours::PassHeaders => self.credentials.pass = passed(reader, key, node),
+            Ours::Process => self.process = process(reader, key, node),
+            Ours::PromptEdits => self.prompt_edits = edits(reader, key, node, "prompt"),
+            Ours::ToolEdits => self.tool_edits = edits(reader, key, node, "tool"),
+            Ours::StartTime => {}
+        }
+    }
+}
+
+fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
+    if let Some(pool) = node.get("pool") {
+        let count = reader.count(key, pool)?;
+        if count.get() > MAX_POOL {
+            let what = format!("a pool of {count} is too large");
+            reader.error(&pool.place, what, format!("write {MAX_POOL} or less"));
+        }
+        return Some(Process::Pool(count));
+    }
+    let process = match node.text() {
+        Some("shared") => Some(Process::Shared),
+        Some("per-session" | "per_session" | "session") => Some(Process::PerSession),
+        Some("per-user" | "per_user" | "user") => Some(Process::PerUser),
+        Some("per-request" | "per_request" | "request") => Some(Process::PerRequest),
+        Some(other) => {
+            let what = format!("{:?} says {other:?}, which is no way to share", key.text);
+            reader.error(&node.place, what, PROCESS);
+            return None;
+        }
+        None => None,
+    };
+    if process.is_none() {
+        reader.wrong(key, node, PROCESS);
+    }
+    process
+}
+
+/// A time; `false` and 0 are never.
+fn sleep(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Sleep> {
+    match &node.value {
+        Value::Bool(false) => Some(Sleep::Never),
+        Value::Number(number) if number == "0" => Some(Sleep::Never),
+        _ => reader.duration(key, node).map(Sleep::After),
+    }
+}
+
+/// A line for the shell, as Claude Code has it, or a program and its arguments.
+fn helper(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Vec<String>> {
+    let words = match &node.value {
+        Value::List(_) => reader.words(key, node)?,
+        _ => shell(reader.text(key, node)?),
+    };
+    if words.iter().all(|word| word.trim().is_empty()) {
+        let what = format!("{:?} is empty", key.text);
+        reader.error(&node.place, what, "name a program that prints { \"Header\": \"value\" }");
+        return None;
+    }
+    Some(words)
+}
+
+fn shell(line: String) -> Vec<String> {
+    let shell = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
+    if line.trim().is_empty() {
+        return Vec::new();
+    }
+    shell.into_iter().map(str::to_owned).chain([line]).collect()
+}
+
+fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
+    let mut names = Vec::new();
+    for word in reader.words(key, node).unwrap_or_default() {
+        match word.trim().parse::<HeaderName>() {
+            Ok(name) if may_pass(&name) => names.push(name),
+            Ok(name) => {
+                let what = format!("header {name} of a client is never passed on");
+                let instead = "leave it out; what a server needs goes into \"headers\"";
+                reader.error(&node.place, what, instead);
+            }
+            Err(_) => {
+                let what = format!("{word:?} is no name of a header");
+                reader.error(&node.place, what, "use letters, digits and dashes");
+            }
+        }
+    }
+    names
+}
+
+fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMap<String, Edit> {
+    let mut edits = BTreeMap::new();
+    let Some(members) = node.table() else {
+        let instead = format!("write an object: {{ \"{noun}\": {{ \"description\": \"…\" }} }}");
+        reader.wrong(key, node, &instead);
+        return edits;
+    };
+    for (name, node) in members {
+        if let Some(edit) = edit(reader, name, node) {
+            edits.insert(name.text.clone(), edit);
+        }
+    }
+    tell_same_names(reader, key, &edits);
+    edits
+}
+
+fn edit(reader: &mut Reader<'_>, name: &Key, node: &Node) -> Option<Edit> {
+    let Some(members) = node.table() else {
+        reader.wrong(name, node, "write an object: { \"name\": \"…\", \"description\": \"…\" }");
+        return None;
+    };
+    let mut edit = Edit::default();
+    for (key, node) in members {
+        match key.text.as_str() {
+            "name" => edit.name = reader.text(key, node).filter(|name| legal(reader, node, name)),
+            "title" => edit.title = reader.text(key, node),
+            "description" => edit.description = reader.text(key, node),
+            "annotations" => match (node.table(), node.json()) {
+                (Some(_), Some(serde_json::Value::Object(map))) => edit.annotations = map,
+                _ => reader.wrong(key, node, "write an object: { \"readOnlyHint\": true }"),
+            },
+            // Codex asks its user by it.
+            "approval_mode" => {}
+            _ => reader.unknown(key, &["name", "title", "description", "annotations"]),
+        }
+    }
+    Some(edit)
+}
+
+fn legal(reader: &mut Reader<'_>, node: &Node, name: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let legal = (1..=64).contains(&name.len()) && name.chars().all(is_legal);
+    if !legal {
+        let what = format!("{name:?} is a name that clients may not take");
+        reader.error(&node.place, what, "use letters, digits, _ and -, 64 at most");
+    }
+    legal
+}
+
+/// Two things under one name would hide one of them.
+fn tell_same_names(reader: &mut Reader<'_>, key: &Key, edits: &BTreeMap<String, Edit>) {
+    let mut seen = BTreeSet::new();
+    for name in edits.values().filter_map(|edit| edit.name.as_deref()) {
+        if !seen.insert(name) {
+            let what = format!("{:?} gives the name {name:?} twice", key.text);
+            reader.problems.push(Problem::error(&key.place, what, "give each its own name"));
+        }
+    }
+}

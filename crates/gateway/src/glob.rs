@@ -1,0 +1,79 @@
+//! Names with `*` for any characters, and the lists that people make of them.
+//!
+//! Case counts: the names of MCP are told apart by it.
+
+/// Which names are wanted, by the names the server gives them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Filter {
+    /// Only what one of these describes; everything if not said.
+    pub only: Option<Vec<String>>,
+    /// Never what one of these describes.
+    pub never: Vec<String>,
+}
+
+impl Filter {
+    /// Whether `name` is wanted.
+    pub fn lets(&self, name: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
+        self.only.as_deref().is_none_or(any) && !any(&self.never)
+    }
+
+    /// Whether it wants everything.
+    pub fn is_open(&self) -> bool {
+        self.only.is_none() && self.never.is_empty()
+    }
+}
+
+/// Whether `pattern` describes `name`; `*` stands for any characters, or none.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
+        // The leftmost place leaves the most for what follows.
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters_or_none() {
+        for (pattern, name, expected) in [
+            ("find", "find", true),
+            ("find", "find_all", false),
+            ("find", "Find", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("get_*", "get_issue", true),
+            ("get_*", "get_", true),
+            ("get_*", "forget_it", false),
+            ("*_issue", "get_issue", true),
+            ("*_issue", "get_issues", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("**", "x", true),
+            ("*ä*", "naïve ä", true),
+            ("", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern:?} and {name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_excluded_stays_out_whatever_is_included() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let filter = Filter { only: Some(list(&["get_*", "list"])), never: list(&["*_secret"]) };
+        assert!(filter.lets("get_issue") && filter.lets("list"));
+        assert!(!filter.lets("get_secret") && !filter.lets("delete"));
+        assert!(Filter::default().lets("x") && Filter::default().is_open());
+        assert!(!Filter { only: Some(Vec::new()), ..Filter::default() }.lets("x"));
+    }
+}

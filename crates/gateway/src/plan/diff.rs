@@ -1,0 +1,53 @@
+//! What differs between two plans.
+
+use super::Plan;
+
+/// What a reload has to do. Names are in alphabetical order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// Servers to start.
+    pub added: Vec<String>,
+    /// Servers to stop, once their calls are over.
+    pub removed: Vec<String>,
+    /// Servers that must be started anew: another place, process or credentials.
+    pub changed: Vec<String>,
+    /// Servers that go on as they are, and of which clients see something else,
+    /// or which have other limits.
+    pub adjusted: Vec<String>,
+    /// Whether groups, keys, grants, bounds or search differ.
+    pub policy: bool,
+    /// Whether we must listen somewhere else, which a running gateway cannot do.
+    pub listen: bool,
+}
+
+impl Changes {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Plan {
+    /// What leads from `old` to this plan.
+    pub fn diff(&self, old: &Self) -> Changes {
+        let mut changes = Changes {
+            policy: self.groups != old.groups
+                || self.access != old.access
+                || self.bounds != old.bounds
+                || self.search != old.search,
+            listen: self.listen != old.listen,
+            ..Changes::default()
+        };
+        for (name, server) in &self.servers {
+            match old.servers.get(name) {
+                None => changes.added.push(name.clone()),
+                Some(before) if server == before => {}
+                Some(before) if server.runs_as(before) => changes.adjusted.push(name.clone()),
+                Some(_) => changes.changed.push(name.clone()),
+            }
+        }
+        let gone = old.servers.keys().filter(|name| !self.servers.contains_key(*name));
+        changes.removed.extend(gone.cloned());
+        changes
+    }
+}

@@ -1,0 +1,124 @@
+//! One server of a plan.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use http::HeaderMap;
+use switchboard_net::http::fetch::Fetch;
+use switchboard_net::upstream::{Server, Target};
+
+use crate::config::{Edit, Process, Sleep};
+use crate::credential::{Credentials, replace};
+use crate::glob::Filter;
+
+/// How to reach a server, how to treat it, and what of it clients see.
+#[derive(Clone, PartialEq)]
+pub struct ServerPlan {
+    /// What the file calls it.
+    pub name: String,
+    /// Where it is.
+    pub target: Target,
+    /// In words.
+    pub description: Option<String>,
+    /// Who shares a process, or a session, with whom.
+    pub process: Process,
+    /// How long it may take to start and to be greeted.
+    pub start: Duration,
+    /// How long a call may take; none for what the protocol's limits say.
+    pub call: Option<Duration>,
+    /// When it may be put to sleep.
+    pub sleep: Sleep,
+    /// Calls it gets at once; further ones wait for their turn.
+    pub calls: NonZeroUsize,
+    /// Which of its tools clients see.
+    pub tools: Filter,
+    /// Which of its prompts clients see.
+    pub prompts: Filter,
+    /// Which of its resources clients see, by URI.
+    pub resources: Filter,
+    /// What clients see of a tool instead of what the server says, by its name there.
+    pub tool_edits: BTreeMap<String, Edit>,
+    /// The same for prompts.
+    pub prompt_edits: BTreeMap<String, Edit>,
+    /// What else is sent with each request, beyond the headers of `target`.
+    pub credentials: Credentials,
+}
+
+impl ServerPlan {
+    /// How long a server may take to start: `npx` may have to download it first,
+    /// and nobody waits for it.
+    pub const START: Duration = Duration::from_mins(1);
+    /// Calls a server gets at once: more than any that works alone can use.
+    pub const CALLS: NonZeroUsize = NonZeroUsize::new(128).expect("128 is not 0");
+
+    /// A server with nothing said about it but where it is.
+    pub fn new(name: impl Into<String>, target: Target) -> Self {
+        Self {
+            name: name.into(),
+            target,
+            description: None,
+            process: Process::default(),
+            start: Self::START,
+            call: None,
+            sleep: Sleep::default(),
+            calls: Self::CALLS,
+            tools: Filter::default(),
+            prompts: Filter::default(),
+            resources: Filter::default(),
+            tool_edits: BTreeMap::new(),
+            prompt_edits: BTreeMap::new(),
+            credentials: Credentials::default(),
+        }
+    }
+
+    /// The server, to connect to. `environment` is ours, of which a command gets
+    /// what it may have; `more` are headers that join or replace those of the
+    /// file: what [`Credentials::merge`] gives.
+    pub fn server(
+        &self,
+        environment: Vec<(OsString, OsString)>,
+        fetch: Fetch,
+        more: &HeaderMap,
+    ) -> Server {
+        match self.target.clone() {
+            Target::Command(command) => Server::command(command, environment),
+            Target::Url { url, strategy, mut headers } => {
+                replace(&mut headers, more);
+                Server::url(url, strategy, headers, fetch)
+            }
+        }
+    }
+
+    /// The headers that the file spells out.
+    pub fn headers(&self) -> HeaderMap {
+        match &self.target {
+            Target::Command(_) => HeaderMap::new(),
+            Target::Url { headers, .. } => headers.clone(),
+        }
+    }
+
+    /// Whether a running server goes on under this plan as under `old`: only
+    /// what clients see of it differs.
+    pub fn runs_as(&self, old: &Self) -> bool {
+        self.name == old.name
+            && self.target == old.target
+            && self.process == old.process
+            && self.credentials == old.credentials
+    }
+}
+
+impl fmt::Debug for ServerPlan {
+    /// Leaves out what may be a secret: arguments, values, the query of a URL.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("ServerPlan");
+        shown.field("name", &self.name);
+        match &self.target {
+            Target::Command(command) => shown.field("command", command),
+            Target::Url { url, .. } => shown.field("host", &url.host()).field("path", &url.path()),
+        };
+        shown.field("process", &self.process).finish_non_exhaustive()
+    }
+}

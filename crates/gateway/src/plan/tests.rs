@@ -1,0 +1,251 @@
+//! Files, what they mean, and what differs between two of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_net::upstream::Target;
+
+use super::*;
+use crate::config::{Config, Surroundings};
+use crate::policy::{Denied, KeyHash};
+
+fn config(file: &str, text: &str) -> Config {
+    let variables = [("TOKEN", "s3cret"), ("KEY", "a key of some length")];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let around = Surroundings::new(variables, "/p");
+    Config::parse(Path::new(file), text, &around).unwrap()
+}
+
+fn plan(text: &str) -> Plan {
+    let (plan, problems) = Plan::build(&[config("m.json", text)]);
+    assert_eq!(problems, []);
+    plan
+}
+
+/// What is wrong with a file, a line each: place, fact, remedy.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let (_, problems) = Plan::build(&[config("m.json", text)]);
+    let told = problems.iter().map(|problem| format!("{problem} -> {}", problem.instead));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_file_without_a_word_of_ours_has_a_plan() {
+    let plan = plan(
+        r#"{"mcpServers": {"a": {"command": "c", "timeout": 5, "includeTools": ["get_*"]},
+            "b": {"url": "http://h/mcp"}, "c": {"command": "c", "disabled": true}}}"#,
+    );
+    assert_eq!(plan.servers.keys().collect::<Vec<_>>(), ["a", "b"]);
+    let a = &plan.servers["a"];
+    assert_eq!((a.process, a.sleep, a.start), (Process::Shared, Sleep::Never, ServerPlan::START));
+    assert_eq!(a.call, Some(Duration::from_secs(5)));
+    assert!(a.tools.lets("get_x") && !a.tools.lets("put_x"));
+    assert!(plan.access.is_open() && plan.groups.is_empty());
+    assert_eq!(plan.listen, Listen::default());
+}
+
+#[test]
+fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
+    let plan = plan(
+        r#"{"servers": {
+            "a": {"command": "c", "process": "per-user", "startTimeout": "90s", "idleTimeout": false,
+                  "maxConcurrency": 2, "excludePrompts": ["x*"], "includeResources": ["file:*"],
+                  "tools": {"t": {"name": "u", "description": "d",
+                                  "annotations": {"readOnlyHint": true, "title": null}}},
+                  "prompts": {"p": {"title": "P"}}},
+            "b": {"url": "https://h/mcp", "process": {"pool": 3}, "passHeaders": ["X-Tenant"],
+                  "headerFile": "~/h", "headersHelper": ["get", "token"], "tools": ["only"]}},
+        "switchboard": {"defaults": {"idleTimeout": "10m", "timeout": "1.5s", "process": "per-session",
+                                     "maxConcurrency": 9, "startTimeout": 7}}}"#,
+    );
+    let (a, b) = (&plan.servers["a"], &plan.servers["b"]);
+    assert_eq!((a.process, a.sleep, a.calls.get()), (Process::PerUser, Sleep::Never, 2));
+    assert_eq!((a.start, a.call), (Duration::from_secs(90), Some(Duration::from_millis(1500))));
+    assert!(!a.prompts.lets("xy") && a.resources.lets("file:///a") && !a.resources.lets("db:x"));
+    let edit = &a.tool_edits["t"];
+    assert_eq!((edit.name.as_deref(), edit.description.as_deref()), (Some("u"), Some("d")));
+    let annotations = serde_json::to_string(&edit.annotations).unwrap();
+    assert_eq!(annotations, r#"{"readOnlyHint":true,"title":null}"#);
+    assert_eq!(a.prompt_edits["p"].title.as_deref(), Some("P"));
+    assert_eq!(b.process, Process::Pool(3.try_into().unwrap()));
+    assert_eq!(b.sleep, Sleep::After(Duration::from_mins(10)));
+    assert_eq!((b.start, b.calls.get()), (Duration::from_secs(7), 9));
+    assert!(b.tools.lets("only") && !b.tools.lets("other"), "a list is the wanted ones");
+    assert_eq!(b.credentials.command.as_deref(), Some(&["get".to_owned(), "token".to_owned()][..]));
+    assert_eq!(b.credentials.pass, ["x-tenant"]);
+}
+
+#[test]
+fn the_same_in_toml_with_the_names_of_toml() {
+    let text = r#"
+[mcp_servers.a]
+command = "c"
+idle_timeout = "5m"
+max_concurrency = 3
+[mcp_servers.a.tools.t]
+approval_mode = "never"
+[switchboard]
+port = 4000
+tool_search = 40
+[switchboard.groups]
+all = ["*"]
+"#;
+    let (plan, problems) = Plan::build(&[config("m.toml", text)]);
+    assert_eq!(problems, []);
+    assert_eq!(plan.servers["a"].sleep, Sleep::After(Duration::from_mins(5)));
+    assert_eq!(plan.servers["a"].calls.get(), 3);
+    assert_eq!((plan.listen.port, plan.search), (Some(4000), ToolSearch::Above(40)));
+    assert_eq!(plan.groups["all"], ["a"]);
+    assert!(!plan.search.applies(40) && plan.search.applies(41));
+}
+
+#[test]
+fn keys_groups_and_grants_are_looked_up() {
+    let hash = KeyHash::of(b"secret");
+    let text = format!(
+        r#"{{"servers": {{"a": {{"command": "c"}}, "b": {{"command": "c"}},
+                          "off": {{"command": "c", "enabled": false}}}},
+            "switchboard": {{"host": "0.0.0.0", "port": 3002, "limits": {{"maxSessions": 5}},
+              "groups": {{"dev": ["b", "off", "*"], "one": ["a"]}},
+              "keys": {{"ada": {{"hash": ["{hash}"], "groups": ["one"], "rateLimit": "60/m",
+                                 "excludeTools": ["*__drop"], "maxConcurrency": 2}},
+                        "bob": {{"key": "${{KEY}}", "servers": ["b"]}}}}}}}}"#
+    );
+    let plan = plan(&text);
+    assert_eq!(plan.groups["dev"], ["b", "a"]);
+    assert_eq!(plan.bounds.sessions, Some(5));
+    let who = |key: &str| {
+        let headers = HeaderMap::from_iter([(
+            HeaderName::from_static("x-api-key"),
+            HeaderValue::from_str(key).unwrap(),
+        )]);
+        plan.access.identify(&headers)
+    };
+    let ada = who("secret").unwrap();
+    assert!(ada.may_call("a", "get") && !ada.may_call("a", "drop") && !ada.may_call("b", "get"));
+    assert_eq!((ada.calls, ada.rate.map(|rate| rate.calls)), (Some(2), Some(60)));
+    let bob = who("a key of some length").unwrap();
+    assert!(bob.may_use("b") && !bob.may_use("a"));
+    assert_eq!(who("${KEY}"), Err(Denied::UnknownKey));
+    assert_eq!(plan.access.identify(&HeaderMap::new()), Err(Denied::NoKey));
+    let shown = format!("{plan:?}");
+    assert!(!shown.contains("a key of some length"), "{shown}");
+}
+
+#[test]
+fn mistakes_in_our_keys_are_told_with_what_to_write() {
+    check(
+        r#"{"servers": {"a": {"command": "c", "process": "mine", "idleTimeout": "soon",
+                              "maxConcurrency": 0, "passHeaders": ["Authorization"]}}}"#,
+        &[
+            "m.json:1:47: \"process\" says \"mine\", which is no way to share -> write \"shared\", \
+             \"per-session\", \"per-user\", \"per-request\" or { \"pool\": 4 }",
+            "m.json:1:70: \"idleTimeout\" is no time \
+             -> write seconds, or \"500ms\", \"30s\", \"5m\", \"1h\"",
+            "m.json:2:49: \"maxConcurrency\" is a number \
+             -> write a whole number above 0, without quotes",
+            "m.json:2:67: header authorization of a client is never passed on \
+             -> leave it out; what a server needs goes into \"headers\"",
+        ],
+    );
+    check(
+        r#"{"servers": {"alpha": {"command": "c"}}, "switchboard": {"prot": 1, "port": 70000,
+            "groups": {"g": ["alpah"], "a/b": []}, "keys": {"k": {}, "l": {"hash": "x"},
+            "m": {"key": "short", "groups": ["h"], "rateLimit": 5}}, "toolSearch": "yes"}}"#,
+        &[
+            "m.json:1:58: there is no key \"prot\" here -> write \"port\"",
+            "m.json:1:77: \"port\" is no port -> write a number from 0 to 65535; 0 is any free one",
+            "m.json:2:40: \"a/b\" is no name for a group: it is part of a URL \
+             -> use letters, digits, _, - and .",
+            "m.json:2:61: key \"k\" has no hash \
+             -> add \"hash\": \"sha256:…\"; make one with: switchboard key new",
+            "m.json:2:84: \"hash\": a hash is sha256: and 64 hexadecimal digits \
+             -> make one with: switchboard key new",
+            "m.json:3:26: \"key\" is in the file for everybody to read \
+             -> write \"hash\": \"sha256:…\", or \"key\": \"${VAR}\"",
+            "m.json:3:26: \"key\" has fewer than 16 characters -> make one with: switchboard key new",
+            "m.json:3:65: \"rateLimit\": a rate is a number of calls and a time: 10/s, 60/m or \
+             1000/h -> write \"60/m\" for one call a second",
+            "m.json:3:84: \"toolSearch\" is text \
+             -> write true, false, or the number of tools to search above",
+            "m.json:2:30: there is no server \"alpah\" -> write \"alpha\"",
+            "m.json:3:13: there is no group \"h\" -> add it to \"groups\"",
+        ],
+    );
+}
+
+#[test]
+fn the_first_of_several_files_counts() {
+    let one =
+        config("1.json", r#"{"servers": {"a": {"command": "1"}}, "switchboard": {"port": 1}}"#);
+    let two = config(
+        "2.json",
+        r#"{"servers": {"a": {"command": "2"}, "b": {"command": "2"}},
+            "switchboard": {"port": 2, "host": "h", "defaults": {"process": "per-request"}}}"#,
+    );
+    let (plan, problems) = Plan::build(&[one, two]);
+    assert_eq!(problems, []);
+    let Target::Command(command) = &plan.servers["a"].target else { panic!() };
+    assert_eq!(command.program, "1");
+    assert_eq!(plan.listen.port, Some(1));
+    assert_eq!(plan.listen.host.as_deref(), Some("h"));
+    assert_eq!(plan.servers["b"].process, Process::PerRequest);
+}
+
+#[test]
+fn only_what_differs_in_meaning_is_a_change() {
+    let before = plan(
+        r#"{"servers": {"gone": {"command": "c"}, "kept": {"command": "k", "args": ["1"]},
+            "new args": {"command": "n"}, "filtered": {"command": "f"}}}"#,
+    );
+    let same = plan(
+        r#"{
+            // in another order, with comments
+            "servers": {"filtered": {"command": "f"}, "new args": {"command": "n"},
+            "kept": {"args": ["1"], "command": "k", "enabled": true}, "gone": {"command": "c"}}}"#,
+    );
+    assert!(same.diff(&before).is_empty());
+    let after = plan(
+        r#"{"servers": {"kept": {"command": "k", "args": ["1"]}, "came": {"command": "c"},
+            "new args": {"command": "n", "args": ["2"]},
+            "filtered": {"command": "f", "excludeTools": ["x"], "timeout": 3}},
+            "switchboard": {"toolSearch": true}}"#,
+    );
+    let changes = after.diff(&before);
+    assert_eq!(changes.added, ["came"]);
+    assert_eq!(changes.removed, ["gone"]);
+    assert_eq!(changes.changed, ["new args"]);
+    assert_eq!(changes.adjusted, ["filtered"]);
+    assert!(changes.policy && !changes.listen);
+    assert!(after.diff(&after).is_empty());
+}
+
+/// Headers merge in the order that people know from elsewhere: later ones win.
+#[test]
+fn what_a_server_gets_is_merged_in_order_and_never_what_shows_the_client_to_us() {
+    let headers = |pairs: &[(&'static str, &str)]| {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        });
+        pairs.collect::<HeaderMap>()
+    };
+    let pass = ["x-tenant", "x-trace", "authorization", "mcp-session-id", "x-api-key"];
+    let pass = pass.map(HeaderName::from_static).to_vec();
+    let credentials = Credentials { pass, ..Credentials::default() };
+    let client = headers(&[
+        ("authorization", "Bearer client"),
+        ("mcp-session-id", "1"),
+        ("x-api-key", "client"),
+        ("x-other", "o"),
+        ("x-tenant", "client"),
+        ("x-trace", "t"),
+    ]);
+    let configured = headers(&[("x-tenant", "file"), ("x-key", "file"), ("x-zone", "file")]);
+    let (file, command) =
+        (headers(&[("x-key", "read"), ("x-zone", "read")]), headers(&[("x-zone", "ran")]));
+    let merged = credentials.merge(&client, &configured, [&file, &command]);
+    let expected = [("x-tenant", "file"), ("x-trace", "t"), ("x-key", "read"), ("x-zone", "ran")];
+    assert_eq!(merged, headers(&expected));
+}

@@ -1,0 +1,143 @@
+//! Who may see and call what, and how often.
+//!
+//! Pure: a request's headers in, a [`Principal`] out; a principal and a name in,
+//! yes or no out; an instant in, a turn or a wait out. Tokens are never kept:
+//! [`KeyHash`] is what the files have, and [`Access::identify`] compares hashes.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub use grant::Grant;
+pub use key::{BadHash, KeyHash, PREFIX};
+pub use meter::{BadRate, Busy, Meter, Rate};
+
+mod grant;
+mod key;
+mod meter;
+#[cfg(test)]
+mod tests;
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Somebody that we know by a key, or everybody else.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Principal {
+    /// What the file calls them; empty for whoever shows no key.
+    pub name: String,
+    /// The keys that show who they are. Two while one replaces the other.
+    pub keys: Vec<KeyHash>,
+    /// What they may use.
+    pub grant: Grant,
+    /// How often they may call.
+    pub rate: Option<Rate>,
+    /// Calls they may have open at once.
+    pub calls: Option<usize>,
+}
+
+impl Principal {
+    /// Whether they may use a server at all: its prompts and resources, and the
+    /// tools that [`Principal::may_see`] lets through.
+    pub fn may_use(&self, server: &str) -> bool {
+        self.grant.has_server(server)
+    }
+
+    /// Whether a tool is in their lists, by the name its server gives it.
+    pub fn may_see(&self, server: &str, tool: &str) -> bool {
+        self.may_use(server) && self.grant.has_tool(server, tool)
+    }
+
+    /// Whether they may call a tool. Nobody may call what they may not see.
+    pub fn may_call(&self, server: &str, tool: &str) -> bool {
+        self.may_see(server, tool)
+    }
+
+    /// Whether they may use the endpoint of a group; it shows them the servers
+    /// of it that they may use.
+    pub fn may_enter(&self, group: &str) -> bool {
+        self.grant.has_group(group)
+    }
+}
+
+/// Everybody that may come in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Access {
+    /// Those with keys.
+    pub principals: Vec<Arc<Principal>>,
+    /// Whoever shows no key; none if a key is needed.
+    pub anonymous: Option<Arc<Principal>>,
+}
+
+impl Default for Access {
+    /// Everybody may do everything: for a gateway that only this machine reaches.
+    fn default() -> Self {
+        Self { principals: Vec::new(), anonymous: Some(Arc::default()) }
+    }
+}
+
+/// Why somebody does not come in.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Denied {
+    /// They show no key.
+    #[error("a key is needed")]
+    NoKey,
+    /// They show one that is not known.
+    #[error("the key is not known")]
+    UnknownKey,
+}
+
+impl Access {
+    /// Who sent a request with these headers: the key comes as `X-API-Key` or as
+    /// a bearer token. A wrong key is never taken for none.
+    pub fn identify(&self, headers: &HeaderMap) -> Result<Arc<Principal>, Denied> {
+        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
+        let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
+        let mut found = Err(Denied::NoKey);
+        for key in shown {
+            let known = self.by_key(&KeyHash::of(key));
+            found = known.ok_or(Denied::UnknownKey);
+            if found.is_ok() {
+                return found;
+            }
+        }
+        match found {
+            Err(Denied::UnknownKey) if self.needs_no_keys() => self.stranger(),
+            Err(Denied::NoKey) => self.stranger(),
+            other => other,
+        }
+    }
+
+    /// Whether there is no key to show, so that what looks like one is for others.
+    fn needs_no_keys(&self) -> bool {
+        self.principals.is_empty()
+    }
+
+    fn stranger(&self) -> Result<Arc<Principal>, Denied> {
+        self.anonymous.clone().ok_or(Denied::NoKey)
+    }
+
+    /// Looks at every key, so that the time it takes does not tell whose is near.
+    fn by_key(&self, shown: &KeyHash) -> Option<Arc<Principal>> {
+        let mut found = None;
+        for principal in &self.principals {
+            for key in &principal.keys {
+                if key.matches(shown) {
+                    found = Some(Arc::clone(principal));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether anybody may come in without showing who they are.
+    pub fn is_open(&self) -> bool {
+        self.anonymous.is_some()
+    }
+}
+
+fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
+}

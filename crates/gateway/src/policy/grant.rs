@@ -1,0 +1,33 @@
+//! What somebody may use.
+
+use crate::glob::{Filter, fits};
+
+/// Servers, groups and tools, by name or with `*`. The default is everything.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Grant {
+    /// These servers; those of `groups` alone if that is said and this is not.
+    pub servers: Option<Vec<String>>,
+    /// These groups.
+    pub groups: Option<Vec<String>>,
+    /// The servers of these groups, which whoever makes the plan looks up.
+    pub members: Vec<String>,
+    /// These tools, as `<server>__<tool>`.
+    pub tools: Filter,
+}
+
+impl Grant {
+    pub(super) fn has_server(&self, name: &str) -> bool {
+        let named = self.servers.as_deref();
+        let named = named.map(|servers| servers.iter().any(|pattern| fits(pattern, name)));
+        named.unwrap_or(self.groups.is_none()) || self.members.iter().any(|member| member == name)
+    }
+
+    pub(super) fn has_group(&self, name: &str) -> bool {
+        let named = self.groups.as_deref();
+        named.is_none_or(|groups| groups.iter().any(|pattern| fits(pattern, name)))
+    }
+
+    pub(super) fn has_tool(&self, server: &str, tool: &str) -> bool {
+        self.tools.is_open() || self.tools.lets(&format!("{server}__{tool}"))
+    }
+}

@@ -1,0 +1,167 @@
+//! Hears when files change, and says what they mean then.
+//!
+//! The folders are watched rather than the files, for most editors put a new
+//! file in the place of the old one, and containers turn a link to another folder.
+//! Whatever happens in them, the files are read again once it is quiet; only
+//! another meaning is told. So a comment is no change, and an `envFile` beside its
+//! file is one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use crate::config::Surroundings;
+use crate::plan::{Plan, Reading};
+
+#[cfg(test)]
+mod tests;
+
+/// Silence that ends a change: editors write in several steps.
+const QUIET: Duration = Duration::from_millis(200);
+/// How long we wait for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Files, and what they meant when they were last read.
+#[derive(Debug)]
+pub struct Watch {
+    files: Vec<PathBuf>,
+    around: Arc<Surroundings>,
+    plan: Plan,
+    /// What was wrong with them.
+    told: Vec<String>,
+    nudges: Arc<Nudges>,
+    /// Something happened after the files were read.
+    is_due: bool,
+    /// Listens until it is dropped.
+    listener: Option<RecommendedWatcher>,
+}
+
+/// Reasons to read the files again.
+#[derive(Debug, Default)]
+struct Nudges {
+    /// Something happened near the files.
+    events: Notify,
+    /// Somebody wants it now.
+    now: AtomicBool,
+}
+
+/// Asks for the files to be read again, from anywhere: for SIGHUP.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    nudges: Arc<Nudges>,
+}
+
+impl Reload {
+    /// Reads the files again now, and tells what is wrong with them even if that
+    /// was told before.
+    pub fn now(&self) {
+        self.nudges.now.store(true, Ordering::Release);
+        self.nudges.events.notify_one();
+    }
+}
+
+/// Why changes of files are not heard of.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch {}", folder.display())]
+pub struct WatchError {
+    /// The folder that cannot be watched.
+    pub folder: PathBuf,
+    source: notify::Error,
+}
+
+impl Watch {
+    /// `files` mean `plan` in these surroundings.
+    pub fn new(files: Vec<PathBuf>, around: Surroundings, plan: Plan) -> Self {
+        let (around, nudges) = (Arc::new(around), Arc::default());
+        Self { files, around, plan, told: Vec::new(), nudges, is_due: false, listener: None }
+    }
+
+    /// Starts to listen. Without it, or where it fails, the files are read again
+    /// when somebody asks for it.
+    pub fn listen(&mut self) -> Result<(), WatchError> {
+        let nudges = Arc::clone(&self.nudges);
+        let heard = move |event: notify::Result<notify::Event>| {
+            // To read is no change; and what went wrong may have been one.
+            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+                nudges.events.notify_one();
+            }
+        };
+        let nowhere = |source| WatchError { folder: PathBuf::new(), source };
+        let mut listener = notify::recommended_watcher(heard).map_err(nowhere)?;
+        for folder in folders(&self.files) {
+            let watched = listener.watch(&folder, RecursiveMode::NonRecursive);
+            watched.map_err(|source| WatchError { folder, source })?;
+        }
+        self.listener = Some(listener);
+        // They may have changed since they were read.
+        self.nudges.events.notify_one();
+        Ok(())
+    }
+
+    /// Asks for a reload, from anywhere.
+    pub fn reload(&self) -> Reload {
+        Reload { nudges: Arc::clone(&self.nudges) }
+    }
+
+    /// Waits until the files mean something else, or something else is wrong with
+    /// them, or until a reload was asked for. If the reading is sound its plan is
+    /// the one to follow; if not, the old one stays in force.
+    ///
+    /// May be dropped while it waits: what was heard is not lost.
+    pub async fn changed(&mut self) -> Reading {
+        loop {
+            if !self.is_due {
+                self.nudges.events.notified().await;
+                self.is_due = true;
+            }
+            self.settle().await;
+            let reading = self.read().await;
+            self.is_due = false;
+            let asked = self.nudges.now.swap(false, Ordering::AcqRel);
+            let Some(reading) = reading else { continue };
+            let told = reading.lines();
+            let is_sound = reading.is_sound();
+            let is_other = told != self.told || (is_sound && reading.plan != self.plan);
+            self.told = told;
+            if is_sound {
+                self.plan.clone_from(&reading.plan);
+            }
+            if asked || is_other {
+                return reading;
+            }
+        }
+    }
+
+    /// Waits until it is quiet, unless somebody wants it now.
+    async fn settle(&self) {
+        let start = Instant::now();
+        while !self.nudges.now.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
+            if timeout(QUIET, self.nudges.events.notified()).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Reads the files where nobody waits for the disk; none while the program ends.
+    async fn read(&self) -> Option<Reading> {
+        let (files, around) = (self.files.clone(), Arc::clone(&self.around));
+        tokio::task::spawn_blocking(move || Reading::of(&files, &around)).await.ok()
+    }
+}
+
+/// Where the files are, and where links lead to.
+fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let linked = files.iter().filter_map(|file| file.canonicalize().ok());
+    let all = files.iter().cloned().chain(linked);
+    let folder = |file: PathBuf| match file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    all.map(folder).collect()
+}
