@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::process::{SERVER, Switchboard, text_of};
+use crate::process::{SERVER, Switchboard, text_of, until};
 use crate::upstream::Upstream;
 use crate::web::{Session, post};
 
@@ -57,8 +57,8 @@ fn lines_of_64_mib_on_stdin_are_refused_without_growing() {
         assert!(text.contains("33554432"), "{answer}");
         assert_eq!(bridge.call(id, "echo", &json!({"text": "on"})), "on");
     }
-    let after = bridge.memory();
-    assert!(after < before + GROWTH, "from {before} to {after} bytes");
+    // The allocator takes some seconds to give back.
+    until("memory is back", || bridge.memory() < before + GROWTH);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn bodies_of_64_mib_are_refused_without_growing() {
         assert!(text.contains("33554432"), "{text}");
         assert_eq!(text_of(&session.call("echo", &json!({"text": "on"})).message()), "on");
     }
-    let after = bridge.memory();
-    assert!(after < before + GROWTH, "from {before} to {after} bytes");
+    // The allocator takes some seconds to give back.
+    until("memory is back", || bridge.memory() < before + GROWTH);
 }
 
 /// wire: STD-2
@@ -100,8 +100,8 @@ fn noise_from_a_server_is_reported_and_skipped() {
         let answer = bridge.call(id, "noise", &json!({"bytes": HUGE}));
         assert_eq!(answer, "after the noise");
     }
-    let after = bridge.memory();
-    assert!(after < before + GROWTH, "from {before} to {after} bytes");
+    // The allocator takes some seconds to give back.
+    until("memory is back", || bridge.memory() < before + GROWTH);
     let line = bridge.until_logged("33554432");
     assert!(line.contains("[WARN] [python3]"), "{line}");
 }
@@ -115,7 +115,7 @@ fn events_of_64_mib_from_a_server_are_skipped_without_growing() {
     for id in 1..=3 {
         assert_eq!(bridge.call(id, "flood", &json!({"text": "dry"})), "dry");
     }
-    let after = bridge.memory();
-    assert!(after < before + GROWTH, "from {before} to {after} bytes");
+    // The allocator takes some seconds to give back.
+    until("memory is back", || bridge.memory() < before + GROWTH);
     bridge.until_logged("33554432");
 }

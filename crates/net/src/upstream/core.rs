@@ -56,7 +56,19 @@ pub(super) enum Trial {
 }
 
 /// The deadlines are not looked at more often than this.
-pub(super) const LEAST_LOOK: Duration = Duration::from_millis(10);
+const LEAST_LOOK: Duration = Duration::from_millis(10);
+
+/// When to look at deadlines of which the next is `due`.
+pub(super) fn look_at(due: Option<Instant>, now: Instant, at_most: Duration) -> Instant {
+    let latest = now + at_most;
+    due.unwrap_or(latest).min(latest).max(now + LEAST_LOOK)
+}
+
+/// Whether something is due before `look`, and the watcher would look sooner
+/// for it. It must not be woken by its own steps.
+fn is_sooner(due: Instant, now: Instant, look: Instant) -> bool {
+    due.max(now + LEAST_LOOK) < look
+}
 
 impl Core {
     pub(super) fn new(half: Half<Seat>, road: Road) -> Self {
@@ -80,8 +92,7 @@ impl Core {
     /// Whether something is due before the deadlines are looked at again.
     pub(super) fn is_due_sooner(&self) -> bool {
         match (self.half.poll_timeout(), self.next_look) {
-            // Not sooner than the watcher would look by itself: it must not chase its own steps.
-            (Some(due), Some(look)) => due.max(now() + LEAST_LOOK) < look,
+            (Some(due), Some(look)) => is_sooner(due, now(), look),
             _ => false,
         }
     }
@@ -91,5 +102,32 @@ impl Core {
         while let Some(verb) = self.half.poll_down() {
             self.down.push_back(verb);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_look_at_a_deadline_is_not_too_late_for_it() {
+        let start = now();
+        let at_most = Duration::from_secs(20);
+        for after in [0, 1, 10, 11, 1_000, 20_000, 40_000] {
+            let due = start + Duration::from_millis(after);
+            let look = look_at(Some(due), start, at_most);
+            // The watcher's own step comes a moment later, and finds the same deadline.
+            for later in [0, 1, 100] {
+                let step = start + Duration::from_micros(later);
+                assert!(!is_sooner(due, step, look), "due after {after} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sooner_deadline_is_noticed() {
+        let start = now();
+        let look = look_at(None, start, Duration::from_secs(20));
+        assert!(is_sooner(start + Duration::from_secs(1), start, look));
     }
 }

@@ -15,7 +15,7 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
-use super::core::LEAST_LOOK;
+use super::core::look_at;
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::drive::race;
@@ -94,11 +94,10 @@ impl Upstream {
     /// so that none of them can add a sooner one unnoticed.
     fn next_look(&self, at_most: Duration) -> Duration {
         let mut core = lock(&self.core);
-        let due = core.half.poll_timeout();
-        let next = due.map_or(at_most, |at| at.saturating_duration_since(now()));
-        let next = next.min(at_most).max(LEAST_LOOK);
-        core.next_look = Some(now() + next);
-        next
+        let now = now();
+        let look = look_at(core.half.poll_timeout(), now, at_most);
+        core.next_look = Some(look);
+        look - now
     }
 
     /// Waits until there is something to write.

@@ -103,6 +103,8 @@ impl Server {
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
     pub fn url(url: Uri, strategy: Strategy, mut headers: HeaderMap, fetch: Fetch) -> Self {
         remove_ours(&mut headers);
+        // Whatever a user sends along may be a secret, and somebody may print us.
+        headers.values_mut().for_each(|value| value.set_sensitive(true));
         let target = Target::Url { url, strategy, headers };
         let (environment, grace) = (Vec::new(), Grace::default());
         let fetch = Some(fetch);

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use serde_json::json;
-use switchboard_net::upstream::Strategy;
+use switchboard_net::upstream::{Server, Strategy};
 use switchboard_testkit::http::HttpServer;
 
 use super::{before, before_with};
@@ -121,4 +121,13 @@ async fn redirects_are_followed_within_the_origin_only() {
     let answer = caller.answer(id).await;
     assert!(answer["error"]["message"].as_str().unwrap().contains("redirect"), "{answer}");
     assert_eq!(other.waiting(|_| true), 0, "the request went to a stranger");
+}
+
+#[test]
+fn what_is_sent_along_is_not_printed() {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-token", "secret".parse().unwrap());
+    let url = "http://127.0.0.1:1/mcp".parse().unwrap();
+    let server = Server::url(url, Strategy::HttpOnly, headers, super::fetch());
+    assert!(!format!("{:?} {server:?}", server.target()).contains("secret"));
 }
