@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Config, Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::front::Front;
-use switchboard_gateway::plan::{Plan, Process, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, Sleep, ToolSearch};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -186,6 +186,12 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
         if server.sleep != Sleep::Never {
             tracing::warn!(server = name, "is not put to sleep");
         }
+        if server.calls != ServerPlan::CALLS {
+            tracing::warn!(server = name, "has no bound on calls of its own");
+        }
+    }
+    if plan.bounds != Bounds::default() {
+        tracing::warn!("the bounds of the configuration file are not kept; ours hold");
     }
     if plan.search != ToolSearch::Never {
         tracing::warn!("tools are listed, not searched");
