@@ -248,6 +248,9 @@ check_conformance() {
         --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
     say "the same over HTTP, through the bridge"
     node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
+    say "the same over HTTP, at a server's own path behind the gateway"
+    node conformance/run.mjs server --brief --behind "$demo" --at /servers/demo/mcp \
+        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway.json --port 0"
     local across="--expected conformance/expected-across.txt --brief"
     local bridge="$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
     say "the legacy suites, with a modern server behind the bridge"

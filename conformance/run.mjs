@@ -14,7 +14,7 @@ const READY_MS = 30_000;
 const SUITE_MS = 5 * 60_000;
 const SCENARIO_MS = 60_000;
 const WHOLE_RUN_MS = 20 * 60_000;
-const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--behind "CMD"] [OPTIONS]
+const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--at PATH] [--behind "CMD"] [OPTIONS]
 node conformance/run.mjs client --command "CMD" [OPTIONS]
 OPTIONS: --only REGEX, --expected FILE, --results FILE, --brief`;
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
@@ -29,6 +29,7 @@ function options() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      at: text,
       behind: text,
       brief: { type: 'boolean', default: false },
       command: text,
@@ -113,11 +114,11 @@ function report(suite, results, entries, seconds, brief) {
 }
 
 /** The server to test: one that is there already, or one that we start and end. */
-async function serverOf(serve, url, behind) {
+async function serverOf({ serve, url, behind, at: path }) {
   if (url) return { url, wrap: [], close: async () => {} };
   if (behind) {
-    const far = await serverOf(behind);
-    const near = await serverOf(serve.replaceAll('{url}', far.url));
+    const far = await serverOf({ serve: behind });
+    const near = await serverOf({ serve: serve.replaceAll('{url}', far.url), at: path });
     return { ...near, close: async () => (await near.close(), await far.close()) };
   }
   const begin = (onOut) => start('server', ['sh', '-c', `exec ${serve}`], { onOut });
@@ -125,7 +126,7 @@ async function serverOf(serve, url, behind) {
   const close = async () => {
     if (!(await end(handle))) throw new Error('the server did not end within 5 s of SIGTERM');
   };
-  return { url: found, wrap: [], close };
+  return { url: path ? new URL(path, found).href : found, wrap: [], close };
 }
 
 function clientOf(command) {
@@ -145,7 +146,7 @@ async function runAll(suites, values, each) {
     const wanted = values.serve && fillIn(values.serve, suite);
     if (!target || wanted !== running) {
       await target?.close();
-      target = await serverOf(wanted, values.url, values.behind);
+      target = await serverOf({ ...values, serve: wanted });
       running = wanted;
     }
     const began = Date.now();

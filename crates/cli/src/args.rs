@@ -13,6 +13,7 @@ pub(crate) use completion::CompletionArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use demo::{DemoArgs, EraChoice};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use gateway::GatewayArgs;
 pub(crate) use import::ImportArgs;
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use network::NetworkArgs;
@@ -26,6 +27,7 @@ mod completion;
 mod config;
 mod demo;
 mod doctor;
+mod gateway;
 mod import;
 mod key;
 mod network;
@@ -49,6 +51,7 @@ pub(crate) struct Cli {
 /// One for each file in `command/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(Box<GatewayArgs>),
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server
@@ -91,7 +94,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it calls a server, rather than serving one.
     pub(crate) fn is_client(&self) -> bool {
-        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_))
+        !matches!(self, Self::Bridge(_) | Self::Completion(_) | Self::Demo(_) | Self::Serve(_))
     }
 }
 
@@ -186,6 +189,9 @@ pub(crate) enum Format {
 
 const TOP_EXAMPLES: &str = "\
 Examples:
+  Put every server of a configuration file behind one address, http://127.0.0.1:3001/mcp:
+    switchboard serve --config mcp.json
+
   Serve a local server over HTTP, on a free port:
     switchboard bridge --stdio \"npx -y @modelcontextprotocol/server-everything\" --port 0
 

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod import;
 mod key;
+mod serve;
 
 use crate::args::Command;
 use crate::exit::{ExitStatus, Failure};
@@ -35,6 +36,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
             Ok(())
         }
         Command::Demo(args) => demo::run(&args).await,
+        Command::Serve(args) => Box::pin(serve::run(&args)).await,
     }?;
     Ok(ExitStatus::Success)
 }

@@ -41,7 +41,7 @@ impl Offer {
     }
 
     async fn serve_http(self, port: u16, args: &ServeArgs, stop: Stop) -> Result<(), Failure> {
-        web::serve(vec![(None, self)], port, args, &WebArgs::default(), stop).await
+        web::serve(vec![(web::Place::Root, self)], port, args, &WebArgs::default(), stop).await
     }
 }
 

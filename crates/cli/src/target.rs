@@ -134,6 +134,11 @@ fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Fai
         .map_err(|error| Failure::of(&error).hint(error.hint()))
 }
 
+/// The HTTP client for whom nothing was said.
+pub(crate) fn fetch_as_usual() -> Result<Fetch, Failure> {
+    fetch(&RemoteArgs::default())
+}
+
 /// The HTTP client that the options describe.
 fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
     let vars = std::env::vars_os();

@@ -28,10 +28,16 @@
 //! # }
 //! ```
 
+pub mod catalog;
 pub mod config;
 pub mod credential;
+pub mod fleet;
+pub mod front;
 pub mod glob;
+pub mod merge;
+pub mod name;
 pub mod plan;
 pub mod policy;
+pub mod route;
 pub mod search;
 pub mod watch;

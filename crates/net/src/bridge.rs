@@ -17,12 +17,14 @@ use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
 use crate::upstream::{Seat, Server, Upstream};
 
+mod caller;
 mod children;
 mod connect;
 mod era;
 mod hide;
 mod idle;
 
+use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
@@ -80,9 +82,10 @@ impl Bridge {
         self.children == Children::Shared
     }
 
-    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: &Said) -> Works {
+    fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
+        let face = &caller.face;
         if let Some(why) = self.hidden.refuses(request) {
-            face.finish(exchange, &Message::refusal(None, &why));
+            caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }
         let eras = self.eras(face);
@@ -90,11 +93,11 @@ impl Bridge {
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
-                face.finish(exchange, &Message::refusal(None, &why));
+                caller.owner.finish(exchange, &Message::refusal(None, &why));
                 return Works::none();
             }
         };
-        let seat = self.seat(face, exchange, &upstream, whose, request);
+        let seat = self.seat(caller, exchange, &upstream, whose, request);
         let works = upstream.open(seat, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
@@ -148,16 +151,6 @@ impl Bridge {
         all
     }
 
-    /// Passes a verb on to the connection that it belongs to.
-    fn pass_on(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => self.open(face, exchange, &request, &said),
-            Up::Supply { ask, answer } => self.supply(face, ask, &answer),
-            Up::Note { message } => self.note(face, message),
-            Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
-        }
-    }
-
     /// How many calls are open at the server.
     pub fn calls(&self) -> usize {
         lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
@@ -195,10 +188,7 @@ impl Drop for Bridge {
 
 impl Inside for Bridge {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match self.hold_back(face, verb) {
-            Some(verb) => self.pass_on(face, verb),
-            None => Works::none(),
-        }
+        self.take_for(face, Arc::<Face>::clone(face), verb)
     }
 
     fn forget(&self, face: &Arc<Face>) {

@@ -139,7 +139,7 @@ pub mod inside;
 mod park;
 mod pipe;
 pub mod roster;
-mod seal;
+pub mod seal;
 pub mod server;
 pub mod stdio;
 pub mod upstream;

@@ -219,6 +219,14 @@ impl Roster {
         Ok(self.reach(server, &CallOptions::default()).await?.0)
     }
 
+    /// The connection to a server that is ready, at once.
+    pub fn present(&self, server: &str) -> Option<Client> {
+        let berth = self.inner.berth(server)?;
+        let view = berth.view.borrow();
+        let is_ready = view.state == State::Ready && !view.is_removed;
+        view.client.as_ref().filter(|_| is_ready).map(|(client, _)| client.clone())
+    }
+
     /// Waits for a server within the time of a call to it.
     async fn reach(
         &self,

@@ -30,10 +30,10 @@ pub(crate) struct Token {
 /// Not a state that we gave to this client, or not any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a state of this server, of this client, or of now")]
-pub(crate) struct Broken;
+pub struct Broken;
 
 /// Makes and opens states.
-pub(crate) struct Sealer {
+pub struct Sealer {
     key: LessSafeKey,
     /// What a state of this sealer begins with; another's passes it by, for
     /// there may be a server like us behind us.
@@ -44,7 +44,7 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     /// A sealer with a key nobody else has.
-    pub(crate) fn new(now: Instant) -> Result<Self, getrandom::Error> {
+    pub fn new(now: Instant) -> Result<Self, getrandom::Error> {
         let (mut key, mut name) = ([0; 32], [0; 8]);
         getrandom::fill(&mut key)?;
         getrandom::fill(&mut name)?;
@@ -54,7 +54,7 @@ impl Sealer {
     }
 
     /// Whether this looks like something of ours.
-    pub(crate) fn is_ours(&self, state: &str) -> bool {
+    pub fn is_ours(&self, state: &str) -> bool {
         state.starts_with(&self.mark)
     }
 
@@ -65,9 +65,13 @@ impl Sealer {
 
     /// Seals `token` for `principal`. None if the system has no randomness left.
     pub(crate) fn seal(&self, token: Token, principal: &[u8]) -> Option<String> {
+        self.seal_bytes(self.to_bytes(token).to_vec(), principal)
+    }
+
+    /// Seals anything for `principal`. None if the system has no randomness left.
+    pub fn seal_bytes(&self, mut text: Vec<u8>, principal: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).ok()?;
-        let mut text = self.to_bytes(token).to_vec();
         let sealed = Nonce::assume_unique_for_key(nonce);
         self.key.seal_in_place_append_tag(sealed, Aad::from(principal), &mut text).ok()?;
         let whole = [&nonce[..], &text].concat();
@@ -81,14 +85,19 @@ impl Sealer {
         principal: &[u8],
         now: Instant,
     ) -> Result<Token, Broken> {
+        let text = self.open_bytes(state, principal)?;
+        let token = self.from_bytes(&text).ok_or(Broken)?;
+        if token.until > now { Ok(token) } else { Err(Broken) }
+    }
+
+    /// Opens what [`Sealer::seal_bytes`] has sealed for `principal`.
+    pub fn open_bytes(&self, state: &str, principal: &[u8]) -> Result<Vec<u8>, Broken> {
         let text = state.strip_prefix(&self.mark).ok_or(Broken)?;
         let mut whole = URL_SAFE_NO_PAD.decode(text).map_err(|_| Broken)?;
         let (nonce, sealed) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Broken)?;
-        let text =
-            self.key.open_in_place(nonce, Aad::from(principal), sealed).map_err(|_| Broken)?;
-        let token = self.from_bytes(text).ok_or(Broken)?;
-        if token.until > now { Ok(token) } else { Err(Broken) }
+        let text = self.key.open_in_place(nonce, Aad::from(principal), sealed);
+        text.map(|text| text.to_vec()).map_err(|_| Broken)
     }
 
     fn to_bytes(&self, token: Token) -> [u8; TOKEN_LEN] {

@@ -42,7 +42,8 @@ mod tell;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
-pub(crate) use seat::{Recipient, Seat};
+pub use seat::Recipient;
+pub(crate) use seat::Seat;
 pub use target::{Server, Strategy, Target, UnknownStrategy};
 
 /// A connection to one server.

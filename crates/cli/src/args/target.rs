@@ -9,7 +9,7 @@ use switchboard_net::upstream::Strategy;
 use super::NetworkArgs;
 
 /// Options for a server at a URL.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "For a server at a URL")]
 pub(crate) struct RemoteArgs {
     /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)

@@ -9,7 +9,8 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::exit::Failure;
-use crate::serve::{Offer, web};
+use crate::serve::Offer;
+use crate::serve::web::{self, Place};
 use crate::signal::Stop;
 use crate::target;
 
@@ -24,7 +25,8 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
         let hidden = Hidden::new(&args.ignore_tool);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
         let (inside, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
-        offers.push((name, Offer { inside, shared, limits: Arc::clone(&limits) }));
+        let place = name.map_or(Place::Root, Place::Server);
+        offers.push((place, Offer { inside, shared, limits: Arc::clone(&limits) }));
         bridges.push(bridge);
     }
     let ended = match (args.serve.port, offers.pop()) {

@@ -1,5 +1,6 @@
 //! Serving over HTTP: one server or several, each on paths of its own.
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,12 +21,63 @@ use crate::limit;
 use crate::log;
 use crate::signal::Stop;
 
-/// A server, and its name unless it is the one at the root.
-pub(crate) type Named = (Option<String>, Offer);
+/// Where something is served.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Root,
+    /// `/servers/NAME`
+    Server(String),
+    /// `/groups/NAME`
+    Group(String),
+}
+
+impl Place {
+    /// What its paths begin with.
+    fn prefix(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Server(name) => format!("/servers/{}", escaped(name)),
+            Self::Group(name) => format!("/groups/{}", escaped(name)),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Root => "default",
+            Self::Server(name) | Self::Group(name) => name,
+        }
+    }
+}
+
+/// A name as a part of a path.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            write!(escaped, "%{byte:02X}").expect("a string takes everything");
+        }
+    }
+    escaped
+}
 
 /// Serves until a signal.
 pub(crate) async fn serve(
-    offers: Vec<Named>,
+    offers: Vec<(Place, Offer)>,
+    port: u16,
+    args: &ServeArgs,
+    web: &WebArgs,
+    stop: Stop,
+) -> Result<(), Failure> {
+    let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
+    serve_with(offers, pages(web, places), port, args, web, stop).await
+}
+
+/// The same with pages of the caller's.
+pub(crate) async fn serve_with(
+    offers: Vec<(Place, Offer)>,
+    pages: Vec<(String, Page)>,
     port: u16,
     args: &ServeArgs,
     web: &WebArgs,
@@ -40,17 +92,14 @@ pub(crate) async fn serve(
         );
     }
     let guard = guard(address, args, web)?;
-    let names: Vec<_> = offers.iter().map(|(name, _)| name.clone()).collect();
-    let sites = offers.into_iter().map(|(name, offer)| {
+    let sites = offers.into_iter().map(|(place, offer)| {
         let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
         options.limits = offer.limits;
         options.shared = offer.shared;
-        if let Some(name) = name {
-            nest(&mut options, &name);
-        }
+        nest(&mut options, &place.prefix());
         Site::new(offer.inside, options)
     });
-    let sites = Sites::new(guard.clone(), sites.collect(), pages(web, names));
+    let sites = Sites::new(guard.clone(), sites.collect(), pages);
     announce(address, &sites);
     if web.end_with_stdin {
         stop.at_end_of_stdin();
@@ -91,12 +140,12 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
     })
 }
 
-/// Moves a site's paths below its name.
-fn nest(options: &mut SiteOptions, name: &str) {
+/// Moves a site's paths below its place.
+fn nest(options: &mut SiteOptions, prefix: &str) {
     let SiteOptions { path, sse_path, message_path, ws_path, .. } = options;
     for path in [path, sse_path, message_path, ws_path] {
         if !path.is_empty() {
-            *path = format!("/servers/{name}{path}");
+            *path = format!("{prefix}{path}");
         }
     }
 }
@@ -129,7 +178,7 @@ fn header_name(text: &str) -> Result<HeaderName, Failure> {
     text.trim().parse().map_err(|_| Failure::new(format!("{text:?} is no name of a header")))
 }
 
-fn pages(web: &WebArgs, names: Vec<Option<String>>) -> Vec<(String, Page)> {
+fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, Page)> {
     let mut pages = Vec::new();
     for page in &web.health {
         let (path, word) = page.split_once('=').unwrap_or((page, "ok"));
@@ -138,18 +187,17 @@ fn pages(web: &WebArgs, names: Vec<Option<String>>) -> Vec<(String, Page)> {
     }
     if let Some(path) = &web.status {
         let path = format!("/{}", path.trim_start_matches('/'));
-        let page = move |sites: &Sites| status(sites, &names);
+        let page = move |sites: &Sites| status(sites, &places);
         pages.push((path, Page::Json(Box::new(page))));
     }
     pages
 }
 
 /// In the words of mcp-proxy, whose page people already watch.
-fn status(sites: &Sites, names: &[Option<String>]) -> String {
+fn status(sites: &Sites, places: &[Place]) -> String {
     let streams: usize = sites.each().iter().map(Site::old_sessions).sum();
-    let names = names.iter().map(|name| name.as_deref().unwrap_or("default"));
     let servers: serde_json::Map<_, _> =
-        names.map(|name| (name.to_owned(), "configured".into())).collect();
+        places.iter().map(|place| (place.name().to_owned(), "configured".into())).collect();
     let status = json!({
         "api_last_activity": log::timestamp_of(sites.last_used()),
         "active_sse_connections": streams,

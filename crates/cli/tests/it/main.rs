@@ -29,6 +29,8 @@ mod process;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod serve;
+#[cfg(test)]
 mod signal;
 #[cfg(test)]
 mod terminal;

@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use switchboard_net::stdio::child::Command;
 
-use crate::process::{Switchboard, run};
+use crate::process::{Switchboard, run, until};
+use crate::web::send;
 
 const README: &str = include_str!("../../../../README.md");
 const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
@@ -53,8 +54,16 @@ fn remote() -> (Switchboard, String) {
     (demo, format!("http://127.0.0.1:{port}"))
 }
 
+/// What the first command serves, at a port of its own.
+fn gateway() -> (Switchboard, String) {
+    let mut gateway = Switchboard::start(&["serve", "--port", "0", "--no-cache"]);
+    let port = gateway.port();
+    until("the gateway is ready", || send(port, "GET /readyz", &[], b"").status == 200);
+    (gateway, format!("http://127.0.0.1:{port}"))
+}
+
 /// The same command for this machine: our binary, our servers, any free port.
-fn here(line: &str, remote: &str) -> Vec<String> {
+fn here(line: &str, remote: &str, gateway: &str) -> Vec<String> {
     let demo = format!("{BINARY} demo");
     let line = line
         .replace("cargo run --release --", "switchboard")
@@ -62,6 +71,8 @@ fn here(line: &str, remote: &str) -> Vec<String> {
         .replace("npx -y @modelcontextprotocol/server-everything", &demo)
         .replace("uvx mcp-server-git", &demo)
         .replace("get-sum", "add")
+        .replace("http://127.0.0.1:3001", gateway)
+        .replace("servers.json", &github())
         .replace("tools github", &format!("tools github --config {}", github()))
         .replace("--port 3000", "--port 0");
     assert!(!line.contains("https://"), "this test would use the network: {line}");
@@ -88,6 +99,7 @@ fn type_it(args: &[String]) {
         _ if args.contains(&"--help") => assert_eq!(run(&args, &[]).code, Some(0), "{args:?}"),
         "bridge" | "demo" if args.contains(&"--port") => serves_http(&args),
         "bridge" | "demo" | "mcp-remote" => serves_stdio(&args),
+        "serve" => serves_http(&[&args, &["--port", "0", "--no-cache"][..]].concat()),
         "tools" => prints(&args, "echo"),
         "call" => prints(&args, "3"),
         "doctor" => prints(&args, "healthy"),
@@ -104,6 +116,9 @@ fn prints(args: &[&str], text: &str) {
 fn serves_http(args: &[&str]) {
     let mut serving = Switchboard::start(args);
     let port = serving.port();
+    if args[0] == "serve" {
+        until("a server is ready", || send(port, "GET /readyz", &[], b"").status == 200);
+    }
     for (path, transport) in [("mcp", "http-only"), ("sse", "sse-only")] {
         let url = format!("http://127.0.0.1:{port}/{path}");
         prints(&["tools", &url, "--transport", transport], "echo");
@@ -132,15 +147,16 @@ fn configured(text: &str) -> String {
 #[test]
 fn every_block_of_the_readme_works() {
     let (_demo, remote) = remote();
+    let (_gateway, gateway) = gateway();
     for Block { language, text } in blocks() {
         match language {
             "sh" => {
                 // The script runs this test; that it is there is all that can be seen from here.
                 for line in text.lines().filter(|line| *line != "./test.sh") {
-                    type_it(&here(line, &remote));
+                    type_it(&here(line, &remote, &gateway));
                 }
             }
-            "json" => type_it(&here(&configured(&text), &remote)),
+            "json" => type_it(&here(&configured(&text), &remote, &gateway)),
             "rust" => {}
             other => panic!("nobody runs blocks of {other:?}:\n{text}"),
         }
@@ -150,10 +166,11 @@ fn every_block_of_the_readme_works() {
 #[test]
 fn every_command_and_option_within_the_text_of_the_readme_is_there() {
     let (_demo, remote) = remote();
+    let (_gateway, gateway) = gateway();
     let helps: Vec<_> = ["bridge", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
     for code in inline() {
         if code.starts_with("switchboard ") {
-            type_it(&here(code, &remote));
+            type_it(&here(code, &remote, &gateway));
         } else if code.starts_with("--") {
             let option = code.split([' ', '=']).next().unwrap_or_default();
             let known = helps.iter().any(|help| help.contains(&format!("{option} ")));

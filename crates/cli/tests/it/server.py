@@ -100,7 +100,9 @@ def answer(message):
             return None
         return {"content": [{"type": "text", "text": text}]}
     if method == "tools/list":
-        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+        # What its user names besides.
+        names = ["echo"] + sys.argv[1:]
+        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
     if method == "prompts/list":
         return {"prompts": [{"name": "p", "arguments": [{"name": "a", "required": True}]}]}
     if method == "prompts/get":

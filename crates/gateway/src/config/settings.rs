@@ -35,10 +35,11 @@ pub struct Settings {
 /// Who shares a process with whom; for a URL, who shares a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Process {
-    /// Everybody shares one.
-    #[default]
+    /// Everybody shares one. What a client can do, and which logs and questions
+    /// are whose, is then not told apart by every server.
     Shared,
-    /// Each client session has its own.
+    /// Each client session has its own; it is started when the client first calls.
+    #[default]
     PerSession,
     /// Each principal has its own.
     PerUser,

@@ -39,7 +39,10 @@ fn a_file_without_a_word_of_ours_has_a_plan() {
     );
     assert_eq!(plan.servers.keys().collect::<Vec<_>>(), ["a", "b"]);
     let a = &plan.servers["a"];
-    assert_eq!((a.process, a.sleep, a.start), (Process::Shared, Sleep::Never, ServerPlan::START));
+    assert_eq!(
+        (a.process, a.sleep, a.start),
+        (Process::PerSession, Sleep::Never, ServerPlan::START)
+    );
     assert_eq!(a.call, Some(Duration::from_secs(5)));
     assert!(a.tools.lets("get_x") && !a.tools.lets("put_x"));
     assert!(plan.access.is_open() && plan.groups.is_empty());

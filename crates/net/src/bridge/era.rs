@@ -20,14 +20,14 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::{Bridge, Whose, hide};
+use super::{Bridge, Caller, Whose, hide};
 use crate::face::{Face, lock};
 use crate::upstream::{Eras, Found, Recipient, Seat, Upstream};
 
 /// What waits until the server's era is known.
 #[derive(Default)]
 pub(super) struct Waiting {
-    opens: Vec<(Arc<Face>, Up)>,
+    opens: Vec<(Caller, Up)>,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
     /// The connection that it was asked by, for whoever needs one first.
@@ -36,7 +36,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn forget(&mut self, face: &Face) {
-        self.opens.retain(|(theirs, _)| theirs.number() != face.number());
+        self.opens.retain(|(theirs, _)| theirs.face.number() != face.number());
     }
 }
 
@@ -54,24 +54,25 @@ impl Bridge {
     /// Whose a call is. The answer to a greeting may be about the era.
     pub(super) fn seat(
         &self,
-        face: &Arc<Face>,
+        caller: &Caller,
         exchange: Exchange,
         upstream: &Arc<Upstream>,
         whose: Whose,
         request: &Message,
     ) -> Seat {
+        let Caller { face, owner } = caller;
         if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
-            let owner = hide::owner(&self.hidden, face, upstream, request);
-            return Seat { owner, exchange };
+            return Seat { owner: hide::owner(&self.hidden, caller, upstream, request), exchange };
         }
-        let owner = Arc::<Face>::clone(face);
-        upstream.attach(&(Arc::clone(&owner) as Arc<dyn Recipient>));
-        let greeting = Greeting { face: owner, request: request.clone(), exchange, whose };
+        upstream.attach(owner);
+        let (caller, request) = (caller.clone(), request.clone());
+        let greeting = Greeting { caller, request, exchange, whose };
         Seat { owner: Greeter::new(self, upstream, greeting), exchange }
     }
 
     /// Keeps a modern client's call until it is known what the server speaks.
-    pub(super) fn hold_back(&self, face: &Arc<Face>, verb: Up) -> Option<Up> {
+    pub(super) fn hold_back(&self, caller: &Caller, verb: Up) -> Option<Up> {
+        let Caller { face, owner } = caller;
         if face.era() == Era::Legacy {
             return Some(verb);
         }
@@ -81,17 +82,17 @@ impl Bridge {
                 let before = state.waiting.opens.len();
                 state.waiting.opens.retain(|(theirs, open)| {
                     let is_it = matches!(open, Up::Open { exchange, .. } if exchange == dropped);
-                    !(is_it && theirs.number() == face.number())
+                    !(is_it && theirs.face.number() == face.number())
                 });
                 (state.waiting.opens.len() == before).then_some(verb)
             }
             Up::Open { exchange, .. } if self.server.speaks(Era::Modern).is_none() => {
                 if state.closed || state.waiting.opens.len() >= self.limits.calls {
                     drop(state);
-                    face.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
+                    owner.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
                     return None;
                 }
-                state.waiting.opens.push((Arc::clone(face), verb));
+                state.waiting.opens.push((caller.clone(), verb));
                 if state.waiting.asking.is_none() {
                     let limits = Arc::clone(&self.limits);
                     let sharing = Sharing::Shared;
@@ -118,11 +119,11 @@ impl Bridge {
             let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
             if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
-                let Greeting { face, request, exchange, .. } = greeting;
-                fresh.open(Seat { owner: face, exchange }, &request, &None).detach();
+                let Greeting { caller, request, exchange, .. } = greeting;
+                fresh.open(Seat { owner: caller.owner, exchange }, &request, &None).detach();
                 old.close().await;
             } else {
-                greeting.face.finish(greeting.exchange, &answer);
+                greeting.caller.owner.finish(greeting.exchange, &answer);
                 fresh.close().await;
             }
         });
@@ -133,7 +134,7 @@ impl Bridge {
         tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
         self.server.learn(Era::Legacy, false);
         self.server.learn(Era::Modern, true);
-        fresh.turn(self.eras(&greeting.face), greeting.whose.sharing());
+        fresh.turn(self.eras(&greeting.caller.face), greeting.whose.sharing());
         let mut state = lock(&self.state);
         let current = state.connections.get_mut(&greeting.whose);
         match current.filter(|current| Arc::ptr_eq(current, old)) {
@@ -169,8 +170,8 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         }
         std::mem::take(&mut state.waiting.opens)
     };
-    for (face, open) in opens {
-        bridge.pass_on(&face, open).detach();
+    for (caller, open) in opens {
+        bridge.pass_on(&caller, open).detach();
     }
     // Nobody may have needed it: its client has gone, or has a connection.
     let unused = lock(&bridge.state).waiting.spare.take();
@@ -183,7 +184,7 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
 /// A greeting on its way.
 #[derive(Clone, Debug)]
 struct Greeting {
-    face: Arc<Face>,
+    caller: Caller,
     request: Message,
     exchange: Exchange,
     whose: Whose,
@@ -224,19 +225,19 @@ fn may_be_era(answer: &Message) -> bool {
 
 impl Recipient for Greeter {
     fn number(&self) -> u64 {
-        self.greeting.face.number()
+        self.greeting.caller.face.number()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.greeting.face.note(exchange, message);
+        self.greeting.caller.owner.note(exchange, message);
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Face::ask(&self.greeting.face, exchange, ask, request)
+        Arc::clone(&self.greeting.caller.owner).ask(exchange, ask, request)
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        self.greeting.face.recall(ask, message);
+        self.greeting.caller.owner.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
@@ -244,19 +245,19 @@ impl Recipient for Greeter {
             (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
                 bridge.reconsider(self.greeting.clone(), upstream, answer.clone());
             }
-            _ => self.greeting.face.finish(exchange, answer),
+            _ => self.greeting.caller.owner.finish(exchange, answer),
         }
     }
 
     fn is_slow(&self) -> bool {
-        self.greeting.face.is_slow()
+        self.greeting.caller.owner.is_slow()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::<Face>::clone(&self.greeting.face).room_for_more()
+        Arc::clone(&self.greeting.caller.owner).room()
     }
 
     fn end(self: Arc<Self>) {
-        Face::end(&self.greeting.face);
+        Arc::clone(&self.greeting.caller.owner).end();
     }
 }

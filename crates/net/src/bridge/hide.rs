@@ -12,31 +12,43 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use crate::face::Face;
+use super::Caller;
 use crate::upstream::{Recipient, Upstream};
 
 /// Names of tools, with `*` for any characters; their case does not count.
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
     patterns: Vec<String>,
+    /// Everything else is hidden too.
+    only: Option<Vec<String>>,
 }
 
 impl Hidden {
     /// Hides what any of `patterns` fits.
     pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        let lower = |pattern: &str| pattern.to_lowercase();
-        Self { patterns: patterns.into_iter().map(|pattern| lower(pattern.as_ref())).collect() }
+        Self { patterns: lower(patterns), only: None }
+    }
+
+    /// Also hides what none of `patterns` fits.
+    #[must_use]
+    pub fn but(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self { only: Some(lower(patterns)), ..self }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.patterns.is_empty() && self.only.is_none()
     }
 
     /// Whether clients must not see the tool of this name.
     pub fn hides(&self, name: &str) -> bool {
         let name = name.to_lowercase();
-        self.patterns.iter().any(|pattern| fits(pattern, &name))
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &name));
+        any(&self.patterns) || self.only.as_deref().is_some_and(|only| !any(only))
     }
 
     /// Why `request` is not passed on, if it is for a hidden tool.
     pub(super) fn refuses(&self, request: &Message) -> Option<Refusal> {
-        if self.patterns.is_empty() || request.method() != method::CALL_TOOL {
+        if self.is_nothing() || request.method() != method::CALL_TOOL {
             return None;
         }
         let name = patch::string(request.payload()?, &["name"])?;
@@ -46,7 +58,7 @@ impl Hidden {
 
     /// Whether the answer to `request` has to be looked through.
     fn concerns(&self, request: &Message) -> bool {
-        !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
+        !self.is_nothing() && request.method() == method::LIST_TOOLS
     }
 
     /// A list without the hidden tools; none if it has none of them.
@@ -71,6 +83,10 @@ impl Hidden {
     }
 }
 
+fn lower(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    patterns.into_iter().map(|pattern| pattern.as_ref().to_lowercase()).collect()
+}
+
 /// Whether `name` is what `pattern` describes. Both are in lower case.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
@@ -92,67 +108,67 @@ fn fits(pattern: &str, name: &str) -> bool {
 /// Who is told the answer: the client, or somebody who looks through it first.
 pub(super) fn owner(
     hidden: &Arc<Hidden>,
-    face: &Arc<Face>,
+    caller: &Caller,
     upstream: &Upstream,
     request: &Message,
 ) -> Arc<dyn Recipient> {
-    let owner: Arc<dyn Recipient> = Arc::<Face>::clone(face);
+    let owner = Arc::clone(&caller.owner);
     if !hidden.concerns(request) {
         return owner;
     }
-    if face.era() == Era::Legacy {
+    if caller.face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
         upstream.attach(&owner);
     }
-    Arc::new(Blinkered { face: Arc::clone(face), hidden: Arc::clone(hidden) })
+    Arc::new(Blinkered { owner, hidden: Arc::clone(hidden) })
 }
 
 /// A client that asked for a list.
 struct Blinkered {
-    face: Arc<Face>,
+    owner: Arc<dyn Recipient>,
     hidden: Arc<Hidden>,
 }
 
 impl Recipient for Blinkered {
     fn number(&self) -> u64 {
-        self.face.number()
+        self.owner.number()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.face.note(exchange, message);
+        self.owner.note(exchange, message);
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Face::ask(&self.face, exchange, ask, request)
+        Arc::clone(&self.owner).ask(exchange, ask, request)
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        self.face.recall(ask, message);
+        self.owner.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
         match self.hidden.without(answer) {
-            Some(answer) => self.face.finish(exchange, &answer),
-            None => self.face.finish(exchange, answer),
+            Some(answer) => self.owner.finish(exchange, &answer),
+            None => self.owner.finish(exchange, answer),
         }
     }
 
     fn is_slow(&self) -> bool {
-        self.face.is_slow()
+        self.owner.is_slow()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { Face::room(&self.face).await })
+        Arc::clone(&self.owner).room()
     }
 
     fn end(self: Arc<Self>) {
-        Face::end(&self.face);
+        Arc::clone(&self.owner).end();
     }
 }
 
 impl fmt::Debug for Blinkered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blinkered").field("face", &self.face).finish_non_exhaustive()
+        f.debug_struct("Blinkered").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 
@@ -180,6 +196,9 @@ mod tests {
             assert_eq!(Hidden::new([pattern]).hides(name), hidden, "{pattern} {name}");
         }
         assert!(!Hidden::default().hides("anything"));
+        let only = Hidden::new(["b*"]).but(["a*", "bc"]);
+        let hidden = ["ab", "bc", "c"].map(|name| only.hides(name));
+        assert_eq!(hidden, [false, true, true]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Face {
     }
 
     /// On whose behalf it speaks: nobody in particular, if it did not say.
-    pub(crate) fn principal(&self) -> &[u8] {
+    pub fn principal(&self) -> &[u8] {
         self.principal.get().map(|principal| &**principal).unwrap_or_default()
     }
 

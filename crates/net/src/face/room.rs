@@ -22,7 +22,7 @@ impl Face {
     }
 
     /// The same, for who cannot hold on to it.
-    pub(crate) fn room_for_more(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    pub fn room_for_more(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move { self.room().await })
     }
 

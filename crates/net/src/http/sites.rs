@@ -42,6 +42,8 @@ pub enum Page {
     Text(String),
     /// JSON, made when it is asked for.
     Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
+    /// Whether something is so: `ok`, or the status 503.
+    Check(Box<dyn Fn() -> bool + Send + Sync>),
 }
 
 impl Sites {
@@ -114,6 +116,8 @@ impl Sites {
         let mut response = match page {
             Page::Text(text) => plain(StatusCode::OK, text.clone()),
             Page::Json(text) => endpoint::json(200, text(self).into()),
+            Page::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
+            Page::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
         };
         if let Some(grant) = self.inner.guard.grant(&parts.headers) {
             grant.apply(response.headers_mut());

@@ -25,7 +25,7 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
     /// The method that lists it.
-    pub(super) fn method(self) -> &'static str {
+    pub fn method(self) -> &'static str {
         match self {
             Self::Tools => method::LIST_TOOLS,
             Self::Prompts => method::LIST_PROMPTS,
@@ -35,7 +35,7 @@ impl Kind {
     }
 
     /// The member of the result that has the list.
-    pub(super) fn member(self) -> &'static str {
+    pub fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Prompts => "prompts",
@@ -45,7 +45,7 @@ impl Kind {
     }
 
     /// The capability that a server declares for it.
-    pub(super) fn capability(self) -> &'static str {
+    pub fn capability(self) -> &'static str {
         if self == Self::Templates { "resources" } else { self.member() }
     }
 

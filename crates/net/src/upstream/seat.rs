@@ -10,10 +10,11 @@ use switchboard_proto::jsonrpc::Message;
 
 use crate::face::Face;
 
-/// Somebody behind the calls: a client that is served, or a client of ours.
+/// Somebody behind the calls: a client that is served, a client of ours, or who
+/// stands before one.
 ///
 /// Told by whoever passes verbs on, so nothing here may wait.
-pub(crate) trait Recipient: fmt::Debug + Send + Sync {
+pub trait Recipient: fmt::Debug + Send + Sync {
     /// Tells it from all others.
     fn number(&self) -> u64;
     /// Something on the way, for a call or for the session.

@@ -1,0 +1,99 @@
+//! `serve`: many servers behind one address, good ones and bad ones.
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::revision::Era;
+
+use crate::named::Home;
+use crate::process::{SERVER, Switchboard, until};
+use crate::web::send;
+
+mod bad;
+mod feature;
+mod place;
+
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// A gateway that runs until it is dropped.
+pub(crate) struct Gateway {
+    pub(crate) process: Switchboard,
+    pub(crate) port: u16,
+    pub(crate) home: Home,
+}
+
+/// The built-in server as a server of a file.
+pub(crate) fn demo(args: &[&str]) -> Value {
+    let args = [&["demo"], args].concat();
+    json!({"command": env!("CARGO_BIN_EXE_switchboard"), "args": args})
+}
+
+/// The test server as one.
+pub(crate) fn rude() -> Value {
+    json!({"command": SERVER[0], "args": [SERVER[1], "wait"]})
+}
+
+/// A server that starts when a file is there.
+pub(crate) fn late(home: &Home, args: &str) -> Value {
+    let (file, program) = (home.path.join("go"), env!("CARGO_BIN_EXE_switchboard"));
+    let wait = format!("while [ ! -e '{}' ]; do sleep 0.02; done", file.display());
+    json!({"command": "sh", "args": ["-c", format!("{wait}; exec '{program}' demo {args}")]})
+}
+
+impl Gateway {
+    pub(crate) fn start(servers: &Value) -> Self {
+        Self::start_in(Home::new(), servers, &json!({}))
+    }
+
+    pub(crate) fn start_in(home: Home, servers: &Value, more: &Value) -> Self {
+        let mut config = json!({"mcpServers": servers});
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let file = home.write("servers.json", &config.to_string());
+        let args = ["serve", "--config", &file, "--port", "0", "--no-cache"];
+        let mut process = Switchboard::start(&args);
+        let port = process.port();
+        Self { process, port, home }
+    }
+
+    /// A client of all servers together, once these are ready.
+    pub(crate) async fn client(&self, era: Era, ready: &[&str]) -> Client {
+        self.until_ready(ready);
+        self.client_at("/mcp", era, ClientOptions::default()).await
+    }
+
+    pub(crate) async fn client_at(&self, path: &str, era: Era, options: ClientOptions) -> Client {
+        let options = ClientOptions { era: Some(era), ..options };
+        Client::connect(server(&format!("http://127.0.0.1:{}{path}", self.port)), options)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until these servers can be called.
+    pub(crate) fn until_ready(&self, names: &[&str]) {
+        until(&format!("{names:?} are ready"), || {
+            let status = self.status();
+            names.iter().all(|name| status["servers"][name]["state"] == "ready")
+        });
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        send(self.port, "GET /status", &[], b"").message()
+    }
+}
+
+pub(crate) fn server(url: &str) -> Server {
+    let fetch = Fetch::new(FetchOptions::default()).unwrap();
+    Server::url(url.parse().unwrap(), Strategy::HttpOnly, HeaderMap::new(), fetch)
+}
+
+pub(crate) fn names(list: &[Value]) -> Vec<&str> {
+    list.iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result:.300}"))
+}

@@ -1,0 +1,68 @@
+//! What of a server clients see, and in whose words.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use switchboard_net::roster::{Definition, Kind};
+use switchboard_proto::patch;
+
+use crate::plan::{Edit, Filter, ServerPlan};
+
+/// A definition as clients are to see it; none if they are not.
+pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Option<Shaped> {
+    let own = definition.name().into_owned();
+    let text = definition.text.clone();
+    let Some(plan) = plan else { return Some(Shaped { shown: own.clone(), own, text }) };
+    let everything = Filter::default();
+    let (filter, edits) = match definition.kind {
+        Kind::Tools => (&plan.tools, &plan.tool_edits),
+        Kind::Prompts => (&plan.prompts, &plan.prompt_edits),
+        Kind::Resources => (&plan.resources, const { &BTreeMap::new() }),
+        Kind::Templates => (&everything, const { &BTreeMap::new() }),
+    };
+    if !filter.lets(&own) {
+        return None;
+    }
+    Some(match edits.get(&own) {
+        Some(edit) => Shaped {
+            shown: edit.name.clone().unwrap_or_else(|| own.clone()),
+            text: edited(&text, edit).unwrap_or(text),
+            own,
+        },
+        None => Shaped { shown: own.clone(), own, text },
+    })
+}
+
+/// What comes of a definition.
+pub(super) struct Shaped {
+    /// What its server calls it.
+    pub(super) own: String,
+    /// What it is called before the server's name is put in front.
+    pub(super) shown: String,
+    pub(super) text: Bytes,
+}
+
+fn edited(text: &Bytes, edit: &Edit) -> Option<Bytes> {
+    let mut text = text.clone();
+    for (member, value) in [("title", &edit.title), ("description", &edit.description)] {
+        if let Some(value) = value {
+            let value = Value::from(value.as_str()).to_string();
+            text = patch::put(&text, &[], member, value.as_bytes())?;
+        }
+    }
+    if !edit.annotations.is_empty() {
+        let there = patch::get(&text, &["annotations"]);
+        let there = there.and_then(|text| serde_json::from_slice(text).ok());
+        let mut annotations: Map<String, Value> = there.unwrap_or_default();
+        for (member, value) in &edit.annotations {
+            match value {
+                Value::Null => _ = annotations.remove(member),
+                value => _ = annotations.insert(member.clone(), value.clone()),
+            }
+        }
+        let annotations = Value::Object(annotations).to_string();
+        text = patch::put(&text, &[], "annotations", annotations.as_bytes())?;
+    }
+    Some(text)
+}

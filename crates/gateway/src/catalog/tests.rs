@@ -1,0 +1,143 @@
+//! What many servers offer as one list.
+
+use proptest::prelude::*;
+use switchboard_net::stdio::child::Command;
+use switchboard_net::upstream::Target;
+
+use super::*;
+use crate::plan::Edit;
+
+fn definition(server: &str, kind: Kind, text: &str) -> Definition {
+    let (server, text) = (server.into(), Bytes::copy_from_slice(text.as_bytes()));
+    Definition { server, kind, text, is_cached: false }
+}
+
+fn tool(server: &str, name: &str) -> Definition {
+    definition(server, Kind::Tools, &format!(r#"{{"name":"{name}"}}"#))
+}
+
+fn texts(page: &Page) -> Vec<&str> {
+    page.items.iter().map(|item| std::str::from_utf8(item).unwrap()).collect()
+}
+
+/// wire: GW-73, GW-83
+#[test]
+fn nothing_of_a_definition_changes_but_its_name() {
+    let catalog = Catalog::plain(vec![
+        definition("b", Kind::Tools, r#"{ "x":1.0e0, "name" : "t", "_meta":{"k":[1, 2]} }"#),
+        definition("a", Kind::Prompts, r#"{"title":"P","name":"p"}"#),
+        definition("a", Kind::Resources, r#"{"uri":"a://1","name":"one"}"#),
+    ]);
+    let page = catalog.page(Kind::Tools, None, PAGE).unwrap();
+    assert_eq!(texts(&page), [r#"{ "x":1.0e0, "name" : "b__t", "_meta":{"k":[1, 2]} }"#]);
+    let page = catalog.page(Kind::Prompts, None, PAGE).unwrap();
+    assert_eq!(texts(&page), [r#"{"title":"P","name":"a__p"}"#]);
+    let page = catalog.page(Kind::Resources, None, PAGE).unwrap();
+    assert_eq!(texts(&page), [r#"{"uri":"a://1","name":"one"}"#]);
+    let owned = |name: &str| Owned { server: "b".into(), name: name.to_owned() };
+    assert_eq!(catalog.tool("b__t"), Some(&owned("t")));
+    assert_eq!(catalog.tool("t"), None);
+    assert_eq!(catalog.prompt("a__p").unwrap().name, "p");
+}
+
+#[test]
+fn the_order_is_that_of_the_names_of_servers_whoever_comes_first() {
+    let (a, b) = ([tool("a", "z"), tool("a", "y")], [tool("b", "x")]);
+    let one = Catalog::plain([a.to_vec(), b.to_vec()].concat());
+    let other = Catalog::plain([b.to_vec(), a.to_vec()].concat());
+    assert!(one.is_same(&other, Kind::Tools));
+    let page = one.page(Kind::Tools, None, PAGE).unwrap();
+    assert_eq!(texts(&page), [r#"{"name":"a__z"}"#, r#"{"name":"a__y"}"#, r#"{"name":"b__x"}"#]);
+}
+
+#[test]
+fn a_resource_is_of_the_first_server_that_has_it_and_the_others_are_told() {
+    let resource = |server| definition(server, Kind::Resources, r#"{"uri":"x://1"}"#);
+    let template = |server, text: &str| {
+        definition(server, Kind::Templates, &format!(r#"{{"uriTemplate":"{text}"}}"#))
+    };
+    let catalog = Catalog::plain(vec![
+        resource("b"),
+        resource("a"),
+        template("a", "x://{id}"),
+        template("b", "x://deep/{id}/end"),
+        template("c", "x://{id}"),
+    ]);
+    assert_eq!(catalog.resource("x://1").map(|server| &**server), Some("a"));
+    assert_eq!(catalog.resource("x://2").map(|server| &**server), Some("a"), "of equals the first");
+    assert_eq!(catalog.resource("x://deep/2/end").map(|server| &**server), Some("b"));
+    assert_eq!(catalog.resource("y://2"), None);
+    assert_eq!(catalog.template("x://deep/{id}/end").map(|server| &**server), Some("b"));
+    let lost = Collision { name: "x://1".to_owned(), kept: "a".into(), lost: "b".into() };
+    assert_eq!(catalog.collisions(), [lost]);
+    assert_eq!(catalog.count(Kind::Resources), 1);
+}
+
+#[test]
+fn a_tool_that_a_server_lists_twice_is_offered_once() {
+    let catalog = Catalog::plain(vec![tool("a", "t"), tool("a", "t")]);
+    assert_eq!((catalog.count(Kind::Tools), catalog.collisions().len()), (1, 1));
+}
+
+#[test]
+fn a_cursor_holds_its_place_when_servers_come_and_go() {
+    let all = vec![tool("a", "1"), tool("b", "1"), tool("b", "2"), tool("c", "1")];
+    let first = Catalog::plain(all.clone()).page(Kind::Tools, None, 2).unwrap();
+    let cursor = first.next.unwrap();
+    let without_a = Catalog::plain(all[1..].to_vec());
+    let rest = without_a.page(Kind::Tools, Some(&cursor), 2).unwrap();
+    assert_eq!(texts(&rest), [r#"{"name":"b__2"}"#, r#"{"name":"c__1"}"#]);
+    let without_b = Catalog::plain(vec![tool("a", "1"), tool("c", "1")]);
+    let rest = without_b.page(Kind::Tools, Some(&cursor), 2).unwrap();
+    assert_eq!((texts(&rest), rest.next.is_none()), (vec![r#"{"name":"c__1"}"#], true));
+    for wrong in ["", "x", "x:a", "-1:a"] {
+        assert_eq!(without_b.page(Kind::Tools, Some(wrong), 2), Err(BadCursor), "{wrong}");
+    }
+}
+
+#[test]
+fn what_the_plan_takes_out_or_says_otherwise_is_what_clients_see() {
+    let target = Target::Command(Command::parse("true").unwrap());
+    let mut plan = ServerPlan::new("a", target);
+    plan.tools.never = vec!["secret*".to_owned()];
+    let mut edit = Edit { name: Some("see".to_owned()), ..Edit::default() };
+    edit.description = Some("Looks".to_owned());
+    edit.annotations.insert("readOnlyHint".to_owned(), true.into());
+    edit.annotations.insert("title".to_owned(), Value::Null);
+    plan.tool_edits.insert("look".to_owned(), edit);
+    let look = r#"{"name":"look","annotations":{"title":"L","x":1}}"#;
+    let definitions = vec![tool("a", "secret_1"), definition("a", Kind::Tools, look)];
+    let catalog = Catalog::new(definitions, |_| Some(&plan));
+    let page = catalog.page(Kind::Tools, None, PAGE).unwrap();
+    let seen =
+        r#"{"description":"Looks","name":"a__see","annotations":{"readOnlyHint":true,"x":1}}"#;
+    assert_eq!(texts(&page), [seen]);
+    assert_eq!(catalog.tool("a__see").unwrap().name, "look");
+    assert_eq!(catalog.tool("a__secret_1"), None);
+}
+
+proptest! {
+    /// wire: GW-83
+    #[test]
+    fn pages_of_any_size_are_the_whole_list(
+        tools in proptest::collection::btree_set(("[a-d]", "[a-f]{1,2}"), 0..40),
+        size in 1usize..9,
+    ) {
+        let tools: Vec<_> = tools.iter().map(|(server, name)| tool(server, name)).collect();
+        let count = tools.len();
+        let catalog = Catalog::plain(tools);
+        let whole = catalog.page(Kind::Tools, None, PAGE).unwrap();
+        let (mut items, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = catalog.page(Kind::Tools, cursor.as_deref(), size).unwrap();
+            prop_assert!(page.items.len() <= size);
+            items.extend(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        prop_assert_eq!(items.len(), count);
+        prop_assert_eq!(items, whole.items);
+    }
+}

@@ -1,0 +1,248 @@
+//! Many servers as one: what stands behind `/mcp`.
+//!
+//! ```text
+//!   client ──▶ face ──▶ Front ──┬─▶ route.rs: whose is it? ──▶ leg ──▶ bridge ──▶ server
+//!                               ├─▶ greet.rs, list.rs: answered here, of what is known
+//!                               └─▶ listen.rs: some of both
+//! ```
+//!
+//! A [`Front`] decides who is meant and nothing else. What a server says on the
+//! way (progress, logs, questions) goes back by the leg that its call came by,
+//! to the one client that made it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use switchboard_net::face::Face;
+use switchboard_net::inside::{Inside, Works};
+use switchboard_net::roster::Kind;
+use switchboard_net::seal::Sealer;
+use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::Phase;
+
+use crate::catalog::Catalog;
+use crate::fleet::{Backend, Fleet};
+use crate::route::{self, Nowhere, Servers, Way};
+use leg::Leg;
+use listen::Listens;
+use session::Session;
+
+mod greet;
+mod leg;
+mod list;
+mod listen;
+mod session;
+mod state;
+
+/// Any number of clients in front of some servers of a fleet.
+pub struct Front {
+    fleet: Arc<Fleet>,
+    members: BTreeSet<Arc<str>>,
+    catalog: RwLock<Arc<Catalog>>,
+    /// Held by whoever makes the next catalog.
+    making: Mutex<()>,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    listens: Listens,
+    /// None only if the system had no randomness for a key: then no state is let through.
+    sealer: Option<Sealer>,
+    this: Weak<Self>,
+}
+
+/// Takes a lock. What a panic left behind is still consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Front {
+    /// Offers these servers of a fleet together. Must be called within a tokio runtime.
+    pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
+        let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
+        let front = Arc::new_cyclic(|this| Self {
+            fleet: Arc::clone(fleet),
+            members: members.into_iter().collect(),
+            catalog: RwLock::default(),
+            making: Mutex::default(),
+            sessions: Mutex::default(),
+            listens: Listens::default(),
+            sealer,
+            this: Weak::clone(this),
+        });
+        tokio::spawn(list::watch(Arc::downgrade(&front), fleet.roster.changes()));
+        front.refresh();
+        front
+    }
+
+    /// What is offered.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn backends(&self) -> impl Iterator<Item = &Backend> {
+        self.members.iter().filter_map(|name| self.fleet.backend(name))
+    }
+
+    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: Said) -> Works {
+        let era = face.era();
+        let is_removed = match era {
+            Era::Modern => method::REMOVED.contains(&request.method()),
+            Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
+        };
+        let way = if is_removed {
+            Way::Nowhere(Nowhere::Method { method: request.method().to_owned() })
+        } else {
+            route::route(request, &self.catalog(), self)
+        };
+        match way {
+            Way::Here => self.answer(face, exchange, request),
+            Way::List(kind) => self.list(face, exchange, request, kind),
+            Way::To { server, request } => self.forward(face, exchange, &server, request, said),
+            Way::Nowhere(Nowhere::Method { method }) => {
+                face.turn_away(exchange, request.id(), &Refusal::UnknownMethod { method });
+                Works::none()
+            }
+            Way::Nowhere(nowhere) => {
+                face.finish(exchange, &Message::error(request.id(), &nowhere.error(era)));
+                Works::none()
+            }
+        }
+    }
+
+    /// What concerns the client and us alone.
+    fn answer(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
+        match request.method() {
+            method::INITIALIZE => self.initialize(face, exchange, request),
+            method::DISCOVER => self.discover(face, exchange, request),
+            method::LISTEN => self.listen(face, exchange, request),
+            method::SET_LEVEL => self.set_level(face, exchange, request),
+            _ => {
+                face.finish(exchange, &Message::result(id(request), b"{}"));
+                Works::none()
+            }
+        }
+    }
+
+    /// To the one server that is meant.
+    fn forward(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        server: &Arc<str>,
+        request: Message,
+        said: Said,
+    ) -> Works {
+        let refuse = |why: &Refusal| {
+            face.finish(exchange, &Message::refusal(request.id(), why));
+            Works::none()
+        };
+        let Some(backend) = self.fleet.backend(server) else {
+            return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
+        };
+        if face.era() == Era::Legacy {
+            let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
+            return session.leg(server, &backend.bridge).open(exchange, request, said);
+        }
+        face.introduce(&greet::identity());
+        match state::opened(self.sealer.as_ref(), face, server, &request) {
+            Ok(request) => {
+                let leg = Leg::modern(face, server, &self.this);
+                let open = Up::Open { exchange, request, said };
+                backend.bridge.take_for(face, leg, open)
+            }
+            Err(why) => refuse(&why),
+        }
+    }
+
+    fn session(&self, face: &Face) -> Option<Arc<Session>> {
+        lock(&self.sessions).get(&face.number()).cloned()
+    }
+
+    /// The clients with a session that have confirmed it.
+    fn ready_sessions(&self) -> Vec<Arc<Session>> {
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        let is_ready = |session: &Arc<Session>| session.face.phase() == Some(Phase::Ready);
+        sessions.into_iter().filter(is_ready).collect()
+    }
+
+    /// Questions are numbered so that only the connection that asked knows an
+    /// answer, and calls so that only their owner knows them.
+    fn tell_all(&self, face: &Arc<Face>, verb: &Up) -> Works {
+        let mut works = Works::none();
+        for backend in self.backends() {
+            works.append(backend.bridge.take(face, verb.clone()));
+        }
+        works
+    }
+
+    fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
+        self.unlisten(face.number(), exchange);
+        if let Some(session) = self.session(face)
+            && session.give_up(exchange)
+        {
+            return Works::none();
+        }
+        self.tell_all(face, &Up::Drop { exchange, message })
+    }
+
+    /// Ends every listen with its result, before a shutdown (SUB-8).
+    pub fn close(&self) {
+        self.end_listens();
+    }
+}
+
+fn id(request: &Message) -> &Id {
+    request.id().unwrap_or(&Id::Integer(0))
+}
+
+impl Servers for Front {
+    fn unlisted(&self, name: &str) -> Option<Arc<str>> {
+        let member = self.members.get(name)?;
+        let deferred = self.fleet.deferred();
+        let is_unknown = deferred.iter().any(|late| late.name == *member && !late.is_cached);
+        is_unknown.then(|| Arc::clone(member))
+    }
+
+    fn only_with_resources(&self) -> Option<Arc<str>> {
+        let mut having = self.members.iter().filter(|name| {
+            let client = self.fleet.roster.present(name);
+            client.is_some_and(|client| client.capabilities().get("resources").is_some())
+        });
+        let only = having.next();
+        only.filter(|_| having.next().is_none()).cloned()
+    }
+}
+
+impl Inside for Front {
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
+        match verb {
+            Up::Open { exchange, request, said } => self.open(face, exchange, &request, said),
+            Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
+            Up::Supply { .. } => self.tell_all(face, &verb),
+            Up::Note { message } => match self.session(face) {
+                Some(session) => session.note(&message),
+                None => Works::none(),
+            },
+        }
+    }
+
+    fn forget(&self, face: &Arc<Face>) {
+        self.forget_listens(face.number());
+        lock(&self.sessions).remove(&face.number());
+        for backend in self.backends() {
+            backend.bridge.forget(face);
+        }
+    }
+}
+
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tools = self.catalog().count(Kind::Tools);
+        f.debug_struct("Front")
+            .field("members", &self.members)
+            .field("tools", &tools)
+            .finish_non_exhaustive()
+    }
+}

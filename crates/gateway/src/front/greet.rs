@@ -1,0 +1,136 @@
+//! How many servers introduce themselves as one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use switchboard_net::client::Client;
+use switchboard_net::face::Face;
+use switchboard_net::inside::Works;
+use switchboard_net::roster::State;
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method::meta;
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+
+use super::session::Session;
+use super::{Front, id, lock};
+use crate::merge;
+
+/// Who we are, as JSON.
+pub(super) fn identity() -> Bytes {
+    const TEXT: &str =
+        concat!(r#"{"name":"switchboard","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+    Bytes::from_static(TEXT.as_bytes())
+}
+
+fn whoami() -> Value {
+    json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// A result of ours as a modern client wants it: nobody keeps it, for servers come and go.
+pub(super) fn dressed(mut result: Value) -> Value {
+    result["resultType"] = "complete".into();
+    result["ttlMs"] = 0.into();
+    result["cacheScope"] = "private".into();
+    result["_meta"][meta::SERVER] = whoami();
+    result
+}
+
+impl Front {
+    /// `initialize`: answered here, and repeated to each server that is called (GW-41).
+    pub(super) fn initialize(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+    ) -> Works {
+        let asked = patch::string(request.payload().unwrap_or_default(), &["protocolVersion"]);
+        let Some(asked) = asked else {
+            let what = "params.protocolVersion must be a string".to_owned();
+            let why = Refusal::BadParams { what };
+            face.finish(exchange, &Message::refusal(request.id(), &why));
+            return Works::none();
+        };
+        let same = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
+        let revision = same.unwrap_or(Revision::NEWEST_LEGACY);
+        let session = Session::new(face, request.clone(), &self.this);
+        lock(&self.sessions).insert(face.number(), session);
+        let (face, request) = (Arc::clone(face), request.clone());
+        self.once_settled(move |front| {
+            let mut result = json!({
+                "protocolVersion": revision.as_str(),
+                "capabilities": front.capabilities(),
+                "serverInfo": whoami(),
+            });
+            if let Some(object) = result["capabilities"].as_object_mut() {
+                // No legacy revision knows of extensions.
+                object.remove("extensions");
+            }
+            front.instruct(&mut result);
+            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+        })
+    }
+
+    /// `server/discover`.
+    pub(super) fn discover(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+    ) -> Works {
+        let (face, request) = (Arc::clone(face), request.clone());
+        self.once_settled(move |front| {
+            let mut result = dressed(json!({
+                "supportedVersions": Revision::names(Era::Modern),
+                "capabilities": front.capabilities(),
+            }));
+            front.instruct(&mut result);
+            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+        })
+    }
+
+    /// Says something once every server is known or has had its moment.
+    pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> Works {
+        if !self.is_settling() {
+            say(self);
+            return Works::none();
+        }
+        let Some(front) = self.this.upgrade() else { return Works::none() };
+        Works::one(async move {
+            front.fleet.settled().await;
+            front.refresh();
+            say(&front);
+        })
+    }
+
+    /// Whether a server of which nothing is known may be there in a moment.
+    fn is_settling(&self) -> bool {
+        let is_on_its_way = |state: &State| matches!(state, State::Waiting | State::Connecting);
+        let late = |name| self.members.contains::<Arc<str>>(name);
+        let deferred = self.fleet.deferred();
+        deferred.iter().any(|it| late(&it.name) && !it.is_cached && is_on_its_way(&it.state))
+    }
+
+    /// What any server has; one that is not there may have anything.
+    pub(super) fn capabilities(&self) -> Value {
+        let clients: Vec<_> =
+            self.members.iter().map(|name| self.fleet.roster.present(name)).collect();
+        let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
+        merge::capabilities(declared)
+    }
+
+    fn instruct(&self, result: &mut Value) {
+        let said = self.members.iter().filter_map(|name| {
+            let client = self.fleet.roster.present(name)?;
+            let text = client.welcome()["instructions"].as_str()?.to_owned();
+            Some((name.to_string(), text))
+        });
+        if let Some(text) = merge::instructions(&said.collect::<BTreeMap<_, _>>()) {
+            result["instructions"] = text.into();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The lists of all servers as one, and who is told when they change.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use serde_json::{Value, json};
+use switchboard_net::face::Face;
+use switchboard_net::inside::Works;
+use switchboard_net::roster::{Change, Changes, Kind, State};
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::{method, patch};
+
+use super::{Front, greet, id, lock};
+use crate::catalog::{BadCursor, Catalog, PAGE, Page};
+
+/// Where a list says which servers are not in it, or are as they were at an earlier time.
+const DEFERRED: &str = "switchboard/deferred";
+
+/// Makes the lists anew whenever a server offers something else.
+pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
+    while let Some(change) = changes.next().await {
+        let Some(front) = front.upgrade() else { return };
+        if !matches!(change, Change::State { .. }) {
+            front.refresh();
+        }
+    }
+}
+
+impl Front {
+    /// Makes the catalog of what is known; tells clients whose lists are others now.
+    pub(super) fn refresh(&self) {
+        let making = lock(&self.making);
+        let definitions =
+            Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
+        let definitions = definitions.filter(|it| self.members.contains(&it.server)).collect();
+        let plan = |name: &str| self.fleet.backend(name).map(|backend| &backend.plan);
+        let new = Arc::new(Catalog::new(definitions, plan));
+        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, Arc::clone(&new));
+        drop(current);
+        drop(making);
+        for lost in new.collisions().iter().filter(|lost| !old.collisions().contains(lost)) {
+            let (name, kept, lost) = (&lost.name, &*lost.kept, &*lost.lost);
+            tracing::warn!(
+                name,
+                kept,
+                lost,
+                "two servers offer the same; the first is asked for it"
+            );
+        }
+        let mut told = Vec::new();
+        for kind in Kind::ALL.into_iter().filter(|kind| !new.is_same(&old, *kind)) {
+            if !told.contains(&kind.capability()) {
+                told.push(kind.capability());
+                self.tell_changed(kind.capability());
+            }
+        }
+    }
+
+    /// Tells sessions, and those who listen for it.
+    fn tell_changed(&self, list: &'static str) {
+        let Some(name) = method::list_changed(list) else { return };
+        let message = Message::notification(name, None);
+        for session in self.ready_sessions() {
+            tell(&session.face, None, &message);
+        }
+        self.tell_listens(list, name);
+    }
+
+    /// A page of a list, as soon as it is known or a moment has passed.
+    pub(super) fn list(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+        kind: Kind,
+    ) -> Works {
+        let (face, request) = (Arc::clone(face), request.clone());
+        self.once_settled(move |front| {
+            let answer = match front.page(&request, kind) {
+                Ok(page) => {
+                    let result = written(kind, &page, front.missing(), face.era());
+                    Message::result(id(&request), &result)
+                }
+                Err(bad) => {
+                    let why = Refusal::BadParams { what: bad.to_string() };
+                    Message::refusal(request.id(), &why)
+                }
+            };
+            face.finish(exchange, &answer);
+        })
+    }
+
+    fn page(&self, request: &Message, kind: Kind) -> Result<Page, BadCursor> {
+        let cursor = match patch::get(request.payload().unwrap_or_default(), &["cursor"]) {
+            None => None,
+            Some(text) => Some(patch::as_string(text).ok_or(BadCursor)?),
+        };
+        self.catalog().page(kind, cursor.as_deref(), PAGE)
+    }
+
+    /// The servers that are not ready, and what is shown of them. Why is not
+    /// for clients to know: it may name files and addresses.
+    fn missing(&self) -> Vec<Value> {
+        let deferred = self.fleet.deferred();
+        let missing =
+            deferred.iter().filter(|late| self.members.contains(&late.name)).map(|late| {
+                let state = match late.state {
+                    State::Failed { .. } => "failed",
+                    State::Retrying { .. } => "retrying",
+                    _ => "starting",
+                };
+                json!({"server": &*late.name, "state": state, "cached": late.is_cached})
+            });
+        missing.collect()
+    }
+}
+
+/// The result: what we say, then the definitions as they came.
+fn written(kind: Kind, page: &Page, missing: Vec<Value>, era: Era) -> Vec<u8> {
+    let mut result = match era {
+        Era::Modern => greet::dressed(json!({})),
+        Era::Legacy => json!({}),
+    };
+    if !missing.is_empty() {
+        result["_meta"][DEFERRED] = missing.into();
+    }
+    if let Some(next) = &page.next {
+        result["nextCursor"] = next.as_str().into();
+    }
+    let ours = result.to_string();
+    let ours = ours.strip_suffix('}').unwrap_or_default();
+    let comma = if ours == "{" { "" } else { "," };
+    let mut text = format!("{ours}{comma}\"{}\":[", kind.member()).into_bytes();
+    for (at, item) in page.items.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(item);
+    }
+    text.extend_from_slice(b"]}");
+    text
+}
+
+/// Tells one client. One that does not read what it is told is cut loose: a
+/// slow reader must harm nobody else.
+pub(super) fn tell(face: &Arc<Face>, exchange: Option<Exchange>, message: &Message) {
+    face.note(exchange, message);
+    if face.is_slow() {
+        tracing::warn!("a client that does not read is disconnected");
+        face.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_list_says_what_is_missing_before_the_definitions_as_they_came() {
+        let items = vec![Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
+        let page = Page { items, next: Some("1:b".to_owned()) };
+        let missing = vec![json!({"server": "b"})];
+        let text = written(Kind::Tools, &page, missing, Era::Legacy);
+        let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        let empty = Page { items: Vec::new(), next: None };
+        let text = written(Kind::Templates, &empty, Vec::new(), Era::Legacy);
+        assert_eq!(text, br#"{"resourceTemplates":[]}"#);
+        let text = written(Kind::Tools, &empty, Vec::new(), Era::Modern);
+        let modern: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!((&modern["resultType"], &modern["ttlMs"]), (&json!("complete"), &json!(0)));
+    }
+}

@@ -1,0 +1,250 @@
+//! `subscriptions/listen` of modern clients: of changed lists we tell ourselves,
+//! of changed resources their servers do, each by a part of the listen.
+//!
+//! ```text
+//!   listen ──▶ parts, one for each server that has some of the resources
+//!     part acknowledged, or refused ──▶ once all are: one acknowledgement
+//!     part ends later ──▶ the whole ends, and the client may listen again
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use switchboard_net::face::Face;
+use switchboard_net::inside::Works;
+use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+
+use super::list::tell;
+use super::{Front, greet, lock};
+use part::Part;
+
+mod part;
+
+/// Listens at once, over all clients (SUB-12).
+const MOST: usize = 1024;
+
+/// Resources in one listen.
+const MOST_URIS: usize = 1024;
+
+/// How long servers have to say what they honour before the client is told without them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The member of a filter for each list.
+const LISTS: [(&str, &str); 3] = [
+    ("toolsListChanged", "tools"),
+    ("promptsListChanged", "prompts"),
+    ("resourcesListChanged", "resources"),
+];
+
+const URIS: &str = "resourceSubscriptions";
+
+/// The open listens.
+#[derive(Debug, Default)]
+pub(super) struct Listens {
+    open: Mutex<HashMap<(u64, Exchange), Arc<Listen>>>,
+}
+
+#[derive(Debug)]
+struct Listen {
+    face: Arc<Face>,
+    exchange: Exchange,
+    id: Id,
+    lists: BTreeSet<&'static str>,
+    stage: Mutex<Stage>,
+}
+
+/// How far the servers have got.
+#[derive(Debug, Default)]
+struct Stage {
+    /// Servers that have not said what they honour.
+    pending: BTreeSet<Arc<str>>,
+    honoured: BTreeSet<String>,
+    is_acknowledged: bool,
+}
+
+/// The resources of each server.
+type Parts = BTreeMap<Arc<str>, Vec<String>>;
+
+/// What is wanted, read from params.
+struct Wanted {
+    lists: BTreeSet<&'static str>,
+    uris: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn read(request: &Message) -> Result<Self, Refusal> {
+        let bad = |what: &str| Refusal::BadParams { what: what.to_owned() };
+        let params = request.payload().unwrap_or_default();
+        let wanted = patch::get(params, &["notifications"]).unwrap_or_default();
+        let wanted: Map<String, Value> = serde_json::from_slice(wanted)
+            .map_err(|_| bad("params.notifications must be an object"))?;
+        let uris = wanted.get(URIS).cloned().unwrap_or_else(|| json!([]));
+        let uris = serde_json::from_value::<BTreeSet<String>>(uris).ok();
+        let uris = uris.filter(|uris| uris.len() <= MOST_URIS);
+        let uris = uris.ok_or_else(|| bad("resourceSubscriptions is a list of some strings"))?;
+        let is_wanted = |member: &str| wanted.get(member) == Some(&Value::Bool(true));
+        let lists = LISTS.iter().filter(|(member, _)| is_wanted(member));
+        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), uris })
+    }
+}
+
+impl Front {
+    /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
+    pub(super) fn listen(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
+        let (listen, parts) = match self.begin(face, exchange, request) {
+            Ok(begun) => begun,
+            Err(why) => {
+                face.finish(exchange, &Message::refusal(request.id(), &why));
+                return Works::none();
+            }
+        };
+        let mut works = Works::none();
+        for (server, uris) in parts {
+            let Some(backend) = self.fleet.backend(&server) else { continue };
+            let owner = Part::new(&listen, &server, &self.this);
+            let request = narrowed(request, &uris);
+            let open = Up::Open { exchange, request, said: None };
+            works.append(backend.bridge.take_for(face, owner, open));
+        }
+        if !listen.acknowledge_if_known() {
+            let late = Arc::clone(&listen);
+            // Not among the works of the call, which may be awaited before the
+            // client hears anything.
+            tokio::spawn(async move {
+                tokio::time::sleep(PATIENCE).await;
+                lock(&late.stage).pending.clear();
+                late.acknowledge_if_known();
+            });
+        }
+        works
+    }
+
+    fn begin(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+    ) -> Result<(Arc<Listen>, Parts), Refusal> {
+        let mut wanted = Wanted::read(request)?;
+        let offered = self.capabilities();
+        wanted.lists.retain(|list| offered[list]["listChanged"] == true);
+        let catalog = self.catalog();
+        let mut parts = Parts::new();
+        for uri in wanted.uris {
+            if let Some(server) = catalog.resource(&uri) {
+                parts.entry(Arc::clone(server)).or_default().push(uri);
+            }
+        }
+        let pending = parts.keys().cloned().collect();
+        face.introduce(&greet::identity());
+        let listen = Arc::new(Listen {
+            face: Arc::clone(face),
+            exchange,
+            id: super::id(request).clone(),
+            lists: wanted.lists,
+            stage: Mutex::new(Stage { pending, ..Stage::default() }),
+        });
+        let mut open = lock(&self.listens.open);
+        if open.len() >= MOST {
+            let text = "too many subscriptions are open".to_owned();
+            return Err(Refusal::FarSide { text });
+        }
+        open.insert((face.number(), exchange), Arc::clone(&listen));
+        Ok((listen, parts))
+    }
+
+    /// A listen is over, if it was one.
+    pub(super) fn unlisten(&self, face: u64, exchange: Exchange) {
+        lock(&self.listens.open).remove(&(face, exchange));
+    }
+
+    pub(super) fn forget_listens(&self, face: u64) {
+        lock(&self.listens.open).retain(|&(of, _), _| of != face);
+    }
+
+    /// Ends a listen with its result: the client may begin another.
+    fn end_listen(&self, face: u64, exchange: Exchange) {
+        let listen = lock(&self.listens.open).remove(&(face, exchange));
+        if let Some(listen) = listen {
+            self.tell_all(&listen.face, &Up::Drop { exchange, message: None }).detach();
+            listen.finish();
+        }
+    }
+
+    pub(super) fn end_listens(&self) {
+        let open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
+        for (face, exchange) in open {
+            self.end_listen(face, exchange);
+        }
+    }
+
+    /// Tells those who wanted to hear of a list, each under its own id (SUB-2, SUB-4).
+    pub(super) fn tell_listens(&self, list: &str, name: &str) {
+        let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
+        for listen in open.iter().filter(|listen| listen.lists.contains(list)) {
+            if lock(&listen.stage).is_acknowledged {
+                let params = listen.stamped(json!({}));
+                let message = Message::notification(name, Some(&params));
+                tell(&listen.face, Some(listen.exchange), &message);
+            }
+        }
+    }
+}
+
+impl Listen {
+    /// Acknowledges once all servers have said what they honour; whether that is so.
+    fn acknowledge_if_known(&self) -> bool {
+        let mut stage = lock(&self.stage);
+        if stage.is_acknowledged || !stage.pending.is_empty() {
+            return stage.is_acknowledged;
+        }
+        stage.is_acknowledged = true;
+        let mut honoured = Map::new();
+        for (member, _) in LISTS.iter().filter(|(_, list)| self.lists.contains(list)) {
+            honoured.insert((*member).to_owned(), true.into());
+        }
+        if !stage.honoured.is_empty() {
+            honoured.insert(URIS.to_owned(), json!(stage.honoured));
+        }
+        drop(stage);
+        let params = self.stamped(json!({"notifications": honoured}));
+        let message = Message::notification(method::ACKNOWLEDGED, Some(&params));
+        self.face.note(Some(self.exchange), &message);
+        true
+    }
+
+    fn finish(&self) {
+        let mut result = greet::dressed(json!({}));
+        for member in ["ttlMs", "cacheScope"] {
+            result.as_object_mut().map(|result| result.remove(member));
+        }
+        result["_meta"][meta::SUBSCRIPTION] = self.subscription();
+        let answer = Message::result(&self.id, result.to_string().as_bytes());
+        self.face.finish(self.exchange, &answer);
+    }
+
+    fn subscription(&self) -> Value {
+        serde_json::from_str(&self.id.to_string()).unwrap_or_default()
+    }
+
+    fn stamped(&self, mut params: Value) -> Vec<u8> {
+        params["_meta"] = json!({meta::SUBSCRIPTION: self.subscription()});
+        params.to_string().into_bytes()
+    }
+}
+
+/// The listen that one server gets: for its own resources alone.
+fn narrowed(request: &Message, uris: &[String]) -> Message {
+    let wanted = json!({URIS: uris}).to_string();
+    let params = request.payload().unwrap_or_default();
+    match patch::replace(params, &["notifications"], wanted.as_bytes()) {
+        Some(params) => request.with_payload(&params),
+        None => request.clone(),
+    }
+}

@@ -1,0 +1,89 @@
+//! What one server has to do with a listen.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use switchboard_net::face::Face;
+use switchboard_net::upstream::Recipient;
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::{method, patch};
+
+use super::{Front, Listen, URIS, lock};
+
+/// Hears one server in place of the client.
+pub(super) struct Part {
+    listen: Arc<Listen>,
+    server: Arc<str>,
+    front: Weak<Front>,
+}
+
+impl Part {
+    pub(super) fn new(listen: &Arc<Listen>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
+        let (listen, server, front) = (Arc::clone(listen), Arc::clone(server), Weak::clone(front));
+        Arc::new(Self { listen, server, front })
+    }
+
+    /// The server has said what it honours: nothing, if it refuses.
+    fn settle(&self, honoured: BTreeSet<String>) -> bool {
+        let mut stage = lock(&self.listen.stage);
+        let is_awaited = stage.pending.remove(&self.server);
+        if is_awaited {
+            stage.honoured.extend(honoured);
+        }
+        drop(stage);
+        self.listen.acknowledge_if_known();
+        is_awaited
+    }
+}
+
+impl Recipient for Part {
+    fn number(&self) -> u64 {
+        self.listen.face.number()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        if message.method() != method::ACKNOWLEDGED {
+            self.listen.face.note(exchange, message);
+            return;
+        }
+        let params = message.payload().unwrap_or_default();
+        let honoured = patch::get(params, &["notifications", URIS]).unwrap_or(b"[]");
+        self.settle(serde_json::from_slice(honoured).unwrap_or_default());
+    }
+
+    fn ask(self: Arc<Self>, _: Option<Exchange>, _: Ask, _: &Message) -> bool {
+        false
+    }
+
+    fn recall(&self, _: Ask, _: &Message) {}
+
+    fn finish(&self, exchange: Exchange, _: &Message) {
+        // One that never began is not missed; one that ends takes the listen with it.
+        if !self.settle(BTreeSet::new())
+            && let Some(front) = self.front.upgrade()
+        {
+            front.end_listen(self.number(), exchange);
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.listen.face.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Arc::clone(&self.listen.face).room_for_more()
+    }
+
+    fn end(self: Arc<Self>) {
+        Face::end(&self.listen.face);
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! A legacy client: how it introduced itself, and its legs to the servers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use switchboard_net::bridge::Bridge;
+use switchboard_net::face::Face;
+use switchboard_net::inside::{Inside as _, Works};
+use switchboard_net::server::Level;
+use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::{method, patch};
+
+use super::leg::{Leg, Way};
+use super::{Front, id, lock};
+
+/// What is remembered of a client with a session.
+pub(super) struct Session {
+    pub(super) face: Arc<Face>,
+    /// Its greeting, to be repeated to each server that it calls.
+    pub(super) hello: Message,
+    /// How much it wants logged, in its own words.
+    level: Mutex<Option<Message>>,
+    legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
+    front: Weak<Front>,
+}
+
+impl Session {
+    pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+        Arc::new(Self {
+            face: Arc::clone(face),
+            hello,
+            level: Mutex::default(),
+            legs: Mutex::default(),
+            front: Weak::clone(front),
+        })
+    }
+
+    /// The way to a server, made if need be.
+    pub(super) fn leg(self: &Arc<Self>, server: &Arc<str>, bridge: &Arc<Bridge>) -> Arc<Leg> {
+        let mut legs = lock(&self.legs);
+        let leg = legs.entry(Arc::clone(server)).or_insert_with(|| {
+            let way = Way::new(bridge, self);
+            Leg::legacy(&self.face, server, &self.front, way)
+        });
+        Arc::clone(leg)
+    }
+
+    /// The way to a server, if it was taken.
+    pub(super) fn find(&self, server: &str) -> Option<Arc<Leg>> {
+        lock(&self.legs).get(server).cloned()
+    }
+
+    fn legs(&self) -> Vec<Arc<Leg>> {
+        lock(&self.legs).values().cloned().collect()
+    }
+
+    /// Whether the call had not left yet: now it never will.
+    pub(super) fn give_up(&self, exchange: Exchange) -> bool {
+        self.legs().iter().any(|leg| leg.give_up(exchange))
+    }
+
+    /// Something that concerns every server that the client has called.
+    pub(super) fn note(&self, message: &Message) -> Works {
+        let mut works = Works::none();
+        let legs = self.legs();
+        // Progress is about a question of one server, and only one can be meant here.
+        let is_unclear = message.method() == method::PROGRESS && legs.len() != 1;
+        if message.method() == method::INITIALIZED || is_unclear {
+            return works;
+        }
+        for bridge in legs.iter().filter_map(|leg| leg.greeted()) {
+            works.append(bridge.take(&self.face, Up::Note { message: message.clone() }));
+        }
+        works
+    }
+
+    pub(super) fn level(&self) -> Option<Message> {
+        lock(&self.level).clone()
+    }
+}
+
+impl Front {
+    /// `logging/setLevel`: for every server that the client has called or will call.
+    pub(super) fn set_level(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+    ) -> Works {
+        let level = patch::string(request.payload().unwrap_or_default(), &["level"]);
+        let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
+        let session = self.session(face).filter(|_| is_known);
+        let Some(session) = session else {
+            let what = "params.level must be one of the levels of syslog".to_owned();
+            let why = Refusal::BadParams { what };
+            face.finish(exchange, &Message::refusal(request.id(), &why));
+            return Works::none();
+        };
+        *lock(&session.level) = Some(request.clone());
+        face.finish(exchange, &Message::result(id(request), b"{}"));
+        let mut works = Works::none();
+        for leg in session.legs() {
+            works.append(leg.set_level(request));
+        }
+        works
+    }
+}

@@ -1,0 +1,163 @@
+//! Which server a call goes to, and in which words.
+//!
+//! ```text
+//!   tools/call, prompts/get            by name: the table, else the part before `__`
+//!   resources/read, subscribe, …       by URI: who lists it, whose template fits, who has any
+//!   completion/complete                by what is completed
+//!   greetings, lists, levels, listens  nobody: the gateway answers
+//! ```
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchboard_net::roster::Kind;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::refusal::code;
+use switchboard_proto::revision::Era;
+use switchboard_proto::{method, patch};
+
+use crate::catalog::{Catalog, Owned};
+use crate::name;
+
+/// Where a call goes.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// The gateway answers it.
+    Here,
+    /// One of these lists.
+    List(Kind),
+    /// A server does; the request is in its words.
+    To {
+        /// The server.
+        server: Arc<str>,
+        /// The request as that server is to get it.
+        request: Message,
+    },
+    /// Nobody can.
+    Nowhere(Nowhere),
+}
+
+/// Why a call goes nowhere.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Nowhere {
+    /// Nobody knows the method, or it cannot be told who is meant.
+    #[error("Method not found: {method}")]
+    Method { method: String },
+    /// A member is not there, or is no string.
+    #[error("params.{member} must be a string")]
+    Params { member: &'static str },
+    /// No server has it.
+    #[error("Unknown {what}: {name}")]
+    Unknown { what: &'static str, name: String },
+    /// No server has the resource.
+    #[error("Resource not found: {uri}")]
+    Resource { uri: String },
+}
+
+impl Nowhere {
+    /// The error that the client gets.
+    pub fn error(&self, era: Era) -> Value {
+        let code = match (self, era) {
+            (Self::Method { .. }, _) => code::METHOD_NOT_FOUND,
+            (Self::Resource { .. }, Era::Legacy) => code::RESOURCE_NOT_FOUND,
+            _ => code::INVALID_PARAMS,
+        };
+        let mut error = json!({"code": code, "message": self.to_string()});
+        if let Self::Resource { uri } = self {
+            error["data"] = json!({"uri": uri});
+        }
+        error
+    }
+}
+
+/// What is known of the servers besides what they list.
+pub trait Servers {
+    /// The server of this name, if it has not said yet what it offers.
+    fn unlisted(&self, name: &str) -> Option<Arc<str>>;
+    /// The only server that may have resources that nobody lists, if there is one only.
+    fn only_with_resources(&self) -> Option<Arc<str>>;
+}
+
+/// Where `request` goes.
+pub fn route(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Way {
+    let found = match request.method() {
+        method::INITIALIZE
+        | method::PING
+        | method::DISCOVER
+        | method::LISTEN
+        | method::SET_LEVEL => return Way::Here,
+        method::CALL_TOOL => named(request, &["name"], "tool", |n| catalog.tool(n), servers),
+        method::GET_PROMPT => named(request, &["name"], "prompt", |n| catalog.prompt(n), servers),
+        method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+            let find = |uri: &str| catalog.resource(uri).cloned();
+            resource(request, &["uri"], find, servers)
+        }
+        method::COMPLETE => complete(request, catalog, servers),
+        other => match Kind::ALL.into_iter().find(|kind| kind.method() == other) {
+            Some(kind) => return Way::List(kind),
+            None => Err(Nowhere::Method { method: other.to_owned() }),
+        },
+    };
+    match found {
+        Ok((server, request)) => Way::To { server, request },
+        Err(nowhere) => Way::Nowhere(nowhere),
+    }
+}
+
+type Found = Result<(Arc<str>, Message), Nowhere>;
+
+fn params(request: &Message) -> &[u8] {
+    request.payload().unwrap_or(b"{}")
+}
+
+fn named<'c>(
+    request: &Message,
+    path: &[&str],
+    what: &'static str,
+    find: impl Fn(&str) -> Option<&'c Owned>,
+    servers: &impl Servers,
+) -> Found {
+    let params = params(request);
+    let offered = patch::string(params, path).ok_or(Nowhere::Params { member: "name" })?;
+    let owned = find(&offered).cloned().or_else(|| {
+        // Perhaps it is there; its server knows better.
+        let (server, name) = name::parts(&offered)?;
+        Some(Owned { server: servers.unlisted(server)?, name: name.to_owned() })
+    });
+    let owned = owned.ok_or_else(|| Nowhere::Unknown { what, name: offered.into_owned() })?;
+    let name = Value::from(owned.name).to_string();
+    let params = patch::replace(params, path, name.as_bytes());
+    let params = params.ok_or(Nowhere::Params { member: "name" })?;
+    Ok((owned.server, request.with_payload(&params)))
+}
+
+fn resource(
+    request: &Message,
+    path: &[&str],
+    find: impl Fn(&str) -> Option<Arc<str>>,
+    servers: &impl Servers,
+) -> Found {
+    let uri = patch::string(params(request), path).ok_or(Nowhere::Params { member: "uri" })?;
+    let server = find(&uri).or_else(|| servers.only_with_resources());
+    let server = server.ok_or_else(|| Nowhere::Resource { uri: uri.into_owned() })?;
+    Ok((server, request.clone()))
+}
+
+fn complete(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Found {
+    let kind = patch::string(params(request), &["ref", "type"]);
+    match kind.as_deref() {
+        Some("ref/prompt") => {
+            named(request, &["ref", "name"], "prompt", |name| catalog.prompt(name), servers)
+        }
+        Some("ref/resource") => {
+            let find = |text: &str| catalog.template(text).cloned();
+            resource(request, &["ref", "uri"], find, servers)
+        }
+        _ => Err(Nowhere::Params { member: "ref.type" }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
