@@ -86,18 +86,7 @@ impl FromStr for Strategy {
 impl Server {
     /// A command; `environment` is ours, of which it gets what it may have.
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
-        let target = Target::Command(command);
-        let (grace, fetch) = (Grace::default(), None);
-        Self {
-            inner: Arc::new(Inner {
-                target,
-                environment,
-                grace,
-                fetch,
-                pipes: None,
-                known: Known::default(),
-            }),
-        }
+        Self::at(Target::Command(command), environment, None)
     }
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
@@ -105,19 +94,13 @@ impl Server {
         remove_ours(&mut headers);
         // Whatever a user sends along may be a secret, and somebody may print us.
         headers.values_mut().for_each(|value| value.set_sensitive(true));
-        let target = Target::Url { url, strategy, headers };
-        let (environment, grace) = (Vec::new(), Grace::default());
-        let fetch = Some(fetch);
-        Self {
-            inner: Arc::new(Inner {
-                target,
-                environment,
-                grace,
-                fetch,
-                pipes: None,
-                known: Known::default(),
-            }),
-        }
+        Self::at(Target::Url { url, strategy, headers }, Vec::new(), Some(fetch))
+    }
+
+    fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
+        let (grace, known) = (Grace::default(), Known::default());
+        let inner = Inner { target, environment, grace, fetch, pipes: None, known };
+        Self { inner: Arc::new(inner) }
     }
 
     /// What is at the other end.
