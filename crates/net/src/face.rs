@@ -24,10 +24,12 @@ use switchboard_proto::server::{Frame, Half};
 
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
+use crate::who::{Turns, Who};
 
 mod lend;
 mod park;
 mod room;
+mod turn;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -43,7 +45,7 @@ pub struct Face {
     /// Where calls of a modern client wait for it to come back.
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
-    principal: OnceLock<Box<[u8]>>,
+    who: OnceLock<Who>,
 }
 
 struct State {
@@ -56,6 +58,8 @@ struct State {
     used: Instant,
     ended: bool,
     next_lane: u64,
+    /// Of the calls that are open.
+    turns: Turns,
 }
 
 #[derive(Default)]
@@ -120,10 +124,11 @@ impl Face {
                 used: now(),
                 ended: false,
                 next_lane: 1,
+                turns: Turns::default(),
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
-            principal: OnceLock::new(),
+            who: OnceLock::new(),
         })
     }
 
@@ -346,6 +351,9 @@ impl Face {
 impl State {
     /// Moves what the half gave out to where it is waited for.
     fn settle(&mut self) {
+        if !self.turns.is_empty() {
+            self.turns.keep(self.half.owed());
+        }
         while let Some((lane, frame)) = self.half.poll_transmit() {
             let Some(mailbox) = self.boxes.get_mut(&lane) else { continue };
             self.backlog += frame.weight();

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -86,7 +87,7 @@ pub(crate) async fn serve_with(
     limit::raise();
     let template = options(args, web)?;
     let (listener, address) = bind(&args.host, port).await?;
-    if !address.ip().is_loopback() && template.key.is_none() {
+    if !address.ip().is_loopback() && template.gate.is_none() {
         tracing::warn!(
             "{address} can be reached from other machines, and there is no authentication"
         );
@@ -132,7 +133,7 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
         sse_path: place(Transport::Sse, &web.sse_path, "/sse"),
         message_path: place(Transport::Sse, &web.message_path, "/message"),
         ws_path: place(Transport::Ws, &web.ws_path, "/ws"),
-        key: key.as_deref().map(ApiKey::new),
+        gate: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
         headers,
         stateless: web.stateless,
         modern: !web.legacy_only,
