@@ -26,11 +26,13 @@ use switchboard_proto::server::legacy::Phase;
 
 use crate::catalog::Catalog;
 use crate::fleet::{Backend, Fleet};
+use crate::policy::Grant;
 use crate::route::{self, Nowhere, Servers, Way};
 use leg::Leg;
 use listen::Listens;
 use session::Session;
 
+mod grant;
 mod greet;
 mod leg;
 mod list;
@@ -48,7 +50,9 @@ pub struct Front {
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     listens: Listens,
     /// None only if the system had no randomness for a key: then no state is let through.
-    sealer: Option<Sealer>,
+    sealer: Option<Arc<Sealer>>,
+    /// What is shown of the members.
+    grant: Grant,
     this: Weak<Self>,
 }
 
@@ -61,14 +65,24 @@ impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
+        Self::made(fleet, members.into_iter().collect(), Grant::default(), sealer.map(Arc::new))
+    }
+
+    fn made(
+        fleet: &Arc<Fleet>,
+        members: BTreeSet<Arc<str>>,
+        grant: Grant,
+        sealer: Option<Arc<Sealer>>,
+    ) -> Arc<Self> {
         let front = Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
-            members: members.into_iter().collect(),
+            members,
             catalog: RwLock::default(),
             making: Mutex::default(),
             sessions: Mutex::default(),
             listens: Listens::default(),
             sealer,
+            grant,
             this: Weak::clone(this),
         });
         tokio::spawn(list::watch(Arc::downgrade(&front), fleet.roster.changes()));
@@ -138,6 +152,10 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), why));
             Works::none()
         };
+        if let Some(nowhere) = self.unseen(server, &request) {
+            face.finish(exchange, &Message::error(request.id(), &nowhere.error(face.era())));
+            return Works::none();
+        }
         let Some(backend) = self.fleet.backend(server) else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
@@ -146,7 +164,7 @@ impl Front {
             return session.leg(server, &backend.bridge).open(exchange, request, said);
         }
         face.introduce(&greet::identity());
-        match state::opened(self.sealer.as_ref(), face, server, &request) {
+        match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
                 let leg = Leg::modern(face, server, &self.this);
                 let open = Up::Open { exchange, request, said };

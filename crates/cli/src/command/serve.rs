@@ -8,8 +8,9 @@ use http::HeaderMap;
 use serde_json::json;
 use switchboard_gateway::config::{Config, Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
-use switchboard_gateway::front::Front;
-use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::plan::{Plan, Process, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::porter::Porter;
+use switchboard_gateway::view::Views;
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -19,9 +20,11 @@ use switchboard_proto::limits::Limits;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
 use crate::serve::Offer;
-use crate::serve::web::{self, Place};
+use crate::serve::web::{self, Around, Place};
 use crate::signal::Stop;
 use crate::target;
+
+mod access;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -29,16 +32,16 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if args.check {
         return Ok(());
     }
-    check_reach(args, &plan)?;
+    let porter = access::porter(args, &plan)?;
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    let limits = Limits::default();
+    let limits = plan.bounds.limits();
     let fetch = target::fetch_as_usual()?;
     let options = FleetOptions { limits: limits.clone(), cache: cache(args) };
     let fleet = Fleet::start(&plan, options, |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
     let fleet = fleet.map_err(|error| Failure::of(&error))?;
-    let fronts = fronts(&fleet, &plan);
+    let fronts = fronts(&fleet, &plan, &porter);
     let stopped = stop.clone().asked();
     let listening: Vec<_> = fronts.iter().map(|(_, front)| Arc::clone(front)).collect();
     tokio::spawn(async move {
@@ -48,29 +51,36 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
             front.close();
         }
     });
-    let ended = serve(args, &plan, &fleet, fronts, Arc::new(limits), stop).await;
+    let served = Served { plan: &plan, fleet: &fleet, porter, limits: Arc::new(limits) };
+    let ended = serve(args, served, fronts, stop).await;
     fleet.close().await;
     ended
 }
 
 /// All servers together, and each group.
-fn fronts(fleet: &Arc<Fleet>, plan: &Plan) -> Vec<(Place, Arc<Front>)> {
-    let mut fronts = vec![(Place::Root, Front::new(fleet, fleet.names().cloned()))];
+fn fronts(fleet: &Arc<Fleet>, plan: &Plan, porter: &Arc<Porter>) -> Vec<(Place, Arc<Views>)> {
+    let mut fronts = vec![(Place::Root, Views::new(fleet, fleet.names().cloned(), porter))];
     for (name, members) in &plan.groups {
         let members = members.iter().map(|member| Arc::from(member.as_str()));
-        fronts.push((Place::Group(name.clone()), Front::new(fleet, members)));
+        fronts.push((Place::Group(name.clone()), Views::new(fleet, members, porter)));
     }
     fronts
 }
 
+struct Served<'a> {
+    plan: &'a Plan,
+    fleet: &'a Arc<Fleet>,
+    porter: Arc<Porter>,
+    limits: Arc<Limits>,
+}
+
 async fn serve(
     args: &GatewayArgs,
-    plan: &Plan,
-    fleet: &Arc<Fleet>,
-    fronts: Vec<(Place, Arc<Front>)>,
-    limits: Arc<Limits>,
+    served: Served<'_>,
+    fronts: Vec<(Place, Arc<Views>)>,
     stop: Stop,
 ) -> Result<(), Failure> {
+    let Served { plan, fleet, porter, limits } = served;
     let shared = plan.servers.values().any(|server| server.process == Process::Shared);
     let mut offers: Vec<_> = fronts
         .into_iter()
@@ -90,10 +100,10 @@ async fn serve(
             offers.push((Place::Server(name.to_string()), Offer { inside, shared, limits }));
         }
     }
-    let web = WebArgs { api_key: args.api_key.clone(), ..WebArgs::default() };
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(fleet);
-    web::serve_with(offers, pages, port, &serve_args(args, plan), &web, stop).await
+    let around = Around { pages: pages(fleet), porter: Some(porter), bounds: Some(plan.bounds) };
+    let web = WebArgs::default();
+    web::serve_with(offers, around, port, &serve_args(args, plan), &web, stop).await
 }
 
 fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
@@ -109,24 +119,10 @@ fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
     }
 }
 
+/// Where to listen.
 fn host(args: &GatewayArgs, plan: &Plan) -> String {
     let host = args.host.clone().or_else(|| plan.listen.host.clone());
     host.unwrap_or_else(|| "127.0.0.1".to_owned())
-}
-
-/// Other machines come in only if they show who they are, or the user insists.
-fn check_reach(args: &GatewayArgs, plan: &Plan) -> Result<(), Failure> {
-    let host = host(args, plan);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_here = bare == "localhost"
-        || bare.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated;
-    if args.stdio || is_here || args.api_key.is_some() || is_meant {
-        return Ok(());
-    }
-    Err(Failure::new(format!("on {host} anybody who reaches this machine could use every server"))
-        .hint("let in only who has a key: --api-key '${KEY}'")
-        .hint("or say that anybody may come in: --allow-unauthenticated"))
 }
 
 /// What the files mean; the built-in server if there are none.
@@ -146,7 +142,10 @@ fn plan(args: &GatewayArgs) -> Result<Plan, Failure> {
     }
     let (plan, problems) = Plan::build(&files);
     tell(&problems);
-    if args.check && problems.iter().any(|problem| problem.weight == Weight::Error) {
+    // Without the server that a mistake is in the others can be served. A mistake
+    // in what is said about the gateway may be about who must not come in.
+    let stops = |problem: &Problem| args.check || problem.server.is_none();
+    if problems.iter().any(|problem| problem.weight == Weight::Error && stops(problem)) {
         return Err(Failure::new("the configuration has mistakes"));
     }
     check_support(&plan)?;
@@ -169,10 +168,6 @@ fn tell(problems: &[Problem]) {
 
 /// What a plan may say and this gateway does not do must not look done.
 fn check_support(plan: &Plan) -> Result<(), Failure> {
-    if !plan.access.principals.is_empty() || !plan.access.is_open() {
-        return Err(Failure::new("keys of a configuration file are not enforced")
-            .hint("take them out, and use --api-key"));
-    }
     for (name, server) in &plan.servers {
         if !server.credentials.is_static() {
             return Err(Failure::new(format!(
@@ -189,9 +184,6 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
         if server.calls != ServerPlan::CALLS {
             tracing::warn!(server = name, "has no bound on calls of its own");
         }
-    }
-    if plan.bounds != Bounds::default() {
-        tracing::warn!("the bounds of the configuration file are not kept; ours hold");
     }
     if plan.search != ToolSearch::Never {
         tracing::warn!("tools are listed, not searched");

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
+use switchboard_gateway::plan::Bounds;
+use switchboard_gateway::porter::{Door, Porter};
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -42,6 +44,14 @@ impl Place {
         }
     }
 
+    fn door(&self) -> Door {
+        match self {
+            Self::Root => Door::All,
+            Self::Server(name) => Door::Server(name.clone()),
+            Self::Group(name) => Door::Group(name.clone()),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Root => "default",
@@ -72,40 +82,64 @@ pub(crate) async fn serve(
     stop: Stop,
 ) -> Result<(), Failure> {
     let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
-    serve_with(offers, pages(web, places), port, args, web, stop).await
+    let around = Around { pages: pages(web, places), ..Around::default() };
+    serve_with(offers, around, port, args, web, stop).await
 }
 
-/// The same with pages of the caller's.
+/// What a gateway has around its offers.
+#[derive(Default)]
+pub(crate) struct Around {
+    pub(crate) pages: Vec<(String, Page)>,
+    /// Who is at the doors; none for `--api-key` alone, or nobody.
+    pub(crate) porter: Option<Arc<Porter>>,
+    pub(crate) bounds: Option<Bounds>,
+}
+
+/// The same with what the caller has around it.
 pub(crate) async fn serve_with(
     offers: Vec<(Place, Offer)>,
-    pages: Vec<(String, Page)>,
+    around: Around,
     port: u16,
     args: &ServeArgs,
     web: &WebArgs,
     stop: Stop,
 ) -> Result<(), Failure> {
     limit::raise();
+    let Around { pages, porter, bounds } = around;
     let template = options(args, web)?;
     let (listener, address) = bind(&args.host, port).await?;
-    if !address.ip().is_loopback() && template.gate.is_none() {
+    let is_open = porter.as_ref().map_or(template.gate.is_none(), |porter| porter.is_open());
+    if !address.ip().is_loopback() && is_open {
         tracing::warn!(
             "{address} can be reached from other machines, and there is no authentication"
         );
     }
     let guard = guard(address, args, web)?;
+    let sessions = bounds.and_then(|bounds| bounds.sessions);
     let sites = offers.into_iter().map(|(place, offer)| {
         let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
+        options.max_sessions = sessions.unwrap_or(options.max_sessions);
+        options.gate = porter.as_ref().map(|porter| porter.gate(place.door())).or(options.gate);
         options.limits = offer.limits;
         options.shared = offer.shared;
         nest(&mut options, &place.prefix());
         Site::new(offer.inside, options)
     });
-    let sites = Sites::new(guard.clone(), sites.collect(), pages);
+    let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+    let sites = Sites::behind(gate, guard.clone(), sites.collect(), pages);
+    if let Some(porter) = porter {
+        let sites = sites.clone();
+        porter.on_replace(move || sites.recheck());
+    }
     announce(address, &sites);
     if web.end_with_stdin {
         stop.at_end_of_stdin();
     }
     let mut options = ListenOptions::default();
+    if let Some(bounds) = bounds {
+        options.max_connections = bounds.connections.unwrap_or(options.max_connections);
+        options.max_head = bounds.head.unwrap_or(options.max_head);
+    }
     options.grace = web.grace.map_or(options.grace, Duration::from_secs);
     options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
     let closing = close_in_time(sites.clone(), options.grace, stop.clone());

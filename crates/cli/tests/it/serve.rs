@@ -11,8 +11,11 @@ use crate::named::Home;
 use crate::process::{SERVER, Switchboard, until};
 use crate::web::send;
 
+mod access;
 mod bad;
 mod feature;
+mod limit;
+mod owner;
 mod place;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];

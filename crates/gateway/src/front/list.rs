@@ -34,7 +34,8 @@ impl Front {
         let making = lock(&self.making);
         let definitions =
             Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
-        let definitions = definitions.filter(|it| self.members.contains(&it.server)).collect();
+        let definitions = definitions.filter(|it| self.members.contains(&it.server));
+        let definitions = definitions.filter(|it| self.shows(it)).collect();
         let plan = |name: &str| self.fleet.backend(name).map(|backend| &backend.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
