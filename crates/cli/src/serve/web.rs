@@ -118,10 +118,13 @@ pub(crate) async fn serve_with(
     let sessions = bounds.and_then(|bounds| bounds.sessions);
     let sites = offers.into_iter().map(|(place, offer)| {
         let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
-        options.max_sessions = sessions.unwrap_or(options.max_sessions);
         options.gate = porter.as_ref().map(|porter| porter.gate(place.door())).or(options.gate);
         options.limits = offer.limits;
         options.shared = offer.shared;
+        if offer.shared {
+            options.max_sessions = limit::LIGHT_SESSIONS;
+        }
+        options.max_sessions = sessions.unwrap_or(options.max_sessions);
         nest(&mut options, &place.prefix());
         Site::new(offer.inside, options)
     });
@@ -135,7 +138,8 @@ pub(crate) async fn serve_with(
     if web.end_with_stdin {
         stop.at_end_of_stdin();
     }
-    let mut options = ListenOptions::default();
+    let mut options =
+        ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
     if let Some(bounds) = bounds {
         options.max_connections = bounds.connections.unwrap_or(options.max_connections);
         options.max_head = bounds.head.unwrap_or(options.max_head);

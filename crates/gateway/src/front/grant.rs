@@ -27,7 +27,7 @@ impl Front {
         sealer: Option<Arc<Sealer>>,
     ) -> Arc<Self> {
         let members = members.into_iter().filter(|name| grant.has_server(name));
-        Self::made(fleet, members.collect(), grant.clone(), sealer)
+        Self::unwatched(fleet, members, grant.clone(), sealer).watched()
     }
 
     /// Whether a definition of a member is shown.
