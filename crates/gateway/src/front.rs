@@ -40,7 +40,7 @@ mod listen;
 mod session;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Any number of clients in front of some servers of a fleet.
 pub struct Front {

@@ -134,6 +134,11 @@ impl Porter {
         self.roll().access.is_open()
     }
 
+    /// How many sessions and listens are open, of all together.
+    pub fn sessions(&self) -> usize {
+        self.sessions.taken.load(Ordering::Relaxed)
+    }
+
     /// The principal of this name, if they may come in.
     pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
         self.roll().guests.get(name).map(|guest| guest.principal())

@@ -127,3 +127,6 @@ impl std::fmt::Debug for Views {
         f.debug_struct("Views").field("members", &self.members).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

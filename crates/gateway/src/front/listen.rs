@@ -191,8 +191,8 @@ impl Front {
     }
 
     fn end_those(&self, wanted: impl Fn(u64) -> bool) {
-        let open = lock(&self.listens.open);
-        let open: Vec<_> = open.keys().filter(|(face, _)| wanted(*face)).copied().collect();
+        let mut open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
+        open.retain(|(face, _)| wanted(*face));
         for (face, exchange) in open {
             self.end_listen(face, exchange);
         }

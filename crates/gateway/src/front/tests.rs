@@ -9,7 +9,7 @@ use crate::fleet::FleetOptions;
 use crate::plan::{Plan, ServerPlan};
 
 /// A server with one tool, in a few lines of shell.
-const SERVER: &str = r#"while read -r line; do
+pub(crate) const SERVER: &str = r#"while read -r line; do
   id=${line#*'"id":'}; id=${id%%[,\}]*}
   case $line in
     *'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';;
