@@ -76,10 +76,11 @@ pub struct WatchError {
 }
 
 impl Watch {
-    /// `files` mean `plan` in these surroundings.
-    pub fn new(files: Vec<PathBuf>, around: Surroundings, plan: Plan) -> Self {
+    /// `reading` is what came of `files` in these surroundings, and was told.
+    pub fn new(files: Vec<PathBuf>, around: Surroundings, reading: &Reading) -> Self {
         let (around, nudges) = (Arc::new(around), Arc::default());
-        Self { files, around, plan, told: Vec::new(), nudges, is_due: false, listener: None }
+        let (plan, told) = (reading.plan.clone(), reading.lines());
+        Self { files, around, plan, told, nudges, is_due: false, listener: None }
     }
 
     /// Starts to listen. Without it, or where it fails, the files are read again

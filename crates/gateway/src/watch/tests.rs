@@ -26,8 +26,8 @@ impl Folder {
     fn watch(&self, file: &str) -> Watch {
         let around = Surroundings::new([], &self.0);
         let files = vec![self.0.join(file)];
-        let plan = Reading::of(&files, &around).plan;
-        Watch::new(files, around, plan)
+        let reading = Reading::of(&files, &around);
+        Watch::new(files, around, &reading)
     }
 }
 
