@@ -111,6 +111,9 @@ impl Mount {
     pub(crate) fn site(&self, place: &Place, offer: Offer) -> Site {
         let Offer { inside, shared, limits } = offer;
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
+        if shared {
+            options.max_sessions = limit::LIGHT_SESSIONS;
+        }
         nest(&mut options, &place.prefix());
         Site::new(inside, options)
     }
@@ -135,7 +138,8 @@ impl Web {
         let guard = guard(address, args, web)?;
         let sites = Sites::new(guard.clone(), Vec::new(), pages);
         let mount = Mount { template: SiteOptions { guard, ..template } };
-        let mut options = ListenOptions::default();
+        let mut options =
+            ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
         options.grace = web.grace.map_or(options.grace, Duration::from_secs);
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         options.head_timeout = Duration::from_secs(idle);

@@ -165,17 +165,17 @@ async fn a_call_is_answered_by_the_server_it_was_made_to_although_that_is_gone()
             let tool = |name: &str| format!("{prefix}{name}");
             let old = pid(&client, &tool("pid")).await;
             let gate = gateway.home.path.join("gate");
-            let call = async |client: &Client| {
+            let call = |client: &Client| {
                 let (client, tool) = (client.clone(), tool("wait"));
                 let arguments = json!({"file": gate.to_str().unwrap()});
                 tokio::spawn(async move { client.call_tool(&tool, arguments).await })
             };
-            let first = call(&client).await;
+            let first = call(&client);
             gateway.process.until_logged("waiting for gate");
             gateway.rewrite(&json!({"a": rude("two"), "b": rude("")}), &json!({}));
             let new = pid(&client, &tool("pid")).await;
             assert_ne!(new, old, "{path} {era:?}");
-            let second = call(&client).await;
+            let second = call(&client);
             gateway.process.until_logged("waiting for gate");
             gateway.rewrite(&json!({"b": rude("")}), &json!({}));
             assert_eq!(running(&[old, new]).len(), 2, "{path} {era:?}");
