@@ -107,9 +107,11 @@ impl Front {
     /// Offers these servers from here on; tells clients whose lists are others now.
     pub(crate) fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
         let members = Arc::new(members.into_iter().collect());
+        let making = lock(&self.making);
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
         // The catalog is of another plan, whatever its edition.
         self.catalog.write().unwrap_or_else(PoisonError::into_inner).0 = u64::MAX;
+        drop(making);
         self.end_listens_left();
         self.refresh();
         let backends = self.fleet.backends();
