@@ -54,8 +54,10 @@ pub struct Offered {
     pub place: Place,
     /// Who answers there.
     pub inside: Arc<dyn Inside>,
-    /// Whether its clients share a connection to a server.
+    /// Whether its clients may share a connection to a server.
     pub shared: bool,
+    /// Whether no process is started for one of its clients alone.
+    pub light: bool,
 }
 
 impl Gateway {
@@ -109,19 +111,20 @@ impl Gateway {
     /// server, by name. What was there before a change is the same thing after it.
     pub fn places(&self) -> Vec<Offered> {
         let state = self.state();
+        let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
+        let light = state.plan.servers.values().all(is_shared);
         let front = |place, front: &Arc<Front>| {
             let inside: Arc<dyn Inside> = Arc::<Front>::clone(front);
             // Each server may be shared, and what is not theirs is kept from clients.
-            Offered { place, inside, shared: true }
+            Offered { place, inside, shared: true, light }
         };
         let mut places = vec![front(Place::All, &self.all)];
         let groups = state.groups.iter();
         places.extend(groups.map(|(name, group)| front(Place::Group(name.clone()), group)));
         let servers = state.alone.iter().map(|(name, alone)| {
             let inside: Arc<dyn Inside> = Arc::<Alone>::clone(alone);
-            let process = state.plan.servers.get(name).map(|plan| plan.process);
-            let shared = process == Some(Process::Shared);
-            Offered { place: Place::Server(name.clone()), inside, shared }
+            let shared = state.plan.servers.get(name).is_some_and(is_shared);
+            Offered { place: Place::Server(name.clone()), inside, shared, light: shared }
         });
         places.extend(servers);
         places

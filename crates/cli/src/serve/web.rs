@@ -85,7 +85,10 @@ pub(crate) async fn serve_with(
     stop: Stop,
 ) -> Result<(), Failure> {
     let web = Web::bind(pages, port, args, web).await?;
-    let sites = offers.into_iter().map(|(place, offer)| web.mount.site(&place, offer));
+    let sites = offers.into_iter().map(|(place, offer)| {
+        let is_light = offer.shared;
+        web.mount.site(&place, offer, is_light)
+    });
     web.sites.replace(sites.collect());
     web.serve(stop).await;
     Ok(())
@@ -108,10 +111,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    pub(crate) fn site(&self, place: &Place, offer: Offer) -> Site {
+    /// A site; a light one starts no process for a client alone.
+    pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
         let Offer { inside, shared, limits } = offer;
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
-        if shared {
+        if is_light {
             options.max_sessions = limit::LIGHT_SESSIONS;
         }
         nest(&mut options, &place.prefix());

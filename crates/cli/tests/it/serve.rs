@@ -13,6 +13,7 @@ use crate::web::send;
 
 mod bad;
 mod feature;
+mod load;
 mod place;
 mod reload;
 

@@ -32,14 +32,14 @@ impl Stands {
     pub(super) fn follow(&mut self, gateway: &Gateway) {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
-        for Offered { place, inside, shared } in gateway.places() {
+        for Offered { place, inside, shared, light } in gateway.places() {
             let place = placed(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => site,
                 other => {
                     other.inspect(|(site, _)| site.close());
                     let limits = Arc::clone(&self.limits);
-                    self.mount.site(&place, Offer { inside, shared, limits })
+                    self.mount.site(&place, Offer { inside, shared, limits }, light)
                 }
             };
             sites.push(site.clone());

@@ -18,6 +18,12 @@ pub(super) fn rude(word: &str) -> Value {
     json!({"command": SERVER[0], "args": args, "env": {"WORD": word}})
 }
 
+/// A server whose process all clients share.
+pub(super) fn shared(mut server: Value) -> Value {
+    server["process"] = "shared".into();
+    server
+}
+
 async fn pid(client: &Client, tool: &str) -> u32 {
     text(&client.call_tool(tool, json!({})).await.unwrap()).parse().unwrap()
 }
@@ -104,7 +110,7 @@ fn sessions_outlive_a_server_that_is_started_anew_but_not_one_that_is_gone() {
 }
 
 /// The stream of a session at a server's own path.
-fn events(port: u16, path: &str, session: &str) -> std::net::TcpStream {
+pub(super) fn events(port: u16, path: &str, session: &str) -> std::net::TcpStream {
     use std::io::Write as _;
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
