@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Gateway;
 use super::super::reload::{events, rude, shared};
@@ -14,15 +14,13 @@ use crate::named::Home;
 use crate::process::{Switchboard, text_of, until};
 use crate::web::{Session, send};
 
-/// Opens sessions, each with a stream and a call, some with a server of their own;
-/// half of them say goodbye.
+/// Opens sessions, each with a stream and a call; half of them say goodbye.
 fn crowd(gateway: &Gateway, sessions: usize, descriptors: usize) {
     let port = gateway.port;
-    let open = |number| {
+    let open = |_| {
         let session = Session::open_at(port, "switchboard");
         let stream = events(port, "/mcp", &session.id);
-        let tool = if number % 10 == 0 { "own__echo" } else { "all__echo" };
-        let answer = session.call(tool, &json!({"text": session.id})).message();
+        let answer = session.call("it__echo", &json!({"text": session.id})).message();
         assert_eq!(text_of(&answer), session.id);
         (session, stream)
     };
@@ -62,19 +60,26 @@ fn at_rest(process: &Switchboard) -> u64 {
 }
 
 /// What the first crowd leaves behind is what is kept for the next.
-#[test]
-fn crowds_with_open_streams_leave_nothing_behind() {
+fn check(server: &Value, sessions: usize) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let args = ["--session-timeout", "2", "--log-level", "error"];
-    let servers = json!({"all": shared(rude("")), "own": rude("")});
-    let gateway = Gateway::start_with(Home::new(), &servers, &json!({}), &args);
-    gateway.until_ready(&["all", "own"]);
-    let sessions = size(300, 2000);
+    let gateway = Gateway::start_with(Home::new(), &json!({"it": server}), &json!({}), &args);
+    gateway.until_ready(&["it"]);
     crowd(&gateway, sessions, 64);
     let (descriptors, first) = (gateway.process.descriptors(), at_rest(&gateway.process));
     let children = gateway.process.children().len();
     crowd(&gateway, sessions, descriptors);
     until("no process is left", || gateway.process.children().len() <= children);
     until("memory is back", || gateway.process.memory() <= first + first / 10);
+}
+
+#[test]
+fn crowds_with_open_streams_leave_nothing_behind() {
+    check(&shared(rude("")), size(300, 2000));
+}
+
+#[test]
+fn crowds_with_a_server_each_leave_none_behind() {
+    check(&rude(""), size(40, 200));
 }
