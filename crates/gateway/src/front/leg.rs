@@ -175,6 +175,10 @@ impl Recipient for Leg {
         self.face.number()
     }
 
+    fn principal(&self) -> u64 {
+        Recipient::principal(&*self.face)
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         // Which lists have changed the fleet tells, for all servers.
         let is_ours = matches!(exchange, Some(GREETING | LEVEL)) || Self::is_about_lists(message);

@@ -52,6 +52,8 @@ pub struct ToLegacy<T> {
     next_call: u64,
     calls: BTreeMap<u64, Call<T>>,
     listens: BTreeMap<u64, Listen<T>>,
+    /// Whether the server can say what belongs to no call; none until it is known.
+    hears: Option<bool>,
     asks: BTreeMap<Ask, Asked>,
     tasks: Tasks<T>,
     next_ask: u64,
@@ -140,6 +142,7 @@ impl<T: Ticket> ToLegacy<T> {
             next_call: 1,
             calls: BTreeMap::new(),
             listens: BTreeMap::new(),
+            hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
             tasks: Tasks::default(),
             next_ask: 1 << 31,
@@ -255,6 +258,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.end_lingering(now);
+        self.stop_listening_for_an_ear(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
@@ -264,7 +268,8 @@ impl<T: Ticket> ToLegacy<T> {
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
-        lingering.chain(self.inner.poll_timeout()).chain(self.due).min()
+        let deaf = self.listens.values().filter_map(Listen::due);
+        lingering.chain(deaf).chain(self.inner.poll_timeout()).chain(self.due).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -284,8 +289,10 @@ impl<T: Ticket> ToLegacy<T> {
             self.forget_tools();
             return self.tell_listens(message);
         }
-        if message.method() == method::LOG {
-            return self.handle_log(&to, message);
+        match message.method() {
+            method::LOG => return self.handle_log(&to, message),
+            method::TASK_STATUS => return self.handle_status(message),
+            _ => {}
         }
         let To::Call(Errand::Call { ticket, .. }) = to else { return };
         if message.method() == method::ELICITED {
