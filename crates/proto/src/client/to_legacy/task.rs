@@ -19,12 +19,14 @@ use crate::client::across::{TASKS as EXTENSION, member, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
 use crate::jsonrpc::{Id, Kind, Message};
-use crate::method::{self, meta};
+use crate::method;
 use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
+use early::{Early, related};
 use shape::{declares, flat, full};
 
+mod early;
 mod shape;
 mod told;
 
@@ -45,6 +47,8 @@ pub(super) struct Tasks<T> {
     held: Vec<u64>,
     /// By their number, oldest first.
     all: BTreeMap<u64, Task<T>>,
+    /// Questions of tasks that are not known yet.
+    early: Vec<Early>,
 }
 
 #[derive(Debug)]
@@ -71,7 +75,8 @@ impl<T> Task<T> {
 impl<T> Default for Tasks<T> {
     fn default() -> Self {
         let (tools, listing, pages) = (None, None, 0);
-        Self { tools, listing, pages, held: Vec::new(), all: BTreeMap::new() }
+        let (held, early) = (Vec::new(), Vec::new());
+        Self { tools, listing, pages, held, all: BTreeMap::new(), early }
     }
 }
 
@@ -196,6 +201,8 @@ impl<T: Ticket> ToLegacy<T> {
         if !declares(&call.request) {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &wait, now);
+            call.task = Some(id);
+            self.settle_early(now);
             return true;
         }
         let state = flat(&task, "working");
@@ -212,6 +219,7 @@ impl<T: Ticket> ToLegacy<T> {
         let task = Task { id, principal, state, end: None, questions, next_key, waiting };
         self.tasks.all.insert(number, task);
         self.inner.open(Errand::TaskEnd(number), &wait, now);
+        self.settle_early(now);
         true
     }
 
@@ -230,9 +238,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A question of a task: it is answered by an update.
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message) -> bool {
+        let Some(id) = related(request) else { return false };
         let params = request.payload().unwrap_or(b"{}");
-        let id = patch::string(params, &["_meta", meta::RELATED_TASK, "taskId"]);
-        let Some(id) = id else { return false };
         let mut all = self.tasks.all.iter_mut();
         let Some((&number, task)) = all.find(|(_, task)| *task.id == *id) else {
             return false;
@@ -249,6 +256,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// The server does not need an answer of a task any more.
     pub(super) fn recall_question(&mut self, ask: Ask) {
+        self.tasks.early.retain(|early| early.ask != ask);
         for task in self.tasks.all.values_mut() {
             task.questions.retain(|_, (asked, _)| *asked != ask);
         }

@@ -394,3 +394,54 @@ fn a_listen_at_a_server_that_cannot_tell_is_not_honoured() {
         script::check(half, ENVELOPE, &script, &expected);
     }
 }
+
+/// wire: GW-47, GW-59, TASK-5
+#[test]
+fn a_question_that_is_here_before_its_task_waits_for_it() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let call = |name: &str, tool: &str, envelope: &str| {
+        format!("open {name}: 5 tools/call {{\"name\":\"{tool}\",\"_meta\":{{{envelope}}}}}\n")
+    };
+    let asks = |id: &str, task: &str| {
+        format!(
+            "recv: \"{id}\" roots/list {{\"_meta\":{{\"io.modelcontextprotocol/related-task\":{{\"taskId\":\"{task}\"}}}}}}\n"
+        )
+    };
+    let script = [
+        call("a1", "j", &able),
+        "recv: 3 = {\"tools\":[{\"name\":\"j\",\"execution\":{\"taskSupport\":\"optional\"}}]}\n"
+            .to_owned(),
+        asks("q", "t1"),
+        asks("r", "t9"),
+        "recv: 4 = {\"task\":{\"taskId\":\"t1\",\"status\":\"working\"}}\n".to_owned(),
+        format!(
+            "open a2: 6 tasks/update {{\"taskId\":\"t1\",\"inputResponses\":{{\"q1\":{{\"roots\":[]}}}},\"_meta\":{{{able}}}}}\n"
+        ),
+        "wait 5000\n".to_owned(),
+        // Two clients that know no tasks; the tool makes one all the same.
+        call("b1", "x", ENVELOPE),
+        call("c1", "k", ENVELOPE),
+        "recv: 7 ! -32601 runs as a task only\n".to_owned(),
+        asks("s", "t2"),
+        "recv: 8 = {\"task\":{\"taskId\":\"t2\"}}\n".to_owned(),
+        asks("u", "t2"),
+    ];
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        r#"send 3: 3 tools/list {}
+           send 4: 4 tools/call {"task":{},"name":"j"}
+           a1: finish 4 = {#S,"resultType":"task","status":"working","taskId":"t1","ttlMs":null}
+           send 5: 5 tasks/result {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S}
+           send 0: "q" = {"roots":[]}
+           send 0: "r" ! -32601 no client is there to answer this request
+           send 6: 6 tools/call {"name":"x"}
+           send 7: 7 tools/call {"name":"k"}
+           send 8: 8 tools/call {"task":{},"name":"k"}
+           c1: ask 3 "s" roots/list {}
+           send 9: 9 tasks/result {"taskId":"t2"}
+           c1: ask 4 "u" roots/list {}"#,
+    );
+}
