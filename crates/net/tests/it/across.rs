@@ -3,6 +3,8 @@
 
 mod child;
 mod fault;
+mod old;
+mod shared;
 mod state;
 
 use std::sync::Arc;

@@ -369,3 +369,42 @@ fn what_is_over_at_once_is_a_task_and_what_must_be_one_is_waited_for() {
     let expected = taking_tasks(&expected).replace("\"switchboard-1", "\"T1");
     check_offering("2025-11-25", TASKS, &script, &expected);
 }
+
+/// wire: GW-20, GW-81, LOG-1
+#[test]
+fn a_record_on_a_shared_pipe_goes_to_the_one_call_that_wants_any() {
+    let half = ToModern::<Name>::new(Carrier::Pipe, Sharing::Shared, &Limits::default());
+    let half = Half::ToModern(Box::new(half));
+    let capabilities = r#"{"logging":{},"tools":{"listChanged":true}}"#;
+    let script = format!(
+        r#"{}recv: notifications/subscriptions/acknowledged {{"notifications":{{"toolsListChanged":true}},"_meta":{{"io.modelcontextprotocol/subscriptionId":2}}}}
+           open b0: 0 initialize {{"protocolVersion":"2025-11-25","capabilities":{{}}}}
+           open a1: 5 logging/setLevel {{"level":"info"}}
+           open b1: 5 tools/call {{"name":"t"}}
+           open a2: 6 tools/call {{"name":"t"}}
+           recv: notifications/message {{"level":"info","data":1}}
+           open a3: 7 tools/call {{"name":"t"}}
+           recv: notifications/message {{"level":"info","data":2}}"#,
+        greeting("2025-11-25", capabilities)
+    );
+    let (before, wanted) = (r#""io.modelcontextprotocol/clientInfo":{"name":"c"}"#, "info");
+    let wants = ENVELOPE
+        .replace(before, &format!(r#"{before},"io.modelcontextprotocol/logLevel":"{wanted}""#));
+    let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+    let welcome = format!(
+        r#"{{"capabilities":{capabilities},"protocolVersion":"2025-11-25","serverInfo":{server}}}"#
+    );
+    let bare = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
+    let expected = format!(
+        r#"send 1: 1 server/discover {{{OURS}}}
+           a0: finish 0 = {welcome}
+           send 2: 2 subscriptions/listen {{{OURS},"notifications":{{"toolsListChanged":true}}}}
+           b0: finish 0 = {welcome}
+           a1: finish 0 = {{}}
+           send 3: 3 tools/call {{"_meta":{{{bare}}},"name":"t"}}
+           send 4: 4 tools/call {{"_meta":{{{wants}}},"name":"t"}}
+           a2: note notifications/message {{"level":"info","data":1}}
+           send 5: 5 tools/call {{"_meta":{{{wants}}},"name":"t"}}"#
+    );
+    script::check(half, "no envelope", &script, &expected);
+}
