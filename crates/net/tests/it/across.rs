@@ -4,8 +4,10 @@
 mod child;
 mod fault;
 mod old;
+mod rule;
 mod shared;
 mod state;
+mod task;
 
 use std::sync::Arc;
 

@@ -52,6 +52,22 @@ fn requests_lose_their_envelope_and_results_are_dressed() {
     );
 }
 
+/// wire: GW-71, GW-73
+#[test]
+fn a_result_passes_as_it_is_and_nothing_is_made_up() {
+    check(
+        Sharing::Alone,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@,"traceparent":"00-1"}}
+           recv: 3 = {"content":[{"type":"text","text":"{\"a\":1}"}],"x":1.0e2}
+           open a2: 6 tools/call {"name":"t","_meta":{@}}
+           recv: 4 = {"content":[],"structuredContent":{"a" : 1.50},"isError":false}"#,
+        r#"send 3: 3 tools/call {"name":"t","_meta":{"traceparent":"00-1"}}
+           a1: finish 3 = {"resultType":"complete",#S,"content":[{"type":"text","text":"{\"a\":1}"}],"x":1.0e2}
+           send 4: 4 tools/call {"name":"t"}
+           a2: finish 4 = {"resultType":"complete",#S,"content":[],"structuredContent":{"a" : 1.50},"isError":false}"#,
+    );
+}
+
 /// wire: GW-45, GW-47, GW-50, GW-56
 #[test]
 fn a_question_goes_to_the_call_that_it_must_be_about() {
