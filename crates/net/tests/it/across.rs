@@ -5,6 +5,7 @@ mod child;
 mod fault;
 mod old;
 mod rule;
+mod session;
 mod shared;
 mod state;
 mod task;

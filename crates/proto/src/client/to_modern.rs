@@ -319,8 +319,10 @@ impl<T: Ticket> ToModern<T> {
                     self.handle_listen_over(number, &answer, now);
                 }
                 // A modern server asks nothing and says nothing that belongs to no call.
-                Down::Note { .. } | Down::Ask { .. } | Down::Recall { .. } => {}
-                Down::Finish { to: Errand::Aside, .. } => {}
+                Down::Note { .. }
+                | Down::Ask { .. }
+                | Down::Recall { .. }
+                | Down::Finish { to: Errand::Aside, .. } => {}
             }
         }
     }

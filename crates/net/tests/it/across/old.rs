@@ -10,7 +10,7 @@ use super::able;
 use crate::upstream::before;
 use crate::upstream::old::serve_old;
 
-/// What such a server says to whatever is POSTed where it does not expect it.
+/// What such a server says to a POST where it does not expect one.
 const ENDPOINT: &str = "event: endpoint\ndata: /messages?s=0\n\n";
 
 /// Calls a tool by the stream that is there.
