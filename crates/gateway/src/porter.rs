@@ -104,6 +104,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Porter {
+    /// Sessions of all together, where nobody says otherwise: it takes some
+    /// kilobytes to remember one.
+    pub const SESSIONS: usize = 8192;
+
     /// Lets in whom `access` names, with at most so many sessions of all together.
     pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
         let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most: max_sessions });

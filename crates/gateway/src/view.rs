@@ -8,7 +8,7 @@
 //! grant has. So no list, no error, no instruction and no count of one principal
 //! can tell of what only another may see: it is not there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
@@ -24,7 +24,7 @@ use crate::porter::Porter;
 /// The fronts of one path. Whoever comes gets the one that is theirs.
 pub struct Views {
     fleet: Arc<Fleet>,
-    members: Vec<Arc<str>>,
+    members: RwLock<Arc<[Arc<str>]>>,
     porter: Arc<Porter>,
     /// One for all, so that a call goes on if a grant changes between its rounds.
     sealer: Option<Arc<Sealer>>,
@@ -43,7 +43,7 @@ impl Views {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
         let views = Arc::new(Self {
             fleet: Arc::clone(fleet),
-            members: members.into_iter().collect(),
+            members: RwLock::new(members.into_iter().collect()),
             porter: Arc::clone(porter),
             sealer: sealer.map(Arc::new),
             fronts: Mutex::default(),
@@ -64,6 +64,22 @@ impl Views {
         }
     }
 
+    /// Offers these servers from here on; tells clients whose lists are others now.
+    pub fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
+        let members: Arc<[Arc<str>]> = members.into_iter().collect();
+        let mut current = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        // Before the fronts are looked at: one that is made meanwhile has them.
+        *current = Arc::clone(&members);
+        drop(current);
+        for front in self.each() {
+            front.change(members.iter().cloned());
+        }
+    }
+
+    fn members(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn fronts(&self) -> MutexGuard<'_, Vec<(Grant, Arc<Front>)>> {
         self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,8 +97,9 @@ impl Views {
         if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
             return Arc::clone(front);
         }
-        let members = self.members.iter().cloned();
-        let front = Front::showing(grant, &self.fleet, members, self.sealer.clone());
+        let members = self.members();
+        let front =
+            Front::showing(grant, &self.fleet, members.iter().cloned(), self.sealer.clone());
         fronts.push((grant.clone(), Arc::clone(&front)));
         front
     }
@@ -124,7 +141,7 @@ impl Inside for Views {
 
 impl std::fmt::Debug for Views {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Views").field("members", &self.members).finish_non_exhaustive()
+        f.debug_struct("Views").field("members", &self.members()).finish_non_exhaustive()
     }
 }
 

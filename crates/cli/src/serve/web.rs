@@ -15,6 +15,7 @@ use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
+use tokio::net::TcpListener;
 
 use super::{Offer, bind};
 use crate::args::{ServeArgs, Transport, WebArgs};
@@ -25,7 +26,7 @@ use crate::log;
 use crate::signal::Stop;
 
 /// Where something is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Place {
     Root,
     /// `/servers/NAME`
@@ -83,10 +84,17 @@ pub(crate) async fn serve(
 ) -> Result<(), Failure> {
     let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
     let around = Around { pages: pages(web, places), ..Around::default() };
-    serve_with(offers, around, port, args, web, stop).await
+    let web = Web::bind(around, port, args, web).await?;
+    let sites = offers.into_iter().map(|(place, offer)| {
+        let is_light = offer.shared;
+        web.mount.site(&place, offer, is_light)
+    });
+    web.sites.replace(sites.collect());
+    web.serve(stop).await;
+    Ok(())
 }
 
-/// What a gateway has around its offers.
+/// What is around that which is served.
 #[derive(Default)]
 pub(crate) struct Around {
     pub(crate) pages: Vec<(String, Page)>,
@@ -95,60 +103,92 @@ pub(crate) struct Around {
     pub(crate) bounds: Option<Bounds>,
 }
 
-/// The same with what the caller has around it.
-pub(crate) async fn serve_with(
-    offers: Vec<(Place, Offer)>,
-    around: Around,
-    port: u16,
-    args: &ServeArgs,
-    web: &WebArgs,
-    stop: Stop,
-) -> Result<(), Failure> {
-    limit::raise();
-    let Around { pages, porter, bounds } = around;
-    let template = options(args, web)?;
-    let (listener, address) = bind(&args.host, port).await?;
-    let is_open = porter.as_ref().map_or(template.gate.is_none(), |porter| porter.is_open());
-    if !address.ip().is_loopback() && is_open {
-        tracing::warn!(
-            "{address} can be reached from other machines, and there is no authentication"
-        );
-    }
-    let guard = guard(address, args, web)?;
-    let sessions = bounds.and_then(|bounds| bounds.sessions);
-    let sites = offers.into_iter().map(|(place, offer)| {
-        let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
-        options.gate = porter.as_ref().map(|porter| porter.gate(place.door())).or(options.gate);
-        options.limits = offer.limits;
-        options.shared = offer.shared;
-        if offer.shared {
+/// A port that is ours, and what is served there.
+pub(crate) struct Web {
+    pub(crate) sites: Sites,
+    pub(crate) mount: Mount,
+    pub(crate) options: ListenOptions,
+    listener: TcpListener,
+    address: SocketAddr,
+    end_with_stdin: bool,
+}
+
+/// How sites are made for a port.
+#[derive(Clone)]
+pub(crate) struct Mount {
+    template: SiteOptions,
+    porter: Option<Arc<Porter>>,
+    /// Sessions at once, where the user says so.
+    sessions: Option<usize>,
+}
+
+impl Mount {
+    /// A site; a light one starts no process for a client alone.
+    pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
+        let Offer { inside, shared, limits } = offer;
+        let mut options = SiteOptions { limits, shared, ..self.template.clone() };
+        if is_light {
             options.max_sessions = limit::LIGHT_SESSIONS;
         }
-        options.max_sessions = sessions.unwrap_or(options.max_sessions);
+        options.max_sessions = self.sessions.unwrap_or(options.max_sessions);
+        if let Some(porter) = &self.porter {
+            options.gate = Some(porter.gate(place.door()));
+        }
         nest(&mut options, &place.prefix());
-        Site::new(offer.inside, options)
-    });
-    let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
-    let sites = Sites::behind(gate, guard.clone(), sites.collect(), pages);
-    if let Some(porter) = porter {
-        let sites = sites.clone();
-        porter.on_replace(move || sites.recheck());
+        Site::new(inside, options)
     }
-    announce(address, &sites);
-    if web.end_with_stdin {
-        stop.at_end_of_stdin();
+}
+
+impl Web {
+    /// Takes the port; nothing but pages is served there yet.
+    pub(crate) async fn bind(
+        around: Around,
+        port: u16,
+        args: &ServeArgs,
+        web: &WebArgs,
+    ) -> Result<Self, Failure> {
+        limit::raise();
+        let Around { pages, porter, bounds } = around;
+        let template = options(args, web)?;
+        let (listener, address) = bind(&args.host, port).await?;
+        let is_open = porter.as_ref().map_or(template.gate.is_none(), |porter| porter.is_open());
+        if !address.ip().is_loopback() && is_open {
+            tracing::warn!(
+                "{address} can be reached from other machines, and there is no authentication"
+            );
+        }
+        let guard = guard(address, args, web)?;
+        let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+        let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
+        if let Some(porter) = &porter {
+            let sites = sites.clone();
+            porter.on_replace(move || sites.recheck());
+        }
+        let sessions = bounds.and_then(|bounds| bounds.sessions);
+        let mount = Mount { template: SiteOptions { guard, ..template }, porter, sessions };
+        let mut options =
+            ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
+        if let Some(bounds) = bounds {
+            options.max_connections = bounds.connections.unwrap_or(options.max_connections);
+            options.max_head = bounds.head.unwrap_or(options.max_head);
+        }
+        options.grace = web.grace.map_or(options.grace, Duration::from_secs);
+        let idle = web.idle_connection.unwrap_or(args.request_timeout);
+        options.head_timeout = Duration::from_secs(idle);
+        let end_with_stdin = web.end_with_stdin;
+        Ok(Self { sites, mount, options, listener, address, end_with_stdin })
     }
-    let mut options =
-        ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
-    if let Some(bounds) = bounds {
-        options.max_connections = bounds.connections.unwrap_or(options.max_connections);
-        options.max_head = bounds.head.unwrap_or(options.max_head);
+
+    /// Serves until a signal.
+    pub(crate) async fn serve(self, stop: Stop) {
+        announce(self.address, &self.sites);
+        if self.end_with_stdin {
+            stop.at_end_of_stdin();
+        }
+        let closing = close_in_time(self.sites.clone(), self.options.grace, stop.clone());
+        let serving = listen::serve(self.listener, self.sites, self.options, stop.asked());
+        tokio::join!(serving, closing);
     }
-    options.grace = web.grace.map_or(options.grace, Duration::from_secs);
-    options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
-    let closing = close_in_time(sites.clone(), options.grace, stop.clone());
-    tokio::join!(listen::serve(listener, sites, options, stop.asked()), closing);
-    Ok(())
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
@@ -258,7 +298,7 @@ async fn close_in_time(sites: Sites, grace: Duration, stop: Stop) {
 /// A line on stdout for each server, for whoever started us with port 0.
 fn announce(address: SocketAddr, sites: &Sites) {
     let mut stdout = io::stdout().lock();
-    for site in sites.each() {
+    for site in sites.each().iter() {
         let SiteOptions { path, sse_path, ws_path, .. } = site.options();
         let places = [("http", path), ("http", sse_path), ("ws", ws_path)];
         let places = places.into_iter().filter(|(_, path)| !path.is_empty());

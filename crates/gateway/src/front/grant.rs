@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Inside as _;
 use switchboard_net::roster::{Definition, Kind};
@@ -64,12 +63,12 @@ impl Front {
     pub(crate) fn hand_over(&self, face: &Arc<Face>, to: &Self) {
         self.end_listens_of(face.number());
         let Some(session) = lock(&self.sessions).remove(&face.number()) else { return };
-        lock(&to.sessions).insert(face.number(), session);
-        for name in self.members.difference(&to.members) {
-            if let Some(backend) = self.fleet.backend(name) {
-                let bridge: &Arc<Bridge> = &backend.bridge;
-                bridge.forget(face);
-            }
+        lock(&to.sessions).insert(face.number(), Arc::clone(&session));
+        let (mine, theirs) = (self.members(), to.members());
+        let is_lost = |name: &str| mine.contains(name) && !theirs.contains(name);
+        session.leave(is_lost);
+        for bridge in self.fleet.bridges(is_lost) {
+            bridge.forget(face);
         }
         let (old, new) = (self.catalog(), to.catalog());
         let mut told = Vec::new();

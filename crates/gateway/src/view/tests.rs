@@ -25,12 +25,12 @@ const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 /// Two servers, each with the tool `t`.
 fn fleet() -> Arc<Fleet> {
     let command = Command::new("sh").args(&["-c".to_owned(), SERVER.to_owned()]);
-    let plan = |name: &str| ServerPlan::new(name, Target::Command(command.clone()));
-    let servers = ["a", "b"].map(|name| (name.to_owned(), plan(name)));
+    let target = || Target::Command(command.clone());
+    let servers = ["a", "b"].map(|name| (name.to_owned(), ServerPlan::new(name, target())));
     let plan = Plan { servers: servers.into(), ..Plan::default() };
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
     let environment: Vec<_> = path.into_iter().collect();
-    let server = |_: &ServerPlan| Server::command(command.clone(), environment.clone());
+    let server = move |_: &ServerPlan| Server::command(command.clone(), environment.clone());
     Fleet::start(&plan, FleetOptions::default(), server).unwrap()
 }
 
@@ -67,7 +67,7 @@ struct Place {
 async fn open(access: Access) -> Place {
     let fleet = fleet();
     let porter = Porter::new(access, 100);
-    let views = Views::new(&fleet, fleet.names().cloned(), &porter);
+    let views = Views::new(&fleet, fleet.names(), &porter);
     let gate = Some(porter.gate(Door::All));
     let site = Site::new(views, SiteOptions { gate, ..SiteOptions::default() });
     let again = site.clone();

@@ -8,8 +8,8 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +33,7 @@ pub struct Sites {
 
 struct Inner {
     guard: Guard,
-    sites: Vec<Site>,
+    sites: RwLock<Arc<[Site]>>,
     pages: Vec<(String, Page)>,
     gate: Option<Arc<dyn Gate>>,
     /// When a client was last heard, in milliseconds of Unix time.
@@ -72,12 +72,19 @@ impl Sites {
         pages: Vec<(String, Page)>,
     ) -> Self {
         let used = AtomicU64::new(unix_millis());
+        let sites = RwLock::new(sites.into());
         Self { inner: Arc::new(Inner { guard, sites, pages, gate, used }) }
     }
 
     /// The sites, in the order they were given.
-    pub fn each(&self) -> &[Site] {
-        &self.inner.sites
+    pub fn each(&self) -> Arc<[Site]> {
+        Arc::clone(&self.inner.sites.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves these from here on. Requests that are under way go on where they
+    /// are; a site that is left out is for the caller to close.
+    pub fn replace(&self, sites: Vec<Site>) {
+        *self.inner.sites.write().unwrap_or_else(PoisonError::into_inner) = sites.into();
     }
 
     /// When a client was last heard. Kept only where there are pages to tell it.
@@ -88,24 +95,24 @@ impl Sites {
 
     /// Ends every site; see [`Site::close`].
     pub fn close(&self) {
-        self.inner.sites.iter().for_each(Site::close);
+        self.each().iter().for_each(Site::close);
     }
 
     /// Ends what belongs to people whom the gates do not keep; see [`Site::recheck`].
     pub fn recheck(&self) {
-        self.inner.sites.iter().for_each(Site::recheck);
+        self.each().iter().for_each(Site::recheck);
     }
 
     /// Waits until no session of any site has a call open.
     pub async fn all_answered(&self) {
-        for site in &self.inner.sites {
+        for site in self.each().iter() {
             site.all_answered().await;
         }
     }
 
     /// Waits until the last `WebSocket` of any site is closed.
     pub async fn sockets_closed(&self) {
-        for site in &self.inner.sites {
+        for site in self.each().iter() {
             site.sockets_closed().await;
         }
     }
@@ -117,7 +124,8 @@ impl Sites {
     {
         let inner = &*self.inner;
         let path = request.uri().path();
-        if let Some(site) = inner.sites.iter().find(|site| site.has(path)) {
+        let sites = self.each();
+        if let Some(site) = sites.iter().find(|site| site.has(path)) {
             if !inner.pages.is_empty() {
                 inner.used.store(unix_millis(), Ordering::Relaxed);
             }
@@ -129,7 +137,7 @@ impl Sites {
 
     /// A page, or that there is none.
     fn show(&self, page: Option<&Page>, parts: &Parts) -> Response<Body> {
-        let Inner { guard, gate, sites, .. } = &*self.inner;
+        let Inner { guard, gate, .. } = &*self.inner;
         if let Err(refused) = guard.check(parts) {
             return plain(refused.status(), format!("{refused}\n"));
         }
@@ -141,7 +149,7 @@ impl Sites {
         let mut response = match (gate::admit(gate, &parts.headers), page) {
             (Ok(_), Some(page)) => self.read(page, &parts.method),
             (Err(turned), page) if page.is_some() || turned.is_unknown() => turned.response(),
-            _ => nothing_here(sites.first().map_or("", |site| site.options().path.as_str())),
+            _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
         };
         if let Some(grant) = guard.grant(&parts.headers) {
             grant.apply(response.headers_mut());
@@ -190,6 +198,6 @@ where
 
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sites").field("sites", &self.inner.sites).finish_non_exhaustive()
+        f.debug_struct("Sites").field("sites", &self.each()).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::access::{ADA, BOB, ROOT, key, keyed};
 use super::{Gateway, demo, rude, text};
-use crate::process::{Switchboard, greeting, run, text_of};
+use crate::process::{Switchboard, greeting, run, text_of, until};
 use crate::web::{Events, Response, post_to, send};
 
 fn two_people(servers: &Value) -> Gateway {
@@ -174,4 +174,27 @@ fn no_key_is_in_any_log_or_answer() {
     }
     let checked = run(&["serve", "--check", "--config", &file], &vars);
     assert!(!checked.stderr.contains(clear), "{}", checked.stderr);
+}
+
+#[test]
+fn a_key_that_leaves_the_file_opens_nothing_and_the_sessions_of_others_live_on() {
+    let servers = json!({"it": rude()});
+    let gateway = two_people(&servers);
+    let (ada, bob) =
+        (greet(&gateway, "/mcp", ADA).unwrap(), greet(&gateway, "/servers/it/mcp", BOB).unwrap());
+    let keys = json!({
+        "bob": key(BOB, json!({"servers": ["it"]})),
+        "root": key(ROOT, json!({})),
+    });
+    let config = json!({"mcpServers": servers, "switchboard": {"keys": keys}});
+    gateway.home.write("servers.json", &config.to_string());
+    let echo = |path: &str, id: &str, key: &str, tool: &str| {
+        let headers = [("Mcp-Session-Id", id), ("X-API-Key", key)];
+        let body = call(1, tool, &json!({"text": "on"}));
+        post_to(gateway.port, path, &headers, body.as_bytes())
+    };
+    until("the key of ada is gone", || echo("/mcp", &ada, ADA, "it__echo").status == 401);
+    assert_eq!(echo("/mcp", &ada, ROOT, "it__echo").status, 404);
+    let on = echo("/servers/it/mcp", &bob, BOB, "echo");
+    assert_eq!(text_of(&on.message()), "on");
 }
