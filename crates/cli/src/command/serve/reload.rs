@@ -133,7 +133,7 @@ fn told(changes: &Changes) {
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(
-            "host, port, allowedHosts, allowedOrigins and allowUnauthenticated hold from the next start on"
+            "host, port, allowedHosts, allowedOrigins, allowUnauthenticated and limits hold from the next start on"
         );
     }
 }
