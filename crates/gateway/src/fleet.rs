@@ -9,15 +9,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children, Hidden};
-use switchboard_net::client::ClientOptions;
+use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::inside::Inside;
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
-use crate::plan::{Plan, Process, ServerPlan};
+use crate::front::Tasks;
+use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
 
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -26,6 +28,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 pub struct Fleet {
     pub(crate) roster: Roster,
     backends: BTreeMap<Arc<str>, Backend>,
+    /// Of all clients, whichever way they come.
+    pub(crate) tasks: Tasks,
+    /// When clients search for tools rather than list them.
+    pub(crate) search: ToolSearch,
 }
 
 /// One server, for the calls of clients.
@@ -50,12 +56,11 @@ impl Fleet {
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> Server,
     ) -> Result<Arc<Self>, AddError> {
-        let client = ClientOptions::default();
         let roster = Roster::new(RosterOptions {
             cache: options.cache,
             patience: PATIENCE,
             connect: plan.servers.values().map(|plan| plan.start).max().unwrap_or_default(),
-            client,
+            client: able(),
             ..RosterOptions::default()
         });
         let mut backends = BTreeMap::new();
@@ -69,7 +74,7 @@ impl Fleet {
             let bridge = Bridge::hiding(hidden, server, children(plan.process), Arc::new(limits));
             backends.insert(name, Backend { plan: plan.clone(), bridge });
         }
-        Ok(Arc::new(Self { roster, backends }))
+        Ok(Arc::new(Self { roster, backends, tasks: Tasks::default(), search: plan.search }))
     }
 
     /// The names of all servers.
@@ -117,6 +122,18 @@ impl Fleet {
         self.roster.close().await;
         while closing.join_next().await.is_some() {}
     }
+}
+
+/// A client that can do everything, so that servers show all they have: some list
+/// tools only to clients that can be asked. Whoever calls one asks in a session
+/// of its own; here nobody is asked, and who asks all the same hears so.
+fn able() -> ClientOptions {
+    let nobody = async |_| Err(Declined("nobody is here to be asked".to_owned()));
+    ClientOptions::default()
+        .on_elicitation(async |_| Ok(json!({"action": "decline"})))
+        .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
+        .on_sampling(true, nobody)
+        .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
 /// Who shares a connection. What there is no such rule for has one a session.

@@ -51,6 +51,12 @@ pub const UPDATE_TASK: &str = "tasks/update";
 pub const CANCEL_TASK: &str = "tasks/cancel";
 /// Waits for what a task comes to (legacy).
 pub const TASK_RESULT: &str = "tasks/result";
+/// Lists the tasks (legacy).
+pub const LIST_TASKS: &str = "tasks/list";
+/// How a task stands, said unasked (legacy).
+pub const TASK_STATUS: &str = "notifications/tasks/status";
+/// How a task stands, said to who listens for it (modern).
+pub const TASK_CHANGED: &str = "notifications/tasks";
 /// Asks a person something.
 pub const ELICIT: &str = "elicitation/create";
 /// The person is done with a page they were sent to.
@@ -67,8 +73,8 @@ pub const REMOVED: &[&str] = &[
     SET_LEVEL,
     SUBSCRIBE,
     UNSUBSCRIBE,
-    "tasks/list",
-    "tasks/result",
+    LIST_TASKS,
+    TASK_RESULT,
     ELICIT,
     SAMPLE,
     ROOTS,

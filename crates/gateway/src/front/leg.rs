@@ -9,6 +9,7 @@
 //!    └──────────────────────────────────────────────the next call tries again
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -23,6 +24,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
 use super::session::Session;
+use super::task::Errand;
 use super::{Front, lock, state};
 
 /// Our own calls, by numbers that no client gets to.
@@ -36,6 +38,8 @@ pub(super) struct Leg {
     front: Weak<Front>,
     /// None for a modern client, which is greeted by nobody.
     way: Option<Way>,
+    /// Calls whose answers are about tasks; as many as a client may have open.
+    errands: Mutex<HashMap<Exchange, Errand>>,
 }
 
 /// What it takes to greet a server.
@@ -61,7 +65,7 @@ impl Way {
 impl Leg {
     pub(super) fn modern(face: &Arc<Face>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
         let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
-        Arc::new(Self { face, server, front, way: None })
+        Arc::new(Self { face, server, front, way: None, errands: Mutex::default() })
     }
 
     pub(super) fn legacy(
@@ -71,7 +75,17 @@ impl Leg {
         way: Way,
     ) -> Arc<Self> {
         let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
-        Arc::new(Self { face, server, front, way: Some(way) })
+        Arc::new(Self { face, server, front, way: Some(way), errands: Mutex::default() })
+    }
+
+    /// The answer to this call will be about tasks.
+    pub(super) fn expect(&self, exchange: Exchange, errand: Errand) {
+        lock(&self.errands).insert(exchange, errand);
+    }
+
+    /// Nobody waits for the answer to this call any more.
+    pub(super) fn forget(&self, exchange: Exchange) {
+        lock(&self.errands).remove(&exchange);
     }
 
     /// Passes a call on, once the server is greeted.
@@ -162,6 +176,25 @@ impl Leg {
         works.detach();
     }
 
+    /// Passes an answer on, in words that lead back to this server.
+    fn answer(&self, exchange: Exchange, answer: &Message) {
+        let (front, errand) = (self.front.upgrade(), lock(&self.errands).remove(&exchange));
+        let renamed = front.as_ref().zip(errand);
+        let renamed =
+            renamed.map(|(front, errand)| front.renamed(&self.face, &self.server, errand, answer));
+        let answer = renamed.as_ref().unwrap_or(answer);
+        if self.way.is_some() {
+            return self.face.finish(exchange, answer);
+        }
+        let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
+        let ours = state::sealed(sealer, &self.face, &self.server, answer);
+        let answer = ours.unwrap_or_else(|| {
+            let text = "the server's state cannot be sealed".to_owned();
+            Message::refusal(answer.id(), &Refusal::FarSide { text })
+        });
+        self.face.finish(exchange, &answer);
+    }
+
     /// A list has changed in the client's own session with the server.
     fn is_about_lists(message: &Message) -> bool {
         ["tools", "prompts", "resources"]
@@ -178,13 +211,16 @@ impl Recipient for Leg {
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         // Which lists have changed the fleet tells, for all servers.
         let is_ours = matches!(exchange, Some(GREETING | LEVEL)) || Self::is_about_lists(message);
-        if !is_ours {
-            self.face.note(exchange, message);
+        let Some(front) = self.front.upgrade().filter(|_| !is_ours) else { return };
+        if let Some(message) = front.fleet.tasks.told(&self.face, &self.server, message) {
+            self.face.note(exchange, &message);
         }
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Face::ask(&self.face, exchange, ask, request)
+        let Some(front) = self.front.upgrade() else { return false };
+        let request = front.fleet.tasks.told(&self.face, &self.server, request);
+        request.is_some_and(|request| Face::ask(&self.face, exchange, ask, &request))
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
@@ -200,17 +236,7 @@ impl Recipient for Leg {
                 }
             }
             LEVEL => {}
-            _ if self.way.is_some() => self.face.finish(exchange, answer),
-            _ => {
-                let front = self.front.upgrade();
-                let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
-                let ours = state::sealed(sealer, &self.face, &self.server, answer);
-                let answer = ours.unwrap_or_else(|| {
-                    let text = "the server's state cannot be sealed".to_owned();
-                    Message::refusal(answer.id(), &Refusal::FarSide { text })
-                });
-                self.face.finish(exchange, &answer);
-            }
+            _ => self.answer(exchange, answer),
         }
     }
 

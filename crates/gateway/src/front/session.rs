@@ -10,6 +10,7 @@ use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Revision;
 use switchboard_proto::{method, patch};
 
 use super::leg::{Leg, Way};
@@ -18,6 +19,8 @@ use super::{Front, id, lock};
 /// What is remembered of a client with a session.
 pub(super) struct Session {
     pub(super) face: Arc<Face>,
+    /// What it speaks.
+    pub(super) revision: Revision,
     /// Its greeting, to be repeated to each server that it calls.
     pub(super) hello: Message,
     /// How much it wants logged, in its own words.
@@ -27,9 +30,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+    pub(super) fn new(
+        face: &Arc<Face>,
+        revision: Revision,
+        hello: Message,
+        front: &Weak<Front>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             face: Arc::clone(face),
+            revision,
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
@@ -58,7 +67,11 @@ impl Session {
 
     /// Whether the call had not left yet: now it never will.
     pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        self.legs().iter().any(|leg| leg.give_up(exchange))
+        let legs = self.legs();
+        for leg in &legs {
+            leg.forget(exchange);
+        }
+        legs.iter().any(|leg| leg.give_up(exchange))
     }
 
     /// Something that concerns every server that the client has called.
