@@ -54,15 +54,14 @@ impl Front {
         request: &Message,
     ) -> Works {
         let asked = patch::string(request.payload().unwrap_or_default(), &["protocolVersion"]);
-        let Some(asked) = asked else {
+        if asked.is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
-        };
-        let same = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
-        let revision = same.unwrap_or(Revision::NEWEST_LEGACY);
-        let session = Session::new(face, revision, request.clone(), &self.this);
+        }
+        let session = Session::new(face, request.clone(), &self.this);
+        let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
         let (face, request) = (Arc::clone(face), request.clone());
         self.once_settled(move |front| {

@@ -9,6 +9,7 @@
 //!    └──────────────────────────────────────────────the next call tries again
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
@@ -176,6 +177,14 @@ impl Leg {
         works.detach();
     }
 
+    /// What the server says, in words that the client knows; none if it is for another.
+    fn told<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
+        match self.front.upgrade() {
+            Some(front) => front.fleet.tasks.told(&self.face, &self.server, message),
+            None => Some(Cow::Borrowed(message)),
+        }
+    }
+
     /// Passes an answer on, in words that lead back to this server.
     fn answer(&self, exchange: Exchange, answer: &Message) {
         let (front, errand) = (self.front.upgrade(), lock(&self.errands).remove(&exchange));
@@ -211,15 +220,13 @@ impl Recipient for Leg {
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         // Which lists have changed the fleet tells, for all servers.
         let is_ours = matches!(exchange, Some(GREETING | LEVEL)) || Self::is_about_lists(message);
-        let Some(front) = self.front.upgrade().filter(|_| !is_ours) else { return };
-        if let Some(message) = front.fleet.tasks.told(&self.face, &self.server, message) {
+        if let Some(message) = self.told(message).filter(|_| !is_ours) {
             self.face.note(exchange, &message);
         }
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let Some(front) = self.front.upgrade() else { return false };
-        let request = front.fleet.tasks.told(&self.face, &self.server, request);
+        let request = self.told(request);
         request.is_some_and(|request| Face::ask(&self.face, exchange, ask, &request))
     }
 

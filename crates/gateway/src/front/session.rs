@@ -10,7 +10,7 @@ use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Revision;
+use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, patch};
 
 use super::leg::{Leg, Way};
@@ -30,15 +30,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        face: &Arc<Face>,
-        revision: Revision,
-        hello: Message,
-        front: &Weak<Front>,
-    ) -> Arc<Self> {
+    pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+        let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
+        let same = asked.and_then(|asked| Revision::parse(&asked));
+        let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
             face: Arc::clone(face),
-            revision,
+            revision: same.unwrap_or(Revision::NEWEST_LEGACY),
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
