@@ -284,6 +284,10 @@ impl Recipient for Leg {
         self.face.number()
     }
 
+    fn principal(&self) -> u64 {
+        Recipient::principal(&*self.face)
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         let is_told = !self.tells_lists && Self::is_about_lists(message);
         if !exchange.is_some_and(is_ours) && !is_told {

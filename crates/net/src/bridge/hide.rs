@@ -157,6 +157,10 @@ impl Recipient for Blinkered {
         self.owner.number()
     }
 
+    fn principal(&self) -> u64 {
+        self.owner.principal()
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         self.owner.note(exchange, message);
     }
