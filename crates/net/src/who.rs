@@ -18,6 +18,8 @@ use crate::face::now;
 #[derive(Clone, Debug, Default)]
 pub struct Who {
     name: Arc<str>,
+    /// What tells one from another where all go by one name.
+    mark: Option<Arc<str>>,
     standing: Option<Arc<dyn Standing>>,
 }
 
@@ -59,17 +61,27 @@ const FREE: [&str; 4] = [method::INITIALIZE, method::PING, method::DISCOVER, met
 impl Who {
     /// Somebody who may do everything.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), standing: None }
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// Somebody who may do what `standing` lets them.
     pub fn with(name: impl Into<Arc<str>>, standing: Arc<dyn Standing>) -> Self {
-        Self { name: name.into(), standing: Some(standing) }
+        Self { name: name.into(), mark: None, standing: Some(standing) }
     }
 
     /// What they are called; empty for nobody in particular.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, told from others of that name by a mark.
+    pub(crate) fn marked(&self, mark: String) -> Self {
+        Self { mark: Some(mark.into()), ..self.clone() }
+    }
+
+    /// What is theirs belongs to this: the mark, else the name.
+    pub fn identity(&self) -> &[u8] {
+        self.mark.as_ref().unwrap_or(&self.name).as_bytes()
     }
 
     /// Whether they must not see this tool of the server that they came for.

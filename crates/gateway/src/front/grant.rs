@@ -13,7 +13,7 @@ use switchboard_proto::{method, patch};
 use super::list::tell;
 use super::{Front, lock};
 use crate::fleet::Fleet;
-use crate::name;
+use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::route::Nowhere;
 
@@ -37,13 +37,14 @@ impl Front {
 
     /// What a client learns of a tool that is not shown: no more than of one that
     /// is not there. `request` is in the words of the server.
-    pub(super) fn unseen(&self, server: &str, request: &Message) -> Option<Nowhere> {
+    pub(super) fn unseen(&self, server: &ServerPlan, request: &Message) -> Option<Nowhere> {
         if self.grant.is_open() || request.method() != method::CALL_TOOL {
             return None;
         }
         let own = patch::string(request.payload()?, &["name"])?;
-        let name = name::offered(server, &own);
-        (!self.grant.has_tool(server, &own)).then_some(Nowhere::Unknown { what: "tool", name })
+        let name = server.offered(&own);
+        (!self.grant.has_tool(&server.name, &own))
+            .then_some(Nowhere::Unknown { what: "tool", name })
     }
 
     /// Whether it has greeted this client.

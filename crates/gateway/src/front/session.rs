@@ -9,6 +9,7 @@ use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, patch};
 
 use super::leg::{Leg, Way};
@@ -18,6 +19,8 @@ use crate::fleet::{Backend, Backends};
 /// What is remembered of a client with a session.
 pub(super) struct Session {
     pub(super) face: Arc<Face>,
+    /// What it speaks.
+    pub(super) revision: Revision,
     /// Its greeting, to be repeated to each server that it calls.
     pub(super) hello: Message,
     /// How much it wants logged, in its own words.
@@ -28,8 +31,12 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+        let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
+        let same = asked.and_then(|asked| Revision::parse(&asked));
+        let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
             face: Arc::clone(face),
+            revision: same.unwrap_or(Revision::NEWEST_LEGACY),
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
@@ -59,15 +66,21 @@ impl Session {
         leg
     }
 
-    /// Goes to servers that have taken the place of others, where the client
-    /// waits to hear of resources.
+    /// Leaves servers that are not there any more: their open calls keep what they
+    /// need. Where the client waits to hear of resources, the server that took
+    /// the place of another is greeted at once.
     pub(super) fn follow(self: &Arc<Self>, backends: &Backends) {
-        let legs = lock(&self.legs).clone();
-        for (server, leg) in legs {
-            let Some(backend) = backends.get(&server) else { continue };
-            if !leg.leads_to(&backend.bridge) && !leg.watched().is_empty() {
-                self.leg(&server, backend).greet(backend).detach();
+        let mut watching = Vec::new();
+        lock(&self.legs).retain(|server, leg| match backends.get(server) {
+            Some(backend) if leg.leads_to(&backend.bridge) => true,
+            Some(backend) if !leg.watched().is_empty() => {
+                watching.push((Arc::clone(server), Arc::clone(backend)));
+                true
             }
+            _ => false,
+        });
+        for (server, backend) in watching {
+            self.leg(&server, &backend).greet(&backend).detach();
         }
     }
 
@@ -87,7 +100,11 @@ impl Session {
 
     /// Whether the call had not left yet: now it never will.
     pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        self.legs().iter().any(|leg| leg.give_up(exchange))
+        let legs = self.legs();
+        for leg in &legs {
+            leg.forget(exchange);
+        }
+        legs.iter().any(|leg| leg.give_up(exchange))
     }
 
     /// Something that concerns every server that the client has called.

@@ -20,9 +20,9 @@ impl Face {
         self.who.get().unwrap_or(&NOBODY)
     }
 
-    /// The name of whom it speaks for; empty for nobody in particular.
+    /// What tells those whom it speaks for from others; empty for nobody in particular.
     pub fn principal(&self) -> &[u8] {
-        self.who().name().as_bytes()
+        self.who().identity()
     }
 
     /// A step that opens calls which have their turns: each is over when its

@@ -147,10 +147,9 @@ async fn converse(
         if !site.options.modern {
             return Err(legacy_only(headers));
         }
-        let unasked = site.options.gate.is_none().then(|| gate::unasked(headers));
-        let who = unasked.as_ref().unwrap_or(who);
+        let who = &gate::told_apart(who, headers);
         if let Incoming::One(message) = incoming
-            && let Some((face, parked)) = site.parking.claim(message, who.name().as_bytes())?
+            && let Some((face, parked)) = site.parking.claim(message, who.identity())?
         {
             return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }

@@ -82,11 +82,14 @@ pub(super) fn admit(gate: Option<&Arc<dyn Gate>>, headers: &HeaderMap) -> Result
     gate.map_or_else(|| Ok(Who::default()), |gate| gate.admit(headers))
 }
 
-/// Whoever makes a modern request where there is no gate, as far as it says: who
-/// has another token is somebody else (MRTR-8). The token itself is not kept.
-pub(super) fn unasked(headers: &HeaderMap) -> Who {
-    let Some(token) = headers.get(AUTHORIZATION) else { return Who::default() };
+/// Whoever makes a modern request without a name, as far as it says: who has
+/// another token is somebody else (MRTR-8). The token itself is not kept.
+pub(super) fn told_apart(who: &Who, headers: &HeaderMap) -> Who {
+    let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
+    let Some(token) = token else { return who.clone() };
     let digest = digest(&SHA256, token.as_bytes());
-    let name = digest.as_ref().iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
-    Who::new(name)
+    // No name begins like this.
+    let mark =
+        digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
+    who.marked(mark)
 }
