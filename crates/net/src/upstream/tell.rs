@@ -14,6 +14,11 @@ impl Upstream {
         lock(&self.faces).entry(face.number()).or_insert_with(|| Arc::downgrade(face));
     }
 
+    /// Whether somebody is told what belongs to no call.
+    pub(crate) fn is_attached(&self) -> bool {
+        lock(&self.faces).values().any(|face| face.strong_count() > 0)
+    }
+
     /// Everybody who is told what belongs to no call.
     pub(super) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
         lock(&self.faces).values().filter_map(Weak::upgrade).collect()
