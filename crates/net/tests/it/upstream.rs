@@ -9,6 +9,7 @@ mod modern;
 mod old;
 mod posts;
 mod session;
+mod shown;
 mod strategy;
 
 use std::sync::Arc;
