@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use switchboard_net::bridge::{Bridge, Children, Hidden};
 use switchboard_net::client::ClientOptions;
 use switchboard_net::inside::Inside;
@@ -19,6 +20,14 @@ use tokio::task::JoinSet;
 
 use crate::plan::{Plan, Process, ServerPlan};
 
+mod alone;
+mod tend;
+
+use alone::Alone;
+
+/// How often a server that has failed is looked at.
+const PROBE: Duration = Duration::from_mins(1);
+
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -26,6 +35,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 pub struct Fleet {
     pub(crate) roster: Roster,
     backends: BTreeMap<Arc<str>, Backend>,
+    /// Headers of clients that some server wants.
+    pub(crate) carried: Option<Arc<[HeaderName]>>,
 }
 
 /// One server, for the calls of clients.
@@ -50,26 +61,25 @@ impl Fleet {
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> Server,
     ) -> Result<Arc<Self>, AddError> {
-        let client = ClientOptions::default();
         let roster = Roster::new(RosterOptions {
             cache: options.cache,
             patience: PATIENCE,
-            connect: plan.servers.values().map(|plan| plan.start).max().unwrap_or_default(),
-            client,
+            probe: Some(PROBE),
             ..RosterOptions::default()
         });
         let mut backends = BTreeMap::new();
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
             let server = server(plan);
-            roster.add(Arc::clone(&name), server.clone())?;
-            let mut limits = options.limits.clone();
-            limits.quiet = plan.call.unwrap_or(limits.quiet);
-            let hidden = hidden(plan);
-            let bridge = Bridge::hiding(hidden, server, children(plan.process), Arc::new(limits));
+            let client = ClientOptions::default();
+            roster.add_within(Arc::clone(&name), server.clone(), client, plan.start)?;
+            let bridge = bridge(plan, server, &options.limits);
             backends.insert(name, Backend { plan: plan.clone(), bridge });
         }
-        Ok(Arc::new(Self { roster, backends }))
+        let carried = carried(plan);
+        let fleet = Arc::new(Self { roster, backends, carried });
+        fleet.tend();
+        Ok(fleet)
     }
 
     /// The names of all servers.
@@ -78,9 +88,12 @@ impl Fleet {
     }
 
     /// One server alone, as it is; whether its clients share a connection to it.
-    pub fn alone(&self, name: &str) -> Option<(Arc<dyn Inside>, bool)> {
-        let bridge = &self.backends.get(name)?.bridge;
-        Some((Arc::clone(bridge) as _, bridge.is_shared()))
+    pub fn alone(self: &Arc<Self>, name: &str) -> Option<(Arc<dyn Inside>, bool)> {
+        let (name, backend) = self.backends.get_key_value(name)?;
+        let (name, bridge) = (Arc::clone(name), Arc::clone(&backend.bridge));
+        let is_shared = bridge.is_shared();
+        let alone = Alone { fleet: Arc::downgrade(self), name, bridge };
+        Some((Arc::new(alone), is_shared))
     }
 
     pub(crate) fn backend(&self, name: &str) -> Option<&Backend> {
@@ -102,6 +115,11 @@ impl Fleet {
         self.backends.get(name).map_or(0, |backend| backend.bridge.calls())
     }
 
+    /// How many calls of clients wait for a server, or for their turn there.
+    pub fn queued(&self, name: &str) -> usize {
+        self.backends.get(name).map_or(0, |backend| backend.bridge.queued())
+    }
+
     /// Waits until every server is ready or known to be broken, for a moment at most.
     pub(crate) async fn settled(&self) {
         self.roster.ready().await;
@@ -119,13 +137,36 @@ impl Fleet {
     }
 }
 
-/// Who shares a connection. What there is no such rule for has one a session.
+/// The way of clients' calls to one server.
+fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
+    let mut limits = limits.clone();
+    limits.quiet = plan.call.unwrap_or(limits.quiet);
+    limits.greet = plan.start;
+    let bounds = (plan.calls, plan.start);
+    Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
+}
+
+/// Who shares a connection.
 fn children(process: Process) -> Children {
     match process {
         Process::Shared => Children::Shared,
+        Process::PerSession => Children::PerSession,
+        Process::PerUser => Children::PerUser,
         Process::PerRequest => Children::PerRequest,
-        Process::PerSession | Process::PerUser | Process::Pool(_) => Children::PerSession,
+        Process::Pool(count) => Children::Pool(count.get()),
     }
+}
+
+/// Headers of clients that any server wants, each once.
+fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
+    let wanted = plan.servers.values().flat_map(|plan| &plan.credentials.pass);
+    let mut names: Vec<HeaderName> = Vec::new();
+    for name in wanted {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    (!names.is_empty()).then(|| names.into())
 }
 
 /// The tools that clients must not see, whichever way they come.

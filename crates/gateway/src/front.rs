@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
+use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
@@ -158,6 +159,7 @@ impl Front {
         let Some(backend) = self.fleet.backend(server) else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
+        self.fleet.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             return session.leg(server, &backend.bridge).open(exchange, request, said);
@@ -217,14 +219,17 @@ fn id(request: &Message) -> &Id {
 impl Servers for Front {
     fn unlisted(&self, name: &str) -> Option<Arc<str>> {
         let member = self.members.get(name)?;
-        let deferred = self.fleet.deferred();
-        let is_unknown = deferred.iter().any(|late| late.name == *member && !late.is_cached);
-        is_unknown.then(|| Arc::clone(member))
+        let backend = self.fleet.backend(member)?;
+        let is_late = || {
+            let deferred = self.fleet.deferred();
+            deferred.iter().any(|late| late.name == *member && !late.is_cached)
+        };
+        (backend.plan.is_personal() || is_late()).then(|| Arc::clone(member))
     }
 
     fn only_with_resources(&self) -> Option<Arc<str>> {
         let mut having = self.members.iter().filter(|name| {
-            let client = self.fleet.roster.present(name);
+            let client = self.fleet.roster.known(name);
             client.is_some_and(|client| client.capabilities().get("resources").is_some())
         });
         let only = having.next();
@@ -251,6 +256,10 @@ impl Inside for Front {
         for backend in self.backends() {
             backend.bridge.forget(face);
         }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.fleet.carried.clone()
     }
 }
 

@@ -74,7 +74,8 @@ impl Nowhere {
 
 /// What is known of the servers besides what they list.
 pub trait Servers {
-    /// The server of this name, if it has not said yet what it offers.
+    /// The server of this name, if it may have more than is known: it has not
+    /// said yet what it offers, or offers something else to each client.
     fn unlisted(&self, name: &str) -> Option<Arc<str>>;
     /// The only server that may have resources that nobody lists, if there is one only.
     fn only_with_resources(&self) -> Option<Arc<str>>;

@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Config, Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::front::Front;
-use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, ToolSearch};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -22,6 +22,9 @@ use crate::serve::Offer;
 use crate::serve::web::{self, Place};
 use crate::signal::Stop;
 use crate::target;
+use standing::standing;
+
+mod standing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -71,7 +74,8 @@ async fn serve(
     limits: Arc<Limits>,
     stop: Stop,
 ) -> Result<(), Failure> {
-    let shared = plan.servers.values().any(|server| server.process == Process::Shared);
+    let is_shared = |process| matches!(process, Process::Shared | Process::PerUser);
+    let shared = plan.servers.values().any(|server| is_shared(server.process));
     let mut offers: Vec<_> = fronts
         .into_iter()
         .map(|(place, front)| {
@@ -174,20 +178,9 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
             .hint("take them out, and use --api-key"));
     }
     for (name, server) in &plan.servers {
-        if !server.credentials.is_static() {
-            return Err(Failure::new(format!(
-                "server {name:?} has headers from files, commands or clients, which are not sent"
-            ))
-            .hint("write them as headers, with ${VAR} for what is secret"));
-        }
-        if matches!(server.process, Process::PerUser | Process::Pool(_)) {
-            tracing::warn!(server = name, "has a process for each session: nothing else is known");
-        }
-        if server.sleep != Sleep::Never {
-            tracing::warn!(server = name, "is not put to sleep");
-        }
-        if server.calls != ServerPlan::CALLS {
-            tracing::warn!(server = name, "has no bound on calls of its own");
+        let is_command = matches!(server.target, Target::Command(_));
+        if is_command && !server.credentials.is_static() {
+            tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
         }
     }
     if plan.bounds != Bounds::default() {
@@ -215,7 +208,7 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
 fn pages(fleet: &Arc<Fleet>) -> Vec<(String, Page)> {
     let (ready, all) = (Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready);
+        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         ready.states().iter().any(|(_, state)| is_there(state))
     };
     vec![
@@ -228,13 +221,8 @@ fn pages(fleet: &Arc<Fleet>) -> Vec<(String, Page)> {
 /// In words that tell no file, address or secret.
 fn status(fleet: &Fleet) -> String {
     let server = |(name, state): (Arc<str>, State)| {
-        let word = match state {
-            State::Ready => "ready",
-            State::Retrying { .. } => "retrying",
-            State::Failed { .. } => "failed",
-            _ => "starting",
-        };
-        (name.to_string(), json!({"state": word, "calls": fleet.calls(&name)}))
+        let standing = standing(fleet, &name, &state);
+        (name.to_string(), standing)
     };
     let servers: serde_json::Map<_, _> = fleet.states().into_iter().map(server).collect();
     json!({"servers": servers}).to_string()

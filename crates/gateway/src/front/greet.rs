@@ -118,14 +118,14 @@ impl Front {
     /// What any server has; one that is not there may have anything.
     pub(super) fn capabilities(&self) -> Value {
         let clients: Vec<_> =
-            self.members.iter().map(|name| self.fleet.roster.present(name)).collect();
+            self.members.iter().map(|name| self.fleet.roster.known(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
         merge::capabilities(declared)
     }
 
     fn instruct(&self, result: &mut Value) {
         let said = self.members.iter().filter_map(|name| {
-            let client = self.fleet.roster.present(name)?;
+            let client = self.fleet.roster.known(name)?;
             let text = client.welcome()["instructions"].as_str()?.to_owned();
             Some((name.to_string(), text))
         });

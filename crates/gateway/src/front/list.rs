@@ -82,6 +82,9 @@ impl Front {
         request: &Message,
         kind: Kind,
     ) -> Works {
+        for server in &self.members {
+            self.fleet.want(server);
+        }
         let (face, request) = (Arc::clone(face), request.clone());
         self.once_settled(move |front| {
             let answer = match front.page(&request, kind) {
@@ -115,6 +118,7 @@ impl Front {
                 let state = match late.state {
                     State::Failed { .. } => "failed",
                     State::Retrying { .. } => "retrying",
+                    State::Asleep => "asleep",
                     _ => "starting",
                 };
                 json!({"server": &*late.name, "state": state, "cached": late.is_cached})

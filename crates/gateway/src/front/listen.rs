@@ -107,6 +107,7 @@ impl Front {
         let mut works = Works::none();
         for (server, uris) in parts {
             let Some(backend) = self.fleet.backend(&server) else { continue };
+            self.fleet.want(&server);
             let owner = Part::new(&listen, &server, &self.this);
             let request = narrowed(request, &uris);
             let open = Up::Open { exchange, request, said: None };
