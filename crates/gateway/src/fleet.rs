@@ -141,7 +141,7 @@ impl Fleet {
 fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
     let mut limits = limits.clone();
     limits.quiet = plan.call.unwrap_or(limits.quiet);
-    limits.greet = plan.start;
+    limits.greet = Some(plan.start);
     let bounds = (plan.calls, plan.start);
     Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
 }

@@ -67,7 +67,7 @@ impl<O> Ledger<O> {
             sharing,
             calls: Calls::new(patience),
             patience,
-            greet: limits.greet,
+            greet: limits.greet.unwrap_or(limits.quiet),
             asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
