@@ -3,27 +3,25 @@
 //!
 //! The roster's connections are ours alone. They tell what there is, so that a
 //! list costs no client a connection; a client's calls go by connections of its
-//! own, which are made when it first calls.
+//! own, which are made when it first calls. `change.rs` leads to another plan.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderName;
 use switchboard_net::bridge::{Bridge, Children, Hidden};
-use switchboard_net::client::ClientOptions;
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
 use crate::plan::{Plan, Process, ServerPlan};
+use leave::Leaving;
 
-mod alone;
+mod change;
+mod leave;
 mod tend;
-
-use alone::Alone;
 
 /// How often a server that has failed is looked at.
 const PROBE: Duration = Duration::from_mins(1);
@@ -34,15 +32,28 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 /// All servers of a plan.
 pub struct Fleet {
     pub(crate) roster: Roster,
-    backends: BTreeMap<Arc<str>, Backend>,
+    options: FleetOptions,
+    reach: Reach,
+    /// As they are; replaced as a whole.
+    backends: RwLock<Arc<Backends>>,
+    leaving: Leaving,
     /// Headers of clients that some server wants.
-    pub(crate) carried: Option<Arc<[HeaderName]>>,
+    carried: RwLock<Option<Arc<[HeaderName]>>>,
 }
 
-/// One server, for the calls of clients.
+/// The servers at one time, by name.
+pub(crate) type Backends = BTreeMap<Arc<str>, Arc<Backend>>;
+
+/// How a server is reached.
+type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
+
+/// One server, for the calls of clients. Whoever is about to make a call holds
+/// it: a bridge does not end as long as that is so.
 pub(crate) struct Backend {
     pub(crate) plan: ServerPlan,
     pub(crate) bridge: Arc<Bridge>,
+    /// Shared by all that have the same bridge.
+    held: Arc<()>,
 }
 
 /// What may be different about a fleet.
@@ -59,45 +70,45 @@ impl Fleet {
     pub fn start(
         plan: &Plan,
         options: FleetOptions,
-        server: impl Fn(&ServerPlan) -> Server,
+        server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let roster = Roster::new(RosterOptions {
-            cache: options.cache,
+            cache: options.cache.clone(),
             patience: PATIENCE,
             probe: Some(PROBE),
             ..RosterOptions::default()
         });
-        let mut backends = BTreeMap::new();
-        for (name, plan) in &plan.servers {
-            let name: Arc<str> = name.as_str().into();
-            let server = server(plan);
-            let client = ClientOptions::default();
-            roster.add_within(Arc::clone(&name), server.clone(), client, plan.start)?;
-            let bridge = bridge(plan, server, &options.limits);
-            backends.insert(name, Backend { plan: plan.clone(), bridge });
-        }
-        let carried = carried(plan);
-        let fleet = Arc::new(Self { roster, backends, carried });
+        let (reach, backends) = (Box::new(server), RwLock::default());
+        let (leaving, carried) = (Leaving::default(), RwLock::default());
+        let fleet = Arc::new(Self { roster, options, reach, backends, leaving, carried });
+        fleet.change(plan)?;
         fleet.tend();
         Ok(fleet)
     }
 
+    /// A server of a plan, that nobody has called yet.
+    fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
+        let bridge = bridge(plan, server, &self.options.limits);
+        Backend { plan: plan.clone(), bridge, held: Arc::default() }
+    }
+
+    /// Headers of clients that some server wants.
+    pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
+        self.carried.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The servers as they are at this time.
+    pub(crate) fn backends(&self) -> Arc<Backends> {
+        Arc::clone(&self.backends.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The names of all servers.
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.backends.keys()
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.backends().keys().cloned().collect()
     }
 
-    /// One server alone, as it is; whether its clients share a connection to it.
-    pub fn alone(self: &Arc<Self>, name: &str) -> Option<(Arc<dyn Inside>, bool)> {
-        let (name, backend) = self.backends.get_key_value(name)?;
-        let (name, bridge) = (Arc::clone(name), Arc::clone(&backend.bridge));
-        let is_shared = bridge.is_shared();
-        let alone = Alone { fleet: Arc::downgrade(self), name, bridge };
-        Some((Arc::new(alone), is_shared))
-    }
-
-    pub(crate) fn backend(&self, name: &str) -> Option<&Backend> {
-        self.backends.get(name)
+    pub(crate) fn backend(&self, name: &str) -> Option<Arc<Backend>> {
+        self.backends.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// How each server stands, by name.
@@ -112,12 +123,12 @@ impl Fleet {
 
     /// How many calls of clients are open at a server.
     pub fn calls(&self, name: &str) -> usize {
-        self.backends.get(name).map_or(0, |backend| backend.bridge.calls())
+        self.backend(name).map_or(0, |backend| backend.bridge.calls())
     }
 
     /// How many calls of clients wait for a server, or for their turn there.
     pub fn queued(&self, name: &str) -> usize {
-        self.backends.get(name).map_or(0, |backend| backend.bridge.queued())
+        self.backend(name).map_or(0, |backend| backend.bridge.queued())
     }
 
     /// Waits until every server is ready or known to be broken, for a moment at most.
@@ -128,11 +139,11 @@ impl Fleet {
     /// Ends every connection, and waits for the end of each.
     pub async fn close(&self) {
         let mut closing = JoinSet::new();
-        for backend in self.backends.values() {
+        for backend in self.backends().values() {
             let bridge = Arc::clone(&backend.bridge);
             closing.spawn(async move { bridge.close().await });
         }
-        self.roster.close().await;
+        tokio::join!(self.roster.close(), self.leaving.hurry());
         while closing.join_next().await.is_some() {}
     }
 }
@@ -180,6 +191,6 @@ fn hidden(plan: &ServerPlan) -> Hidden {
 
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fleet").field("servers", &self.backends.keys()).finish_non_exhaustive()
+        f.debug_struct("Fleet").field("servers", &self.names()).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
@@ -45,7 +45,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
-    hidden: Arc<Hidden>,
+    hidden: RwLock<Arc<Hidden>>,
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
@@ -73,7 +73,7 @@ impl Bridge {
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
-        if let Some(why) = self.hidden.refuses(request) {
+        if let Some(why) = self.hidden().refuses(request) {
             caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }
@@ -143,9 +143,13 @@ impl Bridge {
         all
     }
 
-    /// How many calls are open at the server.
+    /// How many calls are open at the server, or wait to be made.
     pub fn calls(&self) -> usize {
-        lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
+        let state = lock(&self.state);
+        let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
+        let waiting = state.waiting.calls();
+        drop(state);
+        open + waiting + self.queued()
     }
 
     /// Ends every connection, and waits until each is over.

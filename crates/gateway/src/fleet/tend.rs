@@ -28,7 +28,7 @@ impl Fleet {
     fn look(&self) -> Instant {
         let now = Instant::now();
         let mut next = now + LOOK;
-        for (name, backend) in &self.backends {
+        for (name, backend) in &*self.backends() {
             let Sleep::After(idle) = backend.plan.sleep else { continue };
             let Some(until) = backend.bridge.idle_until(idle).map(Instant::from_std) else {
                 continue;
@@ -46,7 +46,7 @@ impl Fleet {
     /// Somebody wants something of a server, if only to see its list: one that
     /// sleeps is woken, and nobody waits for it.
     pub(crate) fn want(&self, name: &str) {
-        let Some(backend) = self.backends.get(name) else { return };
+        let Some(backend) = self.backend(name) else { return };
         if backend.plan.sleep != Sleep::Never {
             backend.bridge.touch();
             self.roster.wake(name);
@@ -54,7 +54,7 @@ impl Fleet {
     }
 
     fn tell_door(&self, name: &str, state: &State) {
-        let Some(backend) = self.backends.get(name) else { return };
+        let Some(backend) = self.backend(name) else { return };
         // Where clients show headers of their own, they may be let in where we are not.
         let is_known = backend.plan.credentials.pass.is_empty();
         backend.bridge.stands(if is_known { door(name, state) } else { Door::Open });

@@ -1,7 +1,7 @@
 //! Bridges, and what may be different about them.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use switchboard_proto::limits::Limits;
@@ -54,7 +54,7 @@ impl Bridge {
             server,
             children,
             limits,
-            hidden: Arc::new(hidden),
+            hidden: RwLock::new(Arc::new(hidden)),
             house,
             state: Mutex::default(),
             this: Weak::clone(this),
