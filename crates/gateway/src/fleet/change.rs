@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use switchboard_net::bridge::Door;
 use switchboard_net::client::ClientOptions;
 use switchboard_net::roster::AddError;
 
@@ -47,6 +48,8 @@ impl Fleet {
         for (name, before) in old.iter() {
             let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
             if !goes_on {
+                // Nobody looks after it any more: what waits there goes on as it is.
+                before.bridge.stands(Door::Open);
                 self.leaving.leave(name, before);
             }
         }
