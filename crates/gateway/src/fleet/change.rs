@@ -65,8 +65,8 @@ impl Fleet {
     ) -> Result<Backend, AddError> {
         let server = (self.reach)(plan);
         if replaces {
-            let replaced = self.roster.replace_within(name, server.clone(), plan.start);
-            if let Some(gone) = replaced {
+            let old = self.roster.replace_within(name, server.clone(), plan.start);
+            if let Some(gone) = old {
                 self.leaving.end(gone);
             }
         } else {
