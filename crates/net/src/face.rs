@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use http::HeaderMap;
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
@@ -26,6 +27,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
+mod carry;
 mod lend;
 mod park;
 mod room;
@@ -46,6 +48,8 @@ pub struct Face {
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
     who: OnceLock<Who>,
+    /// What its first request said to whatever stands behind the inside.
+    carried: OnceLock<HeaderMap>,
 }
 
 struct State {
@@ -129,6 +133,7 @@ impl Face {
             passing: Mutex::new(()),
             parking: OnceLock::new(),
             who: OnceLock::new(),
+            carried: OnceLock::new(),
         })
     }
 
@@ -307,24 +312,6 @@ impl Face {
             Poll::Pending
         })
         .await
-    }
-
-    /// Whether no answer is owed. Listens do not count: they end when told to.
-    pub fn is_answered(&self) -> bool {
-        lock(&self.state).half.owed() == 0
-    }
-
-    /// Waits until no answer is owed.
-    pub async fn all_answered(&self) {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.half.owed() == 0 {
-                return Poll::Ready(());
-            }
-            wait(&mut state.waiting_for_phase, cx);
-            Poll::Pending
-        })
-        .await;
     }
 
     /// How far a legacy conversation has got.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
 use switchboard_proto::limits::Limits;
@@ -40,6 +41,12 @@ impl Pipe {
             face.speak_for(who);
         }
         pipe
+    }
+
+    /// Headers of the request that made the connection.
+    pub(crate) fn carry(&self, headers: &HeaderMap) {
+        self.legacy.carry(headers);
+        self.modern.carry(headers);
     }
 
     /// One message of the client, or why it could not be read.

@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Plan, Process, Reading, ServerPlan, Sleep};
+use switchboard_gateway::plan::{Plan, Reading, ServerPlan};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -24,10 +24,12 @@ use crate::signal::Stop;
 use crate::target;
 use place::Stands;
 use reload::{Follow, Loaded};
+use standing::standing;
 
 mod access;
 mod place;
 mod reload;
+mod standing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -129,7 +131,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
 /// although its files are right.
 fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
     access::settle(args, plan)?;
-    check_support(plan)?;
+    tell_unsupported(plan);
     if plan.servers.is_empty() {
         return Err(Failure::new("there is no server to serve")
             .hint("name one that is enabled and has no mistakes"));
@@ -148,25 +150,13 @@ fn tell(problems: &[Problem]) {
 }
 
 /// What a plan may say and this gateway does not do must not look done.
-fn check_support(plan: &Plan) -> Result<(), Failure> {
+fn tell_unsupported(plan: &Plan) {
     for (name, server) in &plan.servers {
-        if !server.credentials.is_static() {
-            return Err(Failure::new(format!(
-                "server {name:?} has headers from files, commands or clients, which are not sent"
-            ))
-            .hint("write them as headers, with ${VAR} for what is secret"));
-        }
-        if matches!(server.process, Process::PerUser | Process::Pool(_)) {
-            tracing::warn!(server = name, "has a process for each session: nothing else is known");
-        }
-        if server.sleep != Sleep::Never {
-            tracing::warn!(server = name, "is not put to sleep");
-        }
-        if server.calls != ServerPlan::CALLS {
-            tracing::warn!(server = name, "has no bound on calls of its own");
+        let is_command = matches!(server.target, Target::Command(_));
+        if is_command && !server.credentials.is_static() {
+            tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
         }
     }
-    Ok(())
 }
 
 fn cache(args: &GatewayArgs) -> Option<Cache> {
@@ -185,7 +175,7 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
 fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
     let (ready, all) = (Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready);
+        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         ready.states().iter().any(|(_, state)| is_there(state))
     };
     vec![
@@ -198,13 +188,8 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
 /// In words that tell no file, address or secret.
 fn status(fleet: &Fleet, loaded: &Loaded) -> String {
     let server = |(name, state): (Arc<str>, State)| {
-        let word = match state {
-            State::Ready => "ready",
-            State::Retrying { .. } => "retrying",
-            State::Failed { .. } => "failed",
-            _ => "starting",
-        };
-        (name.to_string(), json!({"state": word, "calls": fleet.calls(&name)}))
+        let standing = standing(fleet, &name, &state);
+        (name.to_string(), standing)
     };
     let servers: serde_json::Map<_, _> = fleet.states().into_iter().map(server).collect();
     json!({"servers": servers, "config": loaded.status()}).to_string()

@@ -31,7 +31,6 @@ use switchboard_proto::server::legacy::Phase;
 use tokio::time::Instant;
 
 use super::body::{Body, OpenLane, read};
-use super::gate;
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
 use super::stateless;
@@ -137,7 +136,10 @@ async fn converse(
 ) -> Result<Option<Talk>, Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
-        Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
+        let inside = Arc::clone(&site.inside);
+        let face = Face::new(era, Carrier::Http, inside, limits, site.options.shared);
+        face.carry(headers);
+        face
     };
     let method = match incoming {
         Incoming::One(message) => message.method(),
@@ -147,7 +149,6 @@ async fn converse(
         if !site.options.modern {
             return Err(legacy_only(headers));
         }
-        let who = &gate::told_apart(who, headers);
         if let Incoming::One(message) = incoming
             && let Some((face, parked)) = site.parking.claim(message, who.identity())?
         {
@@ -164,7 +165,7 @@ async fn converse(
         if stateless::wants_nothing(incoming) {
             return Ok(None);
         }
-        let (face, held) = stateless::face(site, who, revision, incoming).await?;
+        let (face, held) = stateless::face(site, who, revision, incoming, headers).await?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {

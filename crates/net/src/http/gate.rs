@@ -82,8 +82,8 @@ pub(super) fn admit(gate: Option<&Arc<dyn Gate>>, headers: &HeaderMap) -> Result
     gate.map_or_else(|| Ok(Who::default()), |gate| gate.admit(headers))
 }
 
-/// Whoever makes a modern request without a name, as far as it says: who has
-/// another token is somebody else (MRTR-8). The token itself is not kept.
+/// Whoever makes a request without a name, as far as it says: who has another
+/// token is somebody else (MRTR-8). The token itself is not kept.
 pub(super) fn told_apart(who: &Who, headers: &HeaderMap) -> Who {
     let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
     let Some(token) = token else { return who.clone() };

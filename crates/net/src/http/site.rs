@@ -241,7 +241,10 @@ impl Site {
         let SiteOptions { gate, headers: more, .. } = &self.inner.options;
         let grant = guard.grant(&parts.headers);
         match gate::admit(gate.as_ref(), &parts.headers) {
-            Ok(who) => Ok(Admitted { who, grant, more }),
+            Ok(who) => {
+                let who = gate::told_apart(&who, &parts.headers);
+                Ok(Admitted { who, grant, more })
+            }
             Err(turned) => {
                 let admitted = Admitted { who: Who::default(), grant, more };
                 Err(Box::new(admitted.answer(Ok(turned.response()))))

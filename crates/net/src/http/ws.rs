@@ -107,6 +107,7 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     let limits = &site.options.limits;
     let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
     site.sockets.add(who, &pipe);
+    pipe.carry(&parts.headers);
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {
         let _stay = stay;
