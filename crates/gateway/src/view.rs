@@ -10,6 +10,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::seal::Sealer;
@@ -136,6 +137,10 @@ impl Inside for Views {
         for front in self.each() {
             front.forget(face);
         }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.fleet.carried()
     }
 }
 
