@@ -96,6 +96,14 @@ fn idle(values: &[String]) -> Result<Vec<String>, String> {
     convert::seconds_or(YEAR, values)
 }
 
+fn up_to_a_day(values: &[String]) -> Result<Vec<String>, String> {
+    seconds(86_400, values)
+}
+
+fn up_to_an_hour(values: &[String]) -> Result<Vec<String>, String> {
+    seconds(3600, values)
+}
+
 fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
     let words = if given.command.is_empty() { &given.operands } else { &given.command };
     if words.first().is_none_or(|word| word.contains("://")) {
@@ -155,9 +163,9 @@ type Turn = fn(&[String]) -> Result<Vec<String>, String>;
 /// What is always said, because its default is not ours.
 fn numbers(plan: &mut Plan, given: &Given) -> Result<(), Complaint> {
     let rows: [(&str, &str, &str, Turn); 4] = [
-        ("--requestTimeout", "300000", "--timeout", seconds),
-        ("--keepAliveTimeout", "300000", "--idle-connection", seconds),
-        ("--gracefulShutdownTimeout", "5000", "--grace", seconds),
+        ("--requestTimeout", "300000", "--timeout", up_to_a_day),
+        ("--keepAliveTimeout", "300000", "--idle-connection", up_to_a_day),
+        ("--gracefulShutdownTimeout", "5000", "--grace", up_to_an_hour),
         ("--maxBodySize", "10485760", "--max-message", bytes),
     ];
     for (flag, usual, ours, turn) in rows {

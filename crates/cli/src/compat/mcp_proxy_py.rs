@@ -29,25 +29,32 @@ const ROWS: &[Row] = &[
         .needs(Needs::Url)
         .means(Means::Turned("--header", headers)),
     Row::new("--transport", Takes::One, "sse or streamablehttp; sse by default")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --transport")),
     Row::new("--client-id", Takes::One, "OAuth client").needs(Needs::Url).means(OAUTH),
     Row::new("--client-secret", Takes::One, "its secret").needs(Needs::Url).means(OAUTH),
     Row::new("--token-url", Takes::One, "where tokens are had").needs(Needs::Url).means(OAUTH),
     Row::new("--username", Takes::One, "name to log in with")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
     Row::new("--password", Takes::One, "password to log in with")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
-    Row::new("--digest", Takes::Nothing, "log in with a digest").means(Means::Never(
-        "digest authentication is not spoken, and Basic would show the password",
-    )),
-    Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities").means(TLS),
-    Row::new("--no-verify-ssl", Takes::Nothing, "trust any certificate").means(TLS),
+    Row::new("--digest", Takes::Nothing, "log in with a digest").needs(Needs::Url).means(
+        Means::Never("digest authentication is not spoken, and Basic would show the password"),
+    ),
+    Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
+        .needs(Needs::Url)
+        .means(TLS),
+    Row::new("--no-verify-ssl", Takes::Nothing, "trust any certificate")
+        .needs(Needs::Url)
+        .means(TLS),
     Row::new("--env", Takes::Two, "variable for the command")
         .alias(&["-e"])
-        .needs(Needs::Command)
+        .needs(Needs::Unnamed)
         .means(Means::Turned("--env", variables)),
     Row::new("--cwd", Takes::One, "where the command runs")
-        .needs(Needs::Command)
+        .needs(Needs::Unnamed)
         .means(Means::Ours("--cwd")),
     Row::new("--pass-environment", Takes::Nothing, "give commands our whole environment")
         .needs(Needs::Command)

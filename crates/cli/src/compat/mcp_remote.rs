@@ -2,7 +2,7 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::convert;
+use super::convert::whole_seconds;
 use super::plan::{Plan, Server};
 use super::read::Given;
 use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
@@ -37,7 +37,7 @@ const ROWS: &[Row] = &[
     Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
         .means(Means::Plan("bridge without --direct")),
     Row::new("--connect-timeout", Takes::One, "seconds that connecting may take")
-        .means(Means::Ours("--connect-timeout")),
+        .means(Means::Turned("--connect-timeout", connecting)),
     Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
         .means(Means::Turned("--timeout", patience)),
     Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
@@ -73,12 +73,18 @@ const ROWS: &[Row] = &[
 
 const CALLBACK_PORT: &str = "the port of the OAuth callback is understood but not honoured yet: signing in with OAuth is not there yet; pass a token with --header";
 
-/// Our longest wait, in seconds.
+/// Our longest waits for an answer and for a connection, in seconds.
 const DAY: u64 = 86_400;
+const HOUR: u64 = 3600;
 
 fn patience(values: &[String]) -> Result<Vec<String>, String> {
-    let millis: Vec<_> = values.iter().map(|value| format!("{value}000")).collect();
-    convert::seconds_or(DAY, &millis).map_err(|_| "not a number of seconds".to_owned())
+    let seconds = whole_seconds(values).ok_or("not a number of seconds")?;
+    Ok(vec![if seconds == 0 { DAY } else { seconds.min(DAY) }.to_string()])
+}
+
+fn connecting(values: &[String]) -> Result<Vec<String>, String> {
+    let seconds = whole_seconds(values).filter(|&seconds| seconds > 0);
+    Ok(vec![seconds.ok_or("not a number of seconds")?.min(HOUR).to_string()])
 }
 
 fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {

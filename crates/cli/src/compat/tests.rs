@@ -117,6 +117,64 @@ fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
 }
 
 #[test]
+fn no_flag_is_left_out_in_silence() {
+    for (line, flag) in [
+        ("mcp-proxy --username a --password b node", "--username"),
+        ("mcp-proxy --username a --password b node", "--password"),
+        ("mcp-proxy --transport sse node", "--transport"),
+        ("mcp-proxy --verify-ssl false -- node", "--verify-ssl"),
+        ("mcp-proxy --no-verify-ssl node", "--no-verify-ssl"),
+        ("mcp-proxy --digest node", "--digest"),
+        ("mcp-proxy --named-server a b -e A b", "--env"),
+        ("mcp-proxy --named-server a b --cwd /", "--cwd"),
+        ("supergateway --stdio a --stateful", "--stateful"),
+        ("supergateway --stdio a --protocolVersion 2025-06-18", "--protocolVersion"),
+        ("supergateway --stdio npx server", "server"),
+    ] {
+        let told = notes(line);
+        assert!(told.iter().any(|note| note.contains(flag)), "{line}: {told:?}");
+    }
+    let told = notes("supergateway --stdio a --outputTransport streamableHttp --stateful");
+    assert_eq!(told, [""; 0]);
+}
+
+#[test]
+fn a_short_flag_ends_a_list_too() {
+    let said = ours("mcp-proxy --allow-origin https://a.example -e A b --port 1 -- node");
+    assert!(said.contains("--env=A=b") && !said.contains("--allow-origin=-e"), "{said}");
+    let said = ours("mcp-proxy --verify-ssl -H X-A 1 https://a.example/sse");
+    assert!(said.contains("--header=X-A: 1") && !said.contains("--ca-file"), "{said}");
+}
+
+#[test]
+fn times_are_as_long_as_they_say_or_as_long_as_we_wait() {
+    for (line, said) in [
+        ("mcp-remote https://a.example/ --headers-timeout 1.5", "--timeout=2 "),
+        ("mcp-remote https://a.example/ --headers-timeout 0", "--timeout=86400 "),
+        ("mcp-remote https://a.example/ --headers-timeout 1e9", "--timeout=86400 "),
+        ("mcp-remote https://a.example/ --connect-timeout 2.5", "--connect-timeout=3 "),
+        ("mcp-proxy-npm --requestTimeout 1e12 node", "--timeout=86400 "),
+        ("mcp-proxy-npm --keepAliveTimeout 1e12 node", "--idle-connection=86400 "),
+        ("mcp-proxy-npm --gracefulShutdownTimeout 1e9 node", "--grace=3600 "),
+    ] {
+        let ours = ours(line);
+        assert!(ours.contains(said), "{line}: {ours}");
+    }
+}
+
+#[test]
+fn a_switch_in_a_variable_is_on_only_if_it_says_so() {
+    let with = |value: &'static str| {
+        let env = move |name: &str| (name == "MCP_PROXY_STATELESS").then(|| value.to_owned());
+        let Line::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+            panic!("not theirs");
+        };
+        words.contains(&"--stateless".to_owned())
+    };
+    assert!(with("true") && !with("false") && !with("0") && !with(""));
+}
+
+#[test]
 fn nonsense_is_refused_with_a_hint() {
     for (line, what) in [
         ("mcp-remote", "URL"),
@@ -126,6 +184,7 @@ fn nonsense_is_refused_with_a_hint() {
         ("supergateway --stdio a --outputTransport carrier", "carrier"),
         ("supergateway --stdio", "needs a value"),
         ("supergateway --stdio a --sessionTimeout soon", "milliseconds"),
+        ("supergateway --stdio a --sessionTimeout 0", "--sessionTimeout 0"),
         ("mcp-proxy", "no server"),
         ("mcp-proxy --username a https://a.example/sse", "--password"),
         ("mcp-proxy --digest https://a.example/sse", "digest"),
