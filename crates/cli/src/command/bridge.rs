@@ -1,5 +1,6 @@
 //! `switchboard bridge`: one server, served on another transport.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +61,24 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> 
         let named = target::named_in(file, &args.remote, pass)?;
         servers.extend(named.into_iter().map(|(name, server)| (Some(name), server)));
     }
+    check_names(servers.iter().filter_map(|(name, _)| name.as_deref()))?;
     Ok(servers)
+}
+
+/// Each name is a path of its own.
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Failure::new("a named server has no name")
+                .hint("write --named-server NAME 'COMMAND ARG'"));
+        }
+        if !seen.insert(name) {
+            return Err(Failure::new(format!("two servers are called {name:?}"))
+                .hint("give each a name of its own, for it is served at /servers/NAME"));
+        }
+    }
+    Ok(())
 }
 
 /// The server, after checking what can be checked before somebody calls it.
