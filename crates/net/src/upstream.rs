@@ -247,7 +247,7 @@ impl Upstream {
     /// Text arrived on a lane.
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
-        match jsonrpc::parse(text) {
+        match jsonrpc::parse(text.clone()) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {
                 let mut works = Works::none();
@@ -258,7 +258,11 @@ impl Upstream {
             }
             Err(refused) => {
                 tracing::warn!(server = self.name, "skipped what is no message: {refused}");
-                Works::none()
+                let mut works = Works::none();
+                for message in jsonrpc::parse_torn(&text) {
+                    works.append(self.handle_message(lane, &message));
+                }
+                works
             }
         }
     }
