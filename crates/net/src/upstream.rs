@@ -34,6 +34,7 @@ mod core;
 mod era;
 mod http;
 mod known;
+mod ping;
 mod pipe;
 mod seat;
 mod sse;
@@ -232,6 +233,9 @@ impl Upstream {
     fn start(self: &Arc<Self>, core: &mut Core) {
         if !std::mem::replace(&mut core.watched, true) {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
+            if self.wants_pings() {
+                self.spawn(ping::run(Arc::clone(self)));
+            }
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
             self.spawn(pipe::run(Arc::clone(self), self.server.piped()));

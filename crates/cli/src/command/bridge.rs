@@ -91,10 +91,14 @@ fn server(args: &BridgeArgs) -> Result<Server, Failure> {
 
 fn limits(args: &BridgeArgs) -> Limits {
     let defaults = Limits::default();
-    let message = usize::try_from(args.max_message).unwrap_or(usize::MAX);
+    let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let message = size(args.max_message);
     Limits {
         message,
         history: args.history.unwrap_or(defaults.history),
+        events: args.history_events.map_or(defaults.events, size),
+        greeting: args.start_timeout.map(Duration::from_secs),
+        ping: args.ping.map_or(defaults.ping, Duration::from_secs),
         quiet: Duration::from_secs(args.timeout),
         // A client must be able to have one message on the way while it reads another.
         backlog: defaults.backlog.max(message.saturating_mul(2)),
@@ -119,6 +123,11 @@ mod tests {
         let given = limits("switchboard bridge --timeout 7 --max-message 50000000 -- true");
         assert_eq!((given.quiet, given.message), (Duration::from_secs(7), 50_000_000));
         assert_eq!(given.backlog, 100_000_000, "room for two");
+        let given = limits("switchboard bridge --history 9 --history-events 5 http://a.example");
+        assert_eq!((given.history, given.events), (9, 5));
+        let given = limits("switchboard bridge --start-timeout 3 --ping 4 http://a.example");
+        assert_eq!(given.greeting, Some(Duration::from_secs(3)));
+        assert_eq!(given.ping, Duration::from_secs(4));
         let (plain, defaults) = (limits("switchboard bridge -- true"), Limits::default());
         assert_eq!((plain.quiet, plain.message), (defaults.quiet, defaults.message));
         assert_eq!(plain.backlog, defaults.backlog);

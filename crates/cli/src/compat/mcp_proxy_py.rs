@@ -27,7 +27,7 @@ const ROWS: &[Row] = &[
     Row::new("--headers", Takes::Two, "header to send")
         .alias(&["-H"])
         .needs(Needs::Url)
-        .means(Means::Turned("--header", headers)),
+        .means(Means::Plan("bridge --header")),
     Row::new("--transport", Takes::One, "sse or streamablehttp; sse by default")
         .needs(Needs::Url)
         .means(Means::Plan("bridge --transport")),
@@ -93,11 +93,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
-fn headers(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(convert::joined(values, ": "))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
 fn variables(values: &[String]) -> Result<Vec<String>, String> {
     Ok(convert::joined(values, "="))
 }
@@ -155,6 +150,13 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
         Some("0" | "false" | "no" | "off") => plan.notes.push(VERIFIED.to_owned()),
         Some(_) => plan.say("--ca-file", given.last("--verify-ssl").unwrap_or_default()),
     }
+    // As there, a later one is stronger: headers, the variable, a name and password.
+    for pair in given.all("--headers") {
+        plan.say("--header", pair.join(": "));
+    }
+    if lookup("API_ACCESS_TOKEN").is_some_and(|token| !token.is_empty()) {
+        plan.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
+    }
     match (given.last("--username"), given.last("--password")) {
         (None, None) => {}
         (Some(name), Some(password)) => {
@@ -165,9 +167,6 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
             let what = "both --username and --password are needed";
             return Err(Complaint::new(what, "give the other one too"));
         }
-    }
-    if lookup("API_ACCESS_TOKEN").is_some_and(|token| !token.is_empty()) {
-        plan.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
     }
     Ok(())
 }

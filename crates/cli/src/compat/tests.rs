@@ -88,7 +88,7 @@ fn the_two_proxies_are_told_apart_by_their_flags() {
 #[test]
 fn defaults_are_theirs() {
     let npm = "--host=:: --pass-environment --children=shared --health=/ping=pong \
-               --allow-origin=* --timeout=300 --idle-connection=300 --grace=5 \
+               --allow-origin=* --start-timeout=60 --timeout=300 --idle-connection=300 --grace=5 \
                --max-message=10485760 --port=8080 -- node a.js -v";
     assert_eq!(ours("mcp-proxy-npm node a.js -v"), npm);
     let python = "--children=shared --message-path=/messages/ --status=/status --port=0 -- node";
@@ -153,6 +153,9 @@ fn times_are_as_long_as_they_say_or_as_long_as_we_wait() {
         ("mcp-remote https://a.example/ --headers-timeout 0", "--timeout=86400 "),
         ("mcp-remote https://a.example/ --headers-timeout 1e9", "--timeout=86400 "),
         ("mcp-remote https://a.example/ --connect-timeout 2.5", "--connect-timeout=3 "),
+        ("mcp-remote https://a.example/ --keep-alive", "--ping=30 "),
+        ("mcp-remote https://a.example/ --ping-interval 9.5", "--ping=10 "),
+        ("mcp-proxy-npm --connectionTimeout 1500 node", "--start-timeout=2 "),
         ("mcp-proxy-npm --requestTimeout 1e12 node", "--timeout=86400 "),
         ("mcp-proxy-npm --keepAliveTimeout 1e12 node", "--idle-connection=86400 "),
         ("mcp-proxy-npm --gracefulShutdownTimeout 1e9 node", "--grace=3600 "),
@@ -191,6 +194,8 @@ fn nonsense_is_refused_with_a_hint() {
         ("mcp-proxy --unheard https://a.example/sse", "--unheard"),
         ("mcp-proxy-npm --sslCert a node", "TLS"),
         ("mcp-proxy-npm --server both node", "both"),
+        ("mcp-proxy-npm --eventStoreMaxEvents 0 node", "--eventStoreMaxEvents 0"),
+        ("mcp-remote https://a.example/ --ping-interval 0", "--ping-interval 0"),
     ] {
         match understand(words(line), &nothing) {
             Line::Wrong(complaint) => {
@@ -213,10 +218,12 @@ fn values_and_switches_are_read_as_they_read_them() {
     };
     assert!(words.contains(&"--api-key=k".to_owned()), "{words:?}");
     let token = |name: &str| (name == "API_ACCESS_TOKEN").then(|| "t".to_owned());
-    let line = "mcp-proxy -H X-A 1 https://a.example/sse".split(' ').map(str::to_owned).collect();
+    let line = "mcp-proxy -H Authorization mine --username a --password b https://a.example/sse";
+    let line = line.split(' ').map(str::to_owned).collect();
     let Line::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
-    let said = words.join(" ");
-    assert!(said.contains("--header=X-A: 1") && said.contains("${API_ACCESS_TOKEN}"), "{said}");
+    let headers: Vec<_> = words.into_iter().filter(|word| word.starts_with("--header=")).collect();
+    let expected = ["mine", "Bearer ${API_ACCESS_TOKEN}", "Basic YTpi"];
+    assert_eq!(headers, expected.map(|value| format!("--header=Authorization: {value}")));
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(super) struct Ledger<O> {
     /// By value, for a server may spell a token its own way.
     tokens: HashMap<Id, Token>,
     next_token: u64,
+    /// For the greeting.
+    greeting: Patience,
 }
 
 /// One call in flight.
@@ -66,6 +68,7 @@ impl<O> Ledger<O> {
             asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
+            greeting: Patience { quiet: limits.greeting.unwrap_or(limits.quiet), ..patience },
         }
     }
 
@@ -82,7 +85,10 @@ impl<O> Ledger<O> {
             begun: now,
             token: token.as_ref().map(|(wire, _)| wire.clone()),
         };
-        let id = self.calls.begin(call, now);
+        let id = match request.method() {
+            method::INITIALIZE => self.calls.begin_with(call, self.greeting, now),
+            _ => self.calls.begin(call, now),
+        };
         if let Some((wire, original)) = token {
             self.tokens.insert(wire, Token { original, call: id });
         }
