@@ -251,7 +251,8 @@ impl Upstream {
     /// Text arrived on a lane.
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
-        match jsonrpc::parse(text.clone()) {
+        let whole = text.clone();
+        match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {
                 let mut works = Works::none();
@@ -263,7 +264,7 @@ impl Upstream {
             Err(refused) => {
                 tracing::warn!(server = self.name, "skipped what is no message: {refused}");
                 let mut works = Works::none();
-                for message in jsonrpc::parse_torn(&text) {
+                for message in jsonrpc::parse_torn(&whole) {
                     works.append(self.handle_message(lane, &message));
                 }
                 works

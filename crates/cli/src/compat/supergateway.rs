@@ -154,7 +154,8 @@ fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complai
     if given.is_on("--stateful") && !is_streamable {
         plan.notes.push(format!("--stateful has no effect here: {STREAMABLE}"));
     }
-    if given.says("--protocolVersion") && !(is_streamable && !given.is_on("--stateful")) {
+    let has_sessions = !is_streamable || given.is_on("--stateful");
+    if given.says("--protocolVersion") && has_sessions {
         let why = "without --stateful";
         plan.notes.push(format!("--protocolVersion has no effect here: {STREAMABLE} {why}"));
     }
