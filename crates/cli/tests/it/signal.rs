@@ -98,10 +98,10 @@ fn a_client_that_reads_no_more_ends_it_cleanly() {
         SERVER[0],
         SERVER[1]
     );
-    let mut shell = std::process::Command::new("bash")
+    let mut shell = Command::new("bash")
         .args(["-c", &format!("set -o pipefail; {script}")])
-        .stdin(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut stdin = shell.stdin.take().unwrap();
