@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -180,9 +180,6 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
     }
     if plan.bounds != Bounds::default() {
         tracing::warn!("the bounds of the configuration file are not kept; ours hold");
-    }
-    if plan.search != ToolSearch::Never {
-        tracing::warn!("tools are listed, not searched");
     }
     Ok(())
 }
