@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use http::HeaderMap;
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
@@ -25,6 +26,7 @@ use switchboard_proto::server::{Frame, Half};
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 
+mod carry;
 mod lend;
 mod park;
 mod room;
@@ -44,6 +46,8 @@ pub struct Face {
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
     principal: OnceLock<Box<[u8]>>,
+    /// What its first request said to whatever stands behind the inside.
+    carried: OnceLock<HeaderMap>,
 }
 
 struct State {
@@ -124,6 +128,7 @@ impl Face {
             passing: Mutex::new(()),
             parking: OnceLock::new(),
             principal: OnceLock::new(),
+            carried: OnceLock::new(),
         })
     }
 

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::HeaderName;
 use switchboard_proto::exchange::Up;
 
 use crate::face::Face;
@@ -29,6 +30,12 @@ pub trait Inside: Send + Sync + 'static {
     /// each request is a client of its own: it is over when it is finished or
     /// dropped. Only their listens are forgotten like sessions.
     fn forget(&self, face: &Arc<Face>);
+
+    /// Headers of the request that a client begins with, which are kept with it
+    /// for whatever stands behind; see [`Face::carried`].
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        None
+    }
 }
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep};
+use switchboard_gateway::plan::{Bounds, Plan, Reading, ServerPlan};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -24,9 +24,11 @@ use crate::signal::Stop;
 use crate::target;
 use place::Stands;
 use reload::{Follow, Loaded};
+use standing::standing;
 
 mod place;
 mod reload;
+mod standing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -162,20 +164,9 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
             .hint("take them out, and use --api-key"));
     }
     for (name, server) in &plan.servers {
-        if !server.credentials.is_static() {
-            return Err(Failure::new(format!(
-                "server {name:?} has headers from files, commands or clients, which are not sent"
-            ))
-            .hint("write them as headers, with ${VAR} for what is secret"));
-        }
-        if matches!(server.process, Process::PerUser | Process::Pool(_)) {
-            tracing::warn!(server = name, "has a process for each session: nothing else is known");
-        }
-        if server.sleep != Sleep::Never {
-            tracing::warn!(server = name, "is not put to sleep");
-        }
-        if server.calls != ServerPlan::CALLS {
-            tracing::warn!(server = name, "has no bound on calls of its own");
+        let is_command = matches!(server.target, Target::Command(_));
+        if is_command && !server.credentials.is_static() {
+            tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
         }
     }
     if plan.bounds != Bounds::default() {
@@ -200,7 +191,7 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
 fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
     let (ready, all) = (Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready);
+        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         ready.states().iter().any(|(_, state)| is_there(state))
     };
     vec![
@@ -213,13 +204,8 @@ fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
 /// In words that tell no file, address or secret.
 fn status(fleet: &Fleet, loaded: &Loaded) -> String {
     let server = |(name, state): (Arc<str>, State)| {
-        let word = match state {
-            State::Ready => "ready",
-            State::Retrying { .. } => "retrying",
-            State::Failed { .. } => "failed",
-            _ => "starting",
-        };
-        (name.to_string(), json!({"state": word, "calls": fleet.calls(&name)}))
+        let standing = standing(fleet, &name, &state);
+        (name.to_string(), standing)
     };
     let servers: serde_json::Map<_, _> = fleet.states().into_iter().map(server).collect();
     json!({"servers": servers, "config": loaded.status()}).to_string()
