@@ -27,6 +27,7 @@ use switchboard_proto::server::legacy::Phase;
 
 use crate::catalog::{Catalog, Owned};
 use crate::fleet::{Backend, Fleet};
+use crate::policy::Grant;
 use crate::route::{self, Nowhere, Servers, Way};
 use leg::Leg;
 use listen::Listens;
@@ -36,6 +37,7 @@ use task::Errand;
 pub(crate) use task::Tasks;
 
 pub(crate) mod alone;
+mod grant;
 mod greet;
 mod leg;
 mod list;
@@ -45,7 +47,7 @@ mod session;
 mod state;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Any number of clients in front of some servers of a fleet.
 pub struct Front {
@@ -58,7 +60,9 @@ pub struct Front {
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     listens: Listens,
     /// None only if the system had no randomness for a key: then no state is let through.
-    sealer: Option<Sealer>,
+    sealer: Option<Arc<Sealer>>,
+    /// What is shown of the members.
+    grant: Grant,
     this: Weak<Self>,
 }
 
@@ -70,15 +74,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
-        let front = Self::unwatched(fleet, members);
-        tokio::spawn(list::watch(Arc::downgrade(&front), fleet.roster.changes()));
-        front.refresh();
-        front
+        let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok().map(Arc::new);
+        Self::unwatched(fleet, members, Grant::default(), sealer).watched()
+    }
+
+    /// Tells its clients of changes.
+    fn watched(self: Arc<Self>) -> Arc<Self> {
+        tokio::spawn(list::watch(Arc::downgrade(&self), self.fleet.roster.changes()));
+        self.refresh();
+        self
     }
 
     /// The same, but nobody is told of changes.
-    fn unwatched(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
-        let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
+    fn unwatched(
+        fleet: &Arc<Fleet>,
+        members: impl IntoIterator<Item = Arc<str>>,
+        grant: Grant,
+        sealer: Option<Arc<Sealer>>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
             members: RwLock::new(Arc::new(members.into_iter().collect())),
@@ -87,6 +100,7 @@ impl Front {
             sessions: Mutex::default(),
             listens: Listens::default(),
             sealer,
+            grant,
             this: Weak::clone(this),
         })
     }
@@ -115,9 +129,11 @@ impl Front {
         members.iter().filter_map(|name| self.fleet.backend(name)).collect()
     }
 
-    /// Offers these servers from here on; tells clients whose lists are others now.
+    /// Offers these servers from here on, as far as they are granted; tells clients
+    /// whose lists are others now.
     pub(crate) fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
-        let members = Arc::new(members.into_iter().collect());
+        let members = members.into_iter().filter(|name| self.grant.has_server(name));
+        let members = Arc::new(members.collect());
         let making = lock(&self.making);
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
         // The catalog is of another plan, whatever its edition.
@@ -215,9 +231,14 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), why));
             Works::none()
         };
-        let Some(backend) = self.fleet.backend(server) else {
+        let backend = self.fleet.backend(server).filter(|_| self.members().contains(server));
+        let Some(backend) = backend else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
+        if let Some(nowhere) = self.unseen(&backend.plan, &request) {
+            face.finish(exchange, &Message::error(request.id(), &nowhere.error(face.era())));
+            return Works::none();
+        }
         let errand = Errand::of(&request, face.era());
         let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
         self.fleet.want(server);
@@ -228,7 +249,7 @@ impl Front {
             return leg.open(&backend, exchange, request, said);
         }
         face.introduce(&greet::identity());
-        match state::opened(self.sealer.as_ref(), face, server, &request) {
+        match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
                 let leg = Leg::modern(face, server, &self.this);
                 expect(&leg);

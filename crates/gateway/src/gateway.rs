@@ -1,9 +1,9 @@
 //! A gateway that runs: its servers, and what clients find at each path.
 //!
 //! ```text
-//!   /mcp           Front of all servers ─┐
-//!   /groups/NAME   Front of some         ├─▶ Fleet ──▶ servers
-//!   /servers/NAME  Alone                 ─┘
+//!                 ┌─▶ /mcp           Views of all servers ─┐
+//!   Porter: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
+//!                 └─▶ /servers/NAME  Alone                 ─┘
 //! ```
 //!
 //! [`Gateway::apply`] leads from one plan to another while clients call. What
@@ -19,20 +19,22 @@ use switchboard_net::roster::AddError;
 use switchboard_net::upstream::Server;
 
 use crate::fleet::{Fleet, FleetOptions};
-use crate::front::Front;
 use crate::front::alone::Alone;
 use crate::plan::{Changes, Plan, Process, ServerPlan};
+use crate::porter::Porter;
+use crate::view::Views;
 
 /// Many servers behind one address, of which others may take the place.
 pub struct Gateway {
     fleet: Arc<Fleet>,
-    all: Arc<Front>,
+    porter: Arc<Porter>,
+    all: Arc<Views>,
     state: Mutex<State>,
 }
 
 struct State {
     plan: Arc<Plan>,
-    groups: BTreeMap<String, Arc<Front>>,
+    groups: BTreeMap<String, Arc<Views>>,
     alone: BTreeMap<String, Arc<Alone>>,
 }
 
@@ -69,12 +71,14 @@ impl Gateway {
         server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let fleet = Fleet::start(&plan, options, server)?;
-        let all = Front::new(&fleet, fleet.names());
+        let sessions = plan.bounds.sessions.unwrap_or(Porter::SESSIONS);
+        let porter = Porter::new(plan.access.clone(), sessions);
+        let all = Views::new(&fleet, fleet.names(), &porter);
         let mut state =
             State { plan: Arc::default(), groups: BTreeMap::new(), alone: BTreeMap::new() };
-        state.follow(&fleet, &plan);
+        state.follow(&fleet, &porter, &plan);
         state.plan = Arc::new(plan);
-        Ok(Arc::new(Self { fleet, all, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { fleet, porter, all, state: Mutex::new(state) }))
     }
 
     /// Follows another plan from here on; what is different about it. Servers
@@ -86,9 +90,12 @@ impl Gateway {
         let mut state = self.state();
         let changes = plan.diff(&state.plan);
         self.fleet.change(&plan)?;
-        state.follow(&self.fleet, &plan);
+        state.follow(&self.fleet, &self.porter, &plan);
         self.all.change(self.fleet.names());
         state.alone.values().for_each(|alone| alone.change());
+        if plan.access != state.plan.access {
+            self.porter.replace(plan.access.clone());
+        }
         state.plan = Arc::new(plan);
         Ok(changes)
     }
@@ -102,6 +109,11 @@ impl Gateway {
         Arc::clone(&self.state().plan)
     }
 
+    /// Who knows who may come in.
+    pub fn porter(&self) -> &Arc<Porter> {
+        &self.porter
+    }
+
     /// The servers.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
@@ -113,8 +125,8 @@ impl Gateway {
         let state = self.state();
         let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
         let light = state.plan.servers.values().all(is_shared);
-        let front = |place, front: &Arc<Front>| {
-            let inside: Arc<dyn Inside> = Arc::<Front>::clone(front);
+        let front = |place, front: &Arc<Views>| {
+            let inside: Arc<dyn Inside> = Arc::<Views>::clone(front);
             // Each server may be shared, and what is not theirs is kept from clients.
             Offered { place, inside, shared: true, light }
         };
@@ -146,7 +158,7 @@ impl Gateway {
 
 impl State {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
-    fn follow(&mut self, fleet: &Arc<Fleet>, plan: &Plan) {
+    fn follow(&mut self, fleet: &Arc<Fleet>, porter: &Arc<Porter>, plan: &Plan) {
         self.alone.retain(|name, _| plan.servers.contains_key(name));
         for name in fleet.names() {
             self.alone.entry(name.to_string()).or_insert_with(|| Alone::new(fleet, &name));
@@ -157,7 +169,7 @@ impl State {
             let members = members.iter().map(|member| Arc::from(member.as_str()));
             match self.groups.get(name) {
                 Some(group) => group.change(members),
-                None => _ = self.groups.insert(name.clone(), Front::new(fleet, members)),
+                None => _ = self.groups.insert(name.clone(), Views::new(fleet, members, porter)),
             }
         }
     }

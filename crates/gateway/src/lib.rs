@@ -40,6 +40,8 @@ pub mod merge;
 pub mod name;
 pub mod plan;
 pub mod policy;
+pub mod porter;
 pub mod route;
 pub mod search;
+pub mod view;
 pub mod watch;

@@ -34,6 +34,8 @@ pub struct Principal {
     pub rate: Option<Rate>,
     /// Calls they may have open at once.
     pub calls: Option<usize>,
+    /// Sessions and listens they may have open at once.
+    pub sessions: Option<usize>,
 }
 
 impl Principal {
@@ -129,6 +131,20 @@ impl Access {
             }
         }
         found
+    }
+
+    /// Also lets in who shows `key`, with everything granted, and nobody else who
+    /// has none.
+    #[must_use]
+    pub fn with_key(mut self, name: &str, key: &[u8]) -> Self {
+        let mut name = name.to_owned();
+        while self.principals.iter().any(|other| other.name == name) {
+            name.push('+');
+        }
+        let keys = vec![KeyHash::of(key)];
+        self.principals.push(Arc::new(Principal { name, keys, ..Principal::default() }));
+        self.anonymous = None;
+        self
     }
 
     /// Whether anybody may come in without showing who they are.

@@ -73,7 +73,7 @@ impl Bridge {
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
-        if let Some(why) = self.hidden().refuses(request) {
+        if let Some(why) = self.hidden().refuses(face.who(), request) {
             caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }

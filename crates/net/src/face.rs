@@ -25,11 +25,13 @@ use switchboard_proto::server::{Frame, Half};
 
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
+use crate::who::{Turns, Who};
 
 mod carry;
 mod lend;
 mod park;
 mod room;
+mod turn;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -45,7 +47,7 @@ pub struct Face {
     /// Where calls of a modern client wait for it to come back.
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
-    principal: OnceLock<Box<[u8]>>,
+    who: OnceLock<Who>,
     /// What its first request said to whatever stands behind the inside.
     carried: OnceLock<HeaderMap>,
 }
@@ -60,6 +62,8 @@ struct State {
     used: Instant,
     ended: bool,
     next_lane: u64,
+    /// Of the calls that are open.
+    turns: Turns,
 }
 
 #[derive(Default)]
@@ -124,10 +128,11 @@ impl Face {
                 used: now(),
                 ended: false,
                 next_lane: 1,
+                turns: Turns::default(),
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
-            principal: OnceLock::new(),
+            who: OnceLock::new(),
             carried: OnceLock::new(),
         })
     }
@@ -309,24 +314,6 @@ impl Face {
         .await
     }
 
-    /// Whether no answer is owed. Listens do not count: they end when told to.
-    pub fn is_answered(&self) -> bool {
-        lock(&self.state).half.owed() == 0
-    }
-
-    /// Waits until no answer is owed.
-    pub async fn all_answered(&self) {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.half.owed() == 0 {
-                return Poll::Ready(());
-            }
-            wait(&mut state.waiting_for_phase, cx);
-            Poll::Pending
-        })
-        .await;
-    }
-
     /// How far a legacy conversation has got.
     pub fn phase(&self) -> Option<Phase> {
         lock(&self.state).phase()
@@ -351,6 +338,9 @@ impl Face {
 impl State {
     /// Moves what the half gave out to where it is waited for.
     fn settle(&mut self) {
+        if !self.turns.is_empty() {
+            self.turns.keep(self.half.owed());
+        }
         while let Some((lane, frame)) = self.half.poll_transmit() {
             let Some(mailbox) = self.boxes.get_mut(&lane) else { continue };
             self.backlog += frame.weight();

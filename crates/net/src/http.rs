@@ -5,16 +5,18 @@
 //!
 //! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
 //! - [`sites`]: several of them behind one listener, and a few pages.
-//! - [`guard`]: who may talk to it: `Host`, `Origin`, CORS; [`key`]: a key to show.
+//! - [`guard`]: from where one may talk to it: `Host`, `Origin`, CORS.
+//! - [`gate`]: who may; [`key`]: the simplest of them, a key to show.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! `guard`, `key`, `listen` and `fetch` know nothing of MCP. Beside them are the few
+//! `guard`, `gate`, `key`, `listen` and `fetch` know nothing of MCP. Beside them are the few
 //! questions about headers that both sides ask.
 
 mod body;
 mod endpoint;
 pub mod fetch;
+pub mod gate;
 pub mod guard;
 pub mod key;
 pub mod listen;

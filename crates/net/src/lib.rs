@@ -143,6 +143,7 @@ pub mod seal;
 pub mod server;
 pub mod stdio;
 pub mod upstream;
+pub mod who;
 
 /// The README's Rust is compiled and run with the examples above.
 #[cfg(doctest)]

@@ -21,6 +21,7 @@ use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
+use crate::who::Who;
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -31,11 +32,14 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(inside: &Arc<dyn Inside>, shared: bool, limits: &Limits) -> Self {
+    pub(crate) fn new(inside: &Arc<dyn Inside>, shared: bool, limits: &Limits, who: &Who) -> Self {
         let new = |era| Face::new(era, Carrier::Pipe, Arc::clone(inside), limits, shared);
         let parking = Parking::new(limits);
         let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
         pipe.modern.park_in(&pipe.parking);
+        for face in [&pipe.legacy, &pipe.modern] {
+            face.speak_for(who);
+        }
         pipe
     }
 
@@ -62,17 +66,18 @@ impl Pipe {
     }
 
     fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
+        let turns = match face.who().enter(&incoming) {
+            Ok(turns) => turns,
+            Err(why) => return refuse(face, &incoming, why),
+        };
         if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
             match self.parking.claim(message, face.principal()) {
-                Ok(Some((face, key))) => return face.retry(key, Lane::MAIN, message, None),
+                Ok(Some((face, key))) => return face.retry(key, turns, Lane::MAIN, message, None),
                 Ok(None) => {}
-                Err(why) => {
-                    let refused = Refused { id: message.id().cloned(), why };
-                    return face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1;
-                }
+                Err(why) => return refuse(face, &incoming, why),
             }
         }
-        face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
+        face.step_in(turns, |half| half.handle_incoming(Lane::MAIN, incoming, None)).1
     }
 
     /// Whose message it is. A cancellation carries no envelope: it belongs to
@@ -127,6 +132,15 @@ impl Pipe {
         self.legacy.end();
         self.modern.end();
     }
+}
+
+fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
+    let id = match incoming {
+        Incoming::One(message) => message.id().cloned(),
+        Incoming::Batch(_) => None,
+    };
+    let refused = Refused { id, why };
+    face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
 }
 
 fn cancelled_id(message: &Message) -> Option<Id> {

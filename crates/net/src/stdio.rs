@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::drive::{Either, race};
 use crate::inside::Inside;
 use crate::pipe::Pipe;
+use crate::who::Who;
 
 pub mod child;
 
@@ -46,7 +47,7 @@ pub async fn serve_on(
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pipe = Pipe::new(&inside, shared, &limits);
+    let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
     let mut writing = std::pin::pin!(write(&pipe, output));
     let reading = async {
         _ = race(read(&pipe, input, &limits), shutdown).await;

@@ -2,6 +2,8 @@
 //!
 //! The only file that maps a reason to a JSON-RPC code and an HTTP status.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::json::Fault;
@@ -86,6 +88,9 @@ pub enum Refusal {
     /// More open calls than one client may have.
     #[error("too many calls are open; wait for one to finish")]
     TooManyCalls,
+    /// More calls in a short time than one client may make.
+    #[error("too many calls in a short time; the next may come in {} s", seconds(*wait))]
+    TooOften { wait: Duration },
     /// More resources than one client may watch.
     #[error("too many resources are watched; stop watching one first")]
     TooManyWatched,
@@ -152,7 +157,7 @@ impl Refusal {
             Self::NotInitialized | Self::Initialized        => (-32600, 400),
             Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
             Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
-            Self::TooManyWatched                            => (-32603, 429),
+            Self::TooManyWatched | Self::TooOften { .. }    => (-32603, 429),
             Self::TooManySessions                           => (-32603, 503),
             Self::UnknownEvent { .. }                       => (-32600, 400),
             Self::WrongMediaType                            => (-32600, 415),
@@ -160,6 +165,15 @@ impl Refusal {
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::NobodyToAsk                               => (-32601, 200),
+        }
+    }
+
+    /// After how many seconds the same may go well, if waiting helps.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooOften { wait } => Some(seconds(*wait)),
+            // As long as a short call takes.
+            other => matches!(other.http_status(), 429 | 503).then_some(5),
         }
     }
 
@@ -173,6 +187,11 @@ impl Refusal {
             _ => None,
         }
     }
+}
+
+/// Whole seconds, and never too few.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0 || wait.is_zero())
 }
 
 impl From<Fault> for Refusal {
@@ -268,5 +287,16 @@ mod tests {
         assert_eq!(unknown.to_string(), "Method not found: a/b");
         let data = Refusal::UnknownRevision { asked: asked() }.data().unwrap();
         assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": "1999-01-01"}));
+    }
+
+    #[test]
+    fn whoever_has_to_wait_is_told_how_long() {
+        let often = |millis| Refusal::TooOften { wait: Duration::from_millis(millis) };
+        for (millis, wait) in [(0, 1), (1, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(often(millis).retry_after(), Some(wait), "{millis}");
+        }
+        assert_eq!(often(1).http_status(), 429);
+        assert_eq!(Refusal::TooManySessions.retry_after(), Some(5));
+        assert_eq!(Refusal::SessionOver.retry_after(), None);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Bounds, Plan, Reading, ServerPlan};
+use switchboard_gateway::plan::{Plan, Reading, ServerPlan};
 use switchboard_net::http::sites::Page;
 use switchboard_net::roster::{Cache, State};
 use switchboard_net::stdio::child::Command;
@@ -19,13 +19,14 @@ use switchboard_proto::limits::Limits;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
 use crate::serve::Offer;
-use crate::serve::web::Web;
+use crate::serve::web::{Around, Web};
 use crate::signal::Stop;
 use crate::target;
 use place::Stands;
 use reload::{Follow, Loaded};
 use standing::standing;
 
+mod access;
 mod place;
 mod reload;
 mod standing;
@@ -36,9 +37,8 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if args.check {
         return Ok(());
     }
-    check_reach(args, &reading.plan)?;
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    let limits = Arc::new(Limits::default());
+    let limits = Arc::new(reading.plan.bounds.limits());
     let fetch = target::fetch_as_usual()?;
     let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args) };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
@@ -71,10 +71,11 @@ async fn serve(
         let offer = Offer { inside: all.inside, shared: all.shared, limits };
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
-    let web = WebArgs { api_key: args.api_key.clone(), ..WebArgs::default() };
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let pages = pages(gateway.fleet(), follow.loaded());
-    let web = Web::bind(pages, port, &serve_args(args, &plan), &web).await?;
+    let porter = Some(Arc::clone(gateway.porter()));
+    let around = Around { pages, porter, bounds: Some(plan.bounds) };
+    let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
     let mut stands = Stands::new(&web, limits);
     stands.follow(gateway);
     let _following = follow.run(Some(stands));
@@ -100,21 +101,6 @@ fn host(args: &GatewayArgs, plan: &Plan) -> String {
     host.unwrap_or_else(|| "127.0.0.1".to_owned())
 }
 
-/// Other machines come in only if they show who they are, or the user insists.
-fn check_reach(args: &GatewayArgs, plan: &Plan) -> Result<(), Failure> {
-    let host = host(args, plan);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_here = bare == "localhost"
-        || bare.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated;
-    if args.stdio || is_here || args.api_key.is_some() || is_meant {
-        return Ok(());
-    }
-    Err(Failure::new(format!("on {host} anybody who reaches this machine could use every server"))
-        .hint("let in only who has a key: --api-key '${KEY}'")
-        .hint("or say that anybody may come in: --allow-unauthenticated"))
-}
-
 /// What the files mean; the built-in server if there are none.
 fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     if args.config.is_empty() {
@@ -122,24 +108,30 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
-        let plan = Plan { servers, ..Plan::default() };
+        let mut plan = Plan { servers, ..Plan::default() };
+        access::settle(args, &mut plan)?;
         return Ok(Reading { plan, ..Reading::default() });
     }
-    let reading = Reading::of(&args.config, &target::surroundings()?);
+    let mut reading = Reading::of(&args.config, &target::surroundings()?);
     if let Some(error) = reading.unread.first() {
         return Err(Failure::of(error).hint(error.instead()));
     }
     tell(&reading.problems);
-    if args.check && !reading.is_sound() {
+    // Without the server that a mistake is in the others can be served. A mistake
+    // in what is said about the gateway may be about who must not come in.
+    let stops = |problem: &Problem| args.check || problem.server.is_none();
+    if reading.errors().any(stops) {
         return Err(Failure::new("the configuration has mistakes"));
     }
-    check_plan(&reading.plan)?;
+    check_plan(args, &mut reading.plan)?;
     Ok(reading)
 }
 
-/// What makes a plan one that cannot be followed, although its files are right.
-fn check_plan(plan: &Plan) -> Result<(), Failure> {
-    check_support(plan)?;
+/// Adds what the command line says; what makes a plan one that cannot be followed,
+/// although its files are right.
+fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
+    access::settle(args, plan)?;
+    tell_unsupported(plan);
     if plan.servers.is_empty() {
         return Err(Failure::new("there is no server to serve")
             .hint("name one that is enabled and has no mistakes"));
@@ -158,21 +150,13 @@ fn tell(problems: &[Problem]) {
 }
 
 /// What a plan may say and this gateway does not do must not look done.
-fn check_support(plan: &Plan) -> Result<(), Failure> {
-    if !plan.access.principals.is_empty() || !plan.access.is_open() {
-        return Err(Failure::new("keys of a configuration file are not enforced")
-            .hint("take them out, and use --api-key"));
-    }
+fn tell_unsupported(plan: &Plan) {
     for (name, server) in &plan.servers {
         let is_command = matches!(server.target, Target::Command(_));
         if is_command && !server.credentials.is_static() {
             tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
         }
     }
-    if plan.bounds != Bounds::default() {
-        tracing::warn!("the bounds of the configuration file are not kept; ours hold");
-    }
-    Ok(())
 }
 
 fn cache(args: &GatewayArgs) -> Option<Cache> {

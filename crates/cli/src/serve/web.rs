@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
+use switchboard_gateway::plan::Bounds;
+use switchboard_gateway::porter::{Door, Porter};
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -42,6 +45,14 @@ impl Place {
         }
     }
 
+    fn door(&self) -> Door {
+        match self {
+            Self::Root => Door::All,
+            Self::Server(name) => Door::Server(name.clone()),
+            Self::Group(name) => Door::Group(name.clone()),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Root => "default",
@@ -72,19 +83,8 @@ pub(crate) async fn serve(
     stop: Stop,
 ) -> Result<(), Failure> {
     let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
-    serve_with(offers, pages(web, places), port, args, web, stop).await
-}
-
-/// The same with pages of the caller's.
-pub(crate) async fn serve_with(
-    offers: Vec<(Place, Offer)>,
-    pages: Vec<(String, Page)>,
-    port: u16,
-    args: &ServeArgs,
-    web: &WebArgs,
-    stop: Stop,
-) -> Result<(), Failure> {
-    let web = Web::bind(pages, port, args, web).await?;
+    let around = Around { pages: pages(web, places), ..Around::default() };
+    let web = Web::bind(around, port, args, web).await?;
     let sites = offers.into_iter().map(|(place, offer)| {
         let is_light = offer.shared;
         web.mount.site(&place, offer, is_light)
@@ -92,6 +92,15 @@ pub(crate) async fn serve_with(
     web.sites.replace(sites.collect());
     web.serve(stop).await;
     Ok(())
+}
+
+/// What is around that which is served.
+#[derive(Default)]
+pub(crate) struct Around {
+    pub(crate) pages: Vec<(String, Page)>,
+    /// Who is at the doors; none for `--api-key` alone, or nobody.
+    pub(crate) porter: Option<Arc<Porter>>,
+    pub(crate) bounds: Option<Bounds>,
 }
 
 /// A port that is ours, and what is served there.
@@ -108,6 +117,9 @@ pub(crate) struct Web {
 #[derive(Clone)]
 pub(crate) struct Mount {
     template: SiteOptions,
+    porter: Option<Arc<Porter>>,
+    /// Sessions at once, where the user says so.
+    sessions: Option<usize>,
 }
 
 impl Mount {
@@ -118,6 +130,10 @@ impl Mount {
         if is_light {
             options.max_sessions = limit::LIGHT_SESSIONS;
         }
+        options.max_sessions = self.sessions.unwrap_or(options.max_sessions);
+        if let Some(porter) = &self.porter {
+            options.gate = Some(porter.gate(place.door()));
+        }
         nest(&mut options, &place.prefix());
         Site::new(inside, options)
     }
@@ -126,24 +142,36 @@ impl Mount {
 impl Web {
     /// Takes the port; nothing but pages is served there yet.
     pub(crate) async fn bind(
-        pages: Vec<(String, Page)>,
+        around: Around,
         port: u16,
         args: &ServeArgs,
         web: &WebArgs,
     ) -> Result<Self, Failure> {
         limit::raise();
+        let Around { pages, porter, bounds } = around;
         let template = options(args, web)?;
         let (listener, address) = bind(&args.host, port).await?;
-        if !address.ip().is_loopback() && template.key.is_none() {
+        let is_open = porter.as_ref().map_or(template.gate.is_none(), |porter| porter.is_open());
+        if !address.ip().is_loopback() && is_open {
             tracing::warn!(
                 "{address} can be reached from other machines, and there is no authentication"
             );
         }
         let guard = guard(address, args, web)?;
-        let sites = Sites::new(guard.clone(), Vec::new(), pages);
-        let mount = Mount { template: SiteOptions { guard, ..template } };
+        let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+        let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
+        if let Some(porter) = &porter {
+            let sites = sites.clone();
+            porter.on_replace(move || sites.recheck());
+        }
+        let sessions = bounds.and_then(|bounds| bounds.sessions);
+        let mount = Mount { template: SiteOptions { guard, ..template }, porter, sessions };
         let mut options =
             ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
+        if let Some(bounds) = bounds {
+            options.max_connections = bounds.connections.unwrap_or(options.max_connections);
+            options.max_head = bounds.head.unwrap_or(options.max_head);
+        }
         options.grace = web.grace.map_or(options.grace, Duration::from_secs);
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         options.head_timeout = Duration::from_secs(idle);
@@ -187,7 +215,7 @@ fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
         sse_path: place(Transport::Sse, &web.sse_path, "/sse"),
         message_path: place(Transport::Sse, &web.message_path, "/message"),
         ws_path: place(Transport::Ws, &web.ws_path, "/ws"),
-        key: key.as_deref().map(ApiKey::new),
+        gate: key.map(|key| Arc::new(ApiKey::new(&key)) as _),
         headers,
         stateless: web.stateless,
         modern: !web.legacy_only,

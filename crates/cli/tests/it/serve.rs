@@ -11,11 +11,14 @@ use crate::named::Home;
 use crate::process::{PATIENCE, SERVER, Switchboard, until};
 use crate::web::send;
 
+mod access;
 mod bad;
 mod credential;
 mod feature;
+mod limit;
 mod list;
 mod load;
+mod owner;
 mod place;
 mod policy;
 mod recover;

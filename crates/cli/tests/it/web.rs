@@ -104,11 +104,17 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn open(port: u16, path: &str) -> Self {
+        Self::open_as(port, path, "")
+    }
+
+    /// The same for somebody with a key.
+    pub(crate) fn open_as(port: u16, path: &str, key: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // HTTP/1.0 keeps chunk sizes out of the lines.
         let head = format!(
-            "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"
+            "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nX-API-Key: {key}\r\n\
+             Accept: text/event-stream\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         Self { lines: BufReader::new(stream).lines() }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use switchboard_proto::limits::Limits;
+
 use super::entry::Timeouts;
 use super::problem::Place;
 use super::settings::Settings;
@@ -100,6 +102,24 @@ pub struct Bounds {
     pub parked: Option<usize>,
     /// Calls that one session may have open.
     pub calls: Option<usize>,
+    /// Connections at once.
+    pub connections: Option<usize>,
+    /// Bytes of the head of a request.
+    pub head: Option<usize>,
+}
+
+impl Bounds {
+    /// The limits of each conversation.
+    pub fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            message: self.message.unwrap_or(usual.message),
+            streams: self.streams.unwrap_or(usual.streams),
+            parked: self.parked.unwrap_or(usual.parked),
+            calls: self.calls.unwrap_or(usual.calls),
+            ..usual
+        }
+    }
 }
 
 /// When clients search for tools rather than list them.

@@ -231,6 +231,8 @@ fn of_section(member: Member) -> Value {
 fn limit(bound: Bound) -> Value {
     let what = match bound {
         Bound::Calls => "Calls that one session may have open.",
+        Bound::Connections => "Connections at once.",
+        Bound::Head => "Bytes of the head of a request; at least 8192.",
         Bound::Message => "Bytes of one message.",
         Bound::Parked => "Calls that wait for clients to come back with input.",
         Bound::Sessions => "Sessions at once.",
@@ -263,6 +265,7 @@ fn grant() -> Value {
                 "pattern": "^ *[0-9]+ */ *(s|sec|second|m|min|minute|h|hour|d|day) *$",
             }),
             AccessMember::Servers => is("words", "Servers that may be used."),
+            AccessMember::Sessions => is("count", "Sessions and listens that may be open at once."),
         };
         (*name, schema)
     }))

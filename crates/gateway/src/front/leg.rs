@@ -304,7 +304,7 @@ impl Leg {
         if self.way.is_some() {
             return self.face.finish(exchange, answer);
         }
-        let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
+        let sealer = front.as_ref().and_then(|front| front.sealer.as_deref());
         let ours = state::sealed(sealer, &self.face, &self.server, answer);
         let answer = ours.unwrap_or_else(|| {
             let text = "the server's state cannot be sealed".to_owned();

@@ -42,7 +42,8 @@ impl Front {
         let definitions =
             Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
         let (members, backends) = (self.members(), self.fleet.backends());
-        let definitions = definitions.filter(|it| members.contains(&it.server)).collect();
+        let definitions = definitions.filter(|it| members.contains(&it.server));
+        let definitions = definitions.filter(|it| self.shows(it)).collect();
         let plan = |name: &str| backends.get(name).map(|backend| &backend.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +99,7 @@ impl Front {
         self.once_settled(move |front| {
             let answer = match front.page(&request, kind) {
                 Ok(page) => {
-                    let hints = (face.era() == Era::Modern).then(|| front.hints(kind));
+                    let hints = (face.era() == Era::Modern).then(|| front.hints(&face, kind));
                     let result = written(kind, &page, front.missing(), hints);
                     let result = front.in_words_of(&face, kind, result.into());
                     Message::result(id(&request), &result)
@@ -128,13 +129,14 @@ impl Front {
     }
 
     /// How long a list may be kept, and by whom: not by all where a server tells
-    /// them apart.
-    fn hints(&self, kind: Kind) -> Hints {
+    /// them apart, or we do.
+    fn hints(&self, face: &Face, kind: Kind) -> Hints {
         let members = self.members();
         let mut hints = self.fleet.roster.hints(kind, |name| members.contains(name));
         let is_personal = |plan: &ServerPlan| {
             plan.process == Process::PerUser || !plan.credentials.pass.is_empty()
         };
+        hints.public &= face.who().name().is_empty();
         hints.public &= !self.backends().iter().any(|backend| is_personal(&backend.plan));
         hints
     }

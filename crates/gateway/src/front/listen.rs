@@ -206,7 +206,21 @@ impl Front {
     }
 
     pub(super) fn end_listens(&self) {
-        let open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
+        self.end_those(|_| true);
+    }
+
+    pub(super) fn end_listens_of(&self, face: u64) {
+        self.end_those(|of| of == face);
+    }
+
+    /// Who listens.
+    pub(super) fn listeners(&self) -> Vec<Arc<Face>> {
+        lock(&self.listens.open).values().map(|listen| Arc::clone(&listen.face)).collect()
+    }
+
+    fn end_those(&self, wanted: impl Fn(u64) -> bool) {
+        let mut open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
+        open.retain(|(face, _)| wanted(*face));
         for (face, exchange) in open {
             self.end_listen(face, exchange);
         }

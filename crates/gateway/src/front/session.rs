@@ -84,6 +84,11 @@ impl Session {
         }
     }
 
+    /// The ways to these servers are closed.
+    pub(super) fn leave(&self, is_left: impl Fn(&str) -> bool) {
+        lock(&self.legs).retain(|name, _| !is_left(name));
+    }
+
     /// The way to a server, if it was taken.
     pub(super) fn find(&self, server: &str) -> Option<Arc<Leg>> {
         lock(&self.legs).get(server).cloned()

@@ -9,7 +9,7 @@ use crate::fleet::FleetOptions;
 use crate::plan::{Plan, ServerPlan};
 
 /// A server with one tool, in a few lines of shell.
-const SERVER: &str = r#"while read -r line; do
+pub(crate) const SERVER: &str = r#"while read -r line; do
   id=${line#*'"id":'}; id=${id%%[,\}]*}
   case $line in
     *'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';;
@@ -33,7 +33,7 @@ async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
     });
     let fleet = fleet.unwrap();
     let mut changes = fleet.roster.changes();
-    let front = Front::unwatched(&fleet, fleet.names());
+    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None);
     let is_tools = |change| matches!(change, Change::Definitions { kind: Kind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}
     assert!(front.catalog().tool("s__t").is_some());

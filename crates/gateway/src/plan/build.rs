@@ -46,6 +46,8 @@ impl Plan {
         bounds.streams = bounds.streams.or(gateway.bounds.streams);
         bounds.parked = bounds.parked.or(gateway.bounds.parked);
         bounds.calls = bounds.calls.or(gateway.bounds.calls);
+        bounds.connections = bounds.connections.or(gateway.bounds.connections);
+        bounds.head = bounds.head.or(gateway.bounds.head);
     }
 
     fn group(
@@ -85,7 +87,8 @@ impl Plan {
     ) {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
         for Placed { place, value } in gateways.iter().flat_map(|gateway| &gateway.keys) {
-            if principals.iter().any(|other| other.name == value.name) {
+            // Nobody in particular is somebody else, and has no key.
+            if value.name.is_empty() || principals.iter().any(|other| other.name == value.name) {
                 continue;
             }
             let placed = |name: &String| Placed { place: place.clone(), value: name.clone() };
@@ -126,6 +129,12 @@ impl Plan {
         });
         let members: BTreeSet<_> = granted.cloned().collect();
         principal.grant.members = members.into_iter().collect();
+        if principal.grant.servers.is_some() && principal.grant.groups.is_none() {
+            // A group that would show them nothing is not for them to know.
+            let groups = self.groups.iter();
+            let groups = groups.filter(|(_, all)| all.iter().any(|name| principal.may_use(name)));
+            principal.grant.groups = Some(groups.map(|(name, _)| name.clone()).collect());
+        }
         principal
     }
 }

@@ -15,9 +15,10 @@ pub struct Changes {
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.
     pub adjusted: Vec<String>,
-    /// Whether groups, keys, grants, bounds or search differ.
+    /// Whether groups, keys, grants or search differ.
     pub policy: bool,
-    /// Whether we must listen somewhere else, which a running gateway cannot do.
+    /// Whether we must listen somewhere else or keep other bounds, which a running
+    /// gateway cannot do.
     pub listen: bool,
 }
 
@@ -34,9 +35,8 @@ impl Plan {
         let mut changes = Changes {
             policy: self.groups != old.groups
                 || self.access != old.access
-                || self.bounds != old.bounds
                 || self.search != old.search,
-            listen: self.listen != old.listen,
+            listen: self.listen != old.listen || self.bounds != old.bounds,
             ..Changes::default()
         };
         for (name, server) in &self.servers {

@@ -16,7 +16,18 @@ pub struct Grant {
 }
 
 impl Grant {
-    pub(super) fn has_server(&self, name: &str) -> bool {
+    /// Nothing at all.
+    pub fn nothing() -> Self {
+        let none = Some(Vec::new());
+        Self { servers: none.clone(), groups: none, ..Self::default() }
+    }
+
+    /// Whether nothing is kept from them.
+    pub fn is_open(&self) -> bool {
+        self.servers.is_none() && self.groups.is_none() && self.tools.is_open()
+    }
+
+    pub(crate) fn has_server(&self, name: &str) -> bool {
         let named = self.servers.as_deref();
         let named = named.map(|servers| servers.iter().any(|pattern| fits(pattern, name)));
         named.unwrap_or(self.groups.is_none()) || self.members.iter().any(|member| member == name)
@@ -27,7 +38,7 @@ impl Grant {
         named.is_none_or(|groups| groups.iter().any(|pattern| fits(pattern, name)))
     }
 
-    pub(super) fn has_tool(&self, server: &str, tool: &str) -> bool {
+    pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
         self.tools.is_open() || self.tools.lets(&format!("{server}__{tool}"))
     }
 }

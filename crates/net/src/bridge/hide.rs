@@ -15,6 +15,7 @@ use switchboard_proto::revision::Era;
 use super::{Bridge, Caller};
 use crate::face::lock;
 use crate::upstream::{Recipient, Upstream};
+use crate::who::Who;
 
 /// Names of tools, with `*` for any characters; their case does not count.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,30 +48,37 @@ impl Hidden {
         any(&self.patterns) || self.only.as_deref().is_some_and(|only| !any(only))
     }
 
-    /// Why `request` is not passed on, if it is for a hidden tool.
-    pub(super) fn refuses(&self, request: &Message) -> Option<Refusal> {
-        if self.is_nothing() || request.method() != method::CALL_TOOL {
+    /// Why `request` is not passed on, if it is for a tool that is hidden from all
+    /// or from `who`. Those learn no more than if there were none of that name.
+    pub(super) fn refuses(&self, who: &Who, request: &Message) -> Option<Refusal> {
+        let hides_some = !self.is_nothing() || who.hides_some();
+        if !hides_some || request.method() != method::CALL_TOOL {
             return None;
         }
         let name = patch::string(request.payload()?, &["name"])?;
-        self.hides(&name)
-            .then(|| Refusal::FarSide { text: format!("Tool \"{name}\" is not available") })
+        if self.hides(&name) {
+            return Some(Refusal::FarSide { text: format!("Tool \"{name}\" is not available") });
+        }
+        who.hides(&name).then(|| Refusal::BadParams { what: format!("Unknown tool: {name}") })
     }
 
     /// Whether the answer to `request` has to be looked through.
-    fn concerns(&self, request: &Message) -> bool {
-        !self.is_nothing() && request.method() == method::LIST_TOOLS
+    fn concerns(&self, who: &Who, request: &Message) -> bool {
+        let hides_some = !self.is_nothing() || who.hides_some();
+        hides_some && request.method() == method::LIST_TOOLS
     }
 
-    /// A list without the hidden tools; none if it has none of them.
-    fn without(&self, answer: &Message) -> Option<Message> {
+    /// A list without the tools that are hidden from all or from `who`; none if
+    /// it has none of them.
+    fn without(&self, who: &Who, answer: &Message) -> Option<Message> {
         let result = answer.payload().filter(|_| answer.kind() == Kind::Result)?;
         let tools = patch::get(result, &["tools"])?;
         let (mut kept, mut count) = (Vec::new(), 0);
         let walk = |place: std::ops::Range<usize>| {
             count += 1;
             let tool = &tools[place];
-            if !patch::string(tool, &["name"]).is_some_and(|name| self.hides(&name)) {
+            let hides = |name: &str| self.hides(name) || who.hides(name);
+            if !patch::string(tool, &["name"]).is_some_and(|name| hides(&name)) {
                 kept.push(tool);
             }
             Ok::<_, Fault>(())
@@ -136,19 +144,21 @@ pub(super) fn owner(
     request: &Message,
 ) -> Arc<dyn Recipient> {
     let owner = Arc::clone(&caller.owner);
-    if !hidden.concerns(request) {
+    let who = caller.face.who();
+    if !hidden.concerns(who, request) {
         return owner;
     }
     if caller.face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
         upstream.attach(&caller.hears);
     }
-    Arc::new(Blinkered { owner, hidden: Arc::clone(hidden) })
+    Arc::new(Blinkered { owner, who: who.clone(), hidden: Arc::clone(hidden) })
 }
 
 /// A client that asked for a list.
 struct Blinkered {
     owner: Arc<dyn Recipient>,
+    who: Who,
     hidden: Arc<Hidden>,
 }
 
@@ -174,7 +184,7 @@ impl Recipient for Blinkered {
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
-        match self.hidden.without(answer) {
+        match self.hidden.without(&self.who, answer) {
             Some(answer) => self.owner.finish(exchange, &answer),
             None => self.owner.finish(exchange, answer),
         }
@@ -235,12 +245,13 @@ mod tests {
         let answer = list(
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"name":"a", "x":1.0e0},{"name":"bee"}],"nextCursor":"c"}}"#,
         );
-        let text = hidden.without(&answer).unwrap();
+        let nobody = Who::default();
+        let text = hidden.without(&nobody, &answer).unwrap();
         assert_eq!(
             text.text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a", "x":1.0e0}],"nextCursor":"c"}}"#
         );
         let none = list(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#);
-        assert!(hidden.without(&none).is_none());
+        assert!(hidden.without(&nobody, &none).is_none());
     }
 }

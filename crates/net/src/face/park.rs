@@ -14,21 +14,12 @@ use switchboard_proto::server::Half;
 use super::{Face, lock, now};
 use crate::inside::Works;
 use crate::park::Parking;
+use crate::who::Turns;
 
 impl Face {
     /// Lets its calls wait here for input.
     pub(crate) fn park_in(&self, parking: &Arc<Parking>) {
         _ = self.parking.set(Arc::clone(parking));
-    }
-
-    /// Says on whose behalf it speaks; the first word counts.
-    pub(crate) fn speak_for(&self, principal: &[u8]) {
-        _ = self.principal.set(principal.into());
-    }
-
-    /// On whose behalf it speaks: nobody in particular, if it did not say.
-    pub fn principal(&self) -> &[u8] {
-        self.principal.get().map(|principal| &**principal).unwrap_or_default()
     }
 
     /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
@@ -65,6 +56,7 @@ impl Face {
     pub(crate) fn retry(
         self: &Arc<Self>,
         key: (Exchange, u32),
+        turns: Turns,
         lane: Lane,
         request: &Message,
         headers: Option<&HeaderMap>,
@@ -74,7 +66,7 @@ impl Face {
                 half.handle_retry(key, lane, request, headers);
             }
         };
-        self.step(retry).1
+        self.step_in(turns, retry).1
     }
 
     /// Gives up on parked calls whose client is late.

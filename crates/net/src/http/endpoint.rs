@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -37,6 +37,7 @@ use super::stateless;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::who::{Turns, Who};
 
 /// What a request comes to.
 pub(super) type Reply = Result<Response<Body>, Refusal>;
@@ -53,7 +54,7 @@ pub(super) const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-pub(super) async fn answer<B>(site: &Inner, parts: Parts, body: B) -> Reply
+pub(super) async fn answer<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
@@ -64,10 +65,10 @@ where
         return Ok(response);
     }
     match parts.method {
-        Method::POST => post(site, parts, body).await,
-        Method::GET if accepts_stream(&parts.headers) => listen(site, &parts.headers).await,
+        Method::POST => post(site, who, parts, body).await,
+        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts.headers).await,
         Method::GET => Ok(describe(site)),
-        Method::DELETE => delete(site, &parts.headers),
+        Method::DELETE => delete(site, who, &parts.headers),
         _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
     }
 }
@@ -77,7 +78,7 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
     super::names(headers, EVENT_STREAM)
 }
 
-async fn post<B>(site: &Inner, parts: Parts, body: B) -> Reply
+async fn post<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
@@ -93,14 +94,18 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    match converse(site, &parts.headers, &incoming).await {
+    let turns = match who.enter(&incoming) {
+        Ok(turns) => turns,
+        Err(why) => return Ok(refused(only_id(&incoming), &why)),
+    };
+    match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
-        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, &parts.headers).await),
+        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, turns, &parts.headers).await),
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
 
-fn only_id(incoming: &Incoming) -> Option<&Id> {
+pub(super) fn only_id(incoming: &Incoming) -> Option<&Id> {
     match incoming {
         Incoming::One(message) => message.id(),
         Incoming::Batch(_) => None,
@@ -125,6 +130,7 @@ impl Talk {
 /// None if there is nobody to pass it to, and nobody waits for an answer.
 async fn converse(
     site: &Inner,
+    who: &Who,
     headers: &HeaderMap,
     incoming: &Incoming,
 ) -> Result<Option<Talk>, Refusal> {
@@ -143,14 +149,13 @@ async fn converse(
         if !site.options.modern {
             return Err(legacy_only(headers));
         }
-        let principal = principal(headers);
         if let Incoming::One(message) = incoming
-            && let Some((face, parked)) = site.parking.claim(message, principal)?
+            && let Some((face, parked)) = site.parking.claim(message, who.identity())?
         {
             return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }
         let face = new(Era::Modern);
-        face.speak_for(principal);
+        face.speak_for(who);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
         return Ok(Some(Talk::with(face, listen)));
@@ -160,17 +165,17 @@ async fn converse(
         if stateless::wants_nothing(incoming) {
             return Ok(None);
         }
-        let (face, held) = stateless::face(site, revision, incoming, headers).await?;
+        let (face, held) = stateless::face(site, who, revision, incoming, headers).await?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
-        face.speak_for(principal(headers));
+        face.speak_for(who);
         let held = site.sessions.open(&face)?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
-    Ok(Some(Talk::with(session_of(site, headers)?, None)))
+    Ok(Some(Talk::with(session_of(site, who, headers)?, None)))
 }
 
 fn legacy_only(headers: &HeaderMap) -> Refusal {
@@ -178,14 +183,8 @@ fn legacy_only(headers: &HeaderMap) -> Refusal {
     Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
 }
 
-/// On whose behalf a request is made, as far as it says: who has another token
-/// is somebody else (MRTR-8).
-fn principal(headers: &HeaderMap) -> &[u8] {
-    headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
-}
-
-fn session_of(site: &Inner, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
-    site.sessions.find(&session_id(headers)?)
+fn session_of(site: &Inner, who: &Who, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
+    site.sessions.find(&session_id(headers)?, who)
 }
 
 fn session_id(headers: &HeaderMap) -> Result<SessionId, Refusal> {
@@ -208,14 +207,15 @@ async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
     incoming: Incoming,
+    turns: Turns,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let mut works = match (parked, &incoming) {
-        (Some(key), Incoming::One(request)) => face.retry(key, lane, request, Some(headers)),
-        _ => face.step(|half| half.handle_incoming(lane, incoming, Some(headers))).1,
+        (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
+        _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
     let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;
@@ -276,9 +276,9 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
+async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
     check_version(headers)?;
-    let face = session_of(site, headers)?;
+    let face = session_of(site, who, headers)?;
     match tokio::time::timeout(READY_WAIT, face.ready()).await {
         Ok(true) => {}
         Ok(false) => return Err(Refusal::SessionOver),
@@ -297,9 +297,10 @@ async fn listen(site: &Inner, headers: &HeaderMap) -> Reply {
     Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
 }
 
-fn delete(site: &Inner, headers: &HeaderMap) -> Reply {
+fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
     check_version(headers)?;
     let id = session_id(headers)?;
+    site.sessions.find(&id, who)?;
     if site.sessions.close(&id) {
         Ok(empty(StatusCode::NO_CONTENT))
     } else {
@@ -350,6 +351,9 @@ pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
     if let Refusal::WrongHttpMethod { allow } = why {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if let Some(seconds) = why.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
 }

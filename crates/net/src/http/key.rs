@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{Digest, SHA256, digest};
 
-use super::Body;
-use super::site::plain;
+use super::gate::{Gate, Turned};
+use crate::who::Who;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -46,12 +46,15 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// What a request without the key gets.
-pub(super) fn refused() -> Response<Body> {
-    let text = "the API key is missing or wrong; send it as X-API-Key\n";
-    let mut response = plain(StatusCode::UNAUTHORIZED, text.to_owned());
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
+impl Gate for ApiKey {
+    /// Everybody who has the key is one.
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+        if self.is_shown(headers) {
+            return Ok(Who::new("key"));
+        }
+        let text = "the API key is missing or wrong; send it as X-API-Key";
+        Err(Turned::unknown(HeaderValue::from_static("Bearer"), text))
+    }
 }
 
 #[cfg(test)]

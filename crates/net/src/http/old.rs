@@ -14,17 +14,19 @@ use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{self, Refused};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
+use switchboard_proto::server::Half;
 use switchboard_proto::sse::{self, Outgoing};
 
 use super::body::{Body, OpenLane, read};
-use super::endpoint::{Reply, refused, stream};
+use super::endpoint::{Reply, only_id, refused, stream};
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::who::Who;
 
-pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
+pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" });
     }
@@ -35,6 +37,7 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     let limits = &site.options.limits;
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
+    face.speak_for(who);
     face.carry(&parts.headers);
     let held = site.old.open(&face)?;
     let options = &site.options;
@@ -49,7 +52,7 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     Ok(stream(body.holding(Some(held))))
 }
 
-pub(super) async fn message<B>(site: &Inner, parts: Parts, body: B) -> Reply
+pub(super) async fn message<B>(site: &Inner, who: &Who, parts: Parts, body: B) -> Reply
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
@@ -60,7 +63,7 @@ where
     let query = parts.uri.query().unwrap_or_default();
     let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
     let id = id.ok_or(Refusal::NoSession)?;
-    let face = site.old.find(&SessionId::from_text(id))?;
+    let face = site.old.find(&SessionId::from_text(id), who)?;
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
@@ -73,8 +76,12 @@ where
     }
     match jsonrpc::parse(text) {
         Ok(incoming) => {
-            let ((), works) = face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None));
-            works.detach();
+            let turns = match who.enter(&incoming) {
+                Ok(turns) => turns,
+                Err(why) => return Ok(refused(only_id(&incoming), &why)),
+            };
+            let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
+            face.step_in(turns, take).1.detach();
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }
         Err(Refused { id, why }) => Ok(refused(id.as_ref(), &why)),

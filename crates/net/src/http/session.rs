@@ -14,6 +14,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::legacy::Phase;
 
 use crate::face::{Face, now};
+use crate::who::{Stay, Who};
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
@@ -26,9 +27,16 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    by_id: HashMap<SessionId, Arc<Face>>,
+    by_id: HashMap<SessionId, Open>,
     reaping: bool,
     closed: bool,
+}
+
+/// A session, and its place among those that its owner may have.
+#[derive(Debug)]
+struct Open {
+    face: Arc<Face>,
+    _stay: Stay,
 }
 
 /// Ends a session when it is dropped.
@@ -99,12 +107,13 @@ impl Sessions {
 
     /// A new session for `face`; it ends with what is returned.
     pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
+        let stay = face.who().stay()?;
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = self.write();
         if table.closed || table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
-        table.by_id.insert(id.clone(), Arc::clone(face));
+        table.by_id.insert(id.clone(), Open { face: Arc::clone(face), _stay: stay });
         if !std::mem::replace(&mut table.reaping, true) {
             tokio::spawn(reap(Arc::downgrade(self), self.idle));
         }
@@ -112,8 +121,13 @@ impl Sessions {
         Ok(Held { sessions, id, face, told: false })
     }
 
-    pub(crate) fn find(&self, id: &SessionId) -> Result<Arc<Face>, Refusal> {
-        let face = self.read().by_id.get(id).cloned().ok_or(Refusal::SessionOver)?;
+    /// The session of this id, if it is theirs. Others learn nothing of it.
+    pub(crate) fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<Face>, Refusal> {
+        let table = self.read();
+        let face = table.by_id.get(id).map(|open| Arc::clone(&open.face));
+        drop(table);
+        let face = face.filter(|face| face.who().name() == who.name());
+        let face = face.ok_or(Refusal::SessionOver)?;
         if face.is_over() {
             // The inside ended it, for instance because its client reads too slowly.
             self.write().by_id.remove(id);
@@ -124,15 +138,27 @@ impl Sessions {
 
     /// Ends a session, if it is there.
     pub(crate) fn close(&self, id: &SessionId) -> bool {
-        let face = self.write().by_id.remove(id);
-        face.inspect(Face::end).is_some()
+        let open = self.write().by_id.remove(id);
+        open.inspect(|open| open.face.end()).is_some()
+    }
+
+    /// Ends the sessions of everybody who may not stay.
+    pub(crate) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
+        let table = self.read();
+        let gone = table.by_id.iter().filter(|(_, open)| !stays(open.face.who()));
+        let gone: Vec<_> = gone.map(|(id, _)| id.clone()).collect();
+        drop(table);
+        for id in gone {
+            self.close(&id);
+        }
     }
 
     /// Takes no new sessions, and ends each as soon as it waits for no answer.
     pub(crate) fn close_all(self: &Arc<Self>) {
         let mut table = self.write();
         table.closed = true;
-        let open: Vec<_> = table.by_id.iter().map(|(id, f)| (id.clone(), Arc::clone(f))).collect();
+        let open = table.by_id.iter().map(|(id, open)| (id.clone(), Arc::clone(&open.face)));
+        let open: Vec<_> = open.collect();
         drop(table);
         for (id, face) in open {
             if face.is_answered() {
@@ -150,12 +176,14 @@ impl Sessions {
     /// Ends every session that is open now; new ones may come.
     pub(crate) fn end_all(&self) {
         let open = std::mem::take(&mut self.write().by_id);
-        open.values().for_each(Face::end);
+        for open in open.values() {
+            open.face.end();
+        }
     }
 
     /// Waits until the sessions that are open now have no call open.
     pub(crate) async fn all_answered(&self) {
-        let faces: Vec<_> = self.read().by_id.values().cloned().collect();
+        let faces: Vec<_> = self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect();
         for face in faces {
             face.all_answered().await;
         }
@@ -177,13 +205,13 @@ impl Sessions {
         let deadline = now().checked_sub(self.idle);
         let is_idle = |face: &Face| face.idle_since().is_some_and(|since| Some(since) <= deadline);
         let mut table = self.write();
-        let idle = table.by_id.iter().filter(|(_, face)| is_idle(face));
+        let idle = table.by_id.iter().filter(|(_, open)| is_idle(&open.face));
         let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
-        let faces: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();
+        let gone: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();
         drop(table);
-        for (id, face) in idle.iter().zip(&faces) {
+        for (id, open) in idle.iter().zip(&gone) {
             tracing::debug!(session = ?id, "idle for too long, closed");
-            face.end();
+            open.face.end();
         }
     }
 }

@@ -23,13 +23,14 @@ use tower_service::Service;
 
 use super::body::Body;
 use super::endpoint::{self, Reply};
+use super::gate::{self, Gate};
 use super::guard::{Grant, Guard};
-use super::key::{self, ApiKey};
 use super::old;
 use super::session::Sessions;
 use super::ws::{self, Sockets};
 use crate::inside::Inside;
 use crate::park::Parking;
+use crate::who::Who;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -64,8 +65,8 @@ pub struct SiteOptions {
     pub message_path: String,
     /// Where clients may open a `WebSocket`; empty for nowhere, as it is by default.
     pub ws_path: String,
-    /// The key that every request must show.
-    pub key: Option<ApiKey>,
+    /// Whom every request has to pass.
+    pub gate: Option<Arc<dyn Gate>>,
     /// Added to every answer.
     pub headers: HeaderMap,
     /// No sessions: each request of a legacy client stands alone, and its server
@@ -91,7 +92,7 @@ impl Default for SiteOptions {
             sse_path: "/sse".to_owned(),
             message_path: "/message".to_owned(),
             ws_path: String::new(),
-            key: None,
+            gate: None,
             headers: HeaderMap::new(),
             stateless: None,
             modern: true,
@@ -137,6 +138,16 @@ impl Site {
             sessions.close_all();
         }
         self.inner.sockets.close();
+    }
+
+    /// Ends the sessions and streams of everybody whom the gate does not keep.
+    pub fn recheck(&self) {
+        let Inner { options, sessions, old, listens, sockets, .. } = &*self.inner;
+        let Some(gate) = &options.gate else { return };
+        for sessions in [sessions, old, listens] {
+            sessions.close_unless(|who| gate.keeps(who.name()));
+        }
+        sockets.close_unless(|who| gate.keeps(who.name()));
     }
 
     /// Ends the listens of modern clients, each with its result: those who still
@@ -188,7 +199,8 @@ impl Site {
             Ok(admitted) => admitted,
             Err(response) => return *response,
         };
-        admitted.answer(endpoint::answer(&self.inner, parts, body).await)
+        let reply = endpoint::answer(&self.inner, &admitted.who, parts, body).await;
+        admitted.answer(reply)
     }
 
     /// Answers at the path that the request names.
@@ -207,11 +219,12 @@ impl Site {
             Ok(admitted) => admitted,
             Err(response) => return *response,
         };
+        let who = &admitted.who;
         let reply = match (place, upgrade) {
-            (Place::Socket, Some(upgrade)) => ws::open(&self.inner, &parts, upgrade),
-            (Place::Listen, _) => old::listen(&self.inner, &parts),
-            (Place::Message, _) => old::message(&self.inner, parts, body).await,
-            _ => endpoint::answer(&self.inner, parts, body).await,
+            (Place::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
+            (Place::Listen, _) => old::listen(&self.inner, who, &parts),
+            (Place::Message, _) => old::message(&self.inner, who, parts, body).await,
+            _ => endpoint::answer(&self.inner, who, parts, body).await,
         };
         admitted.answer(reply)
     }
@@ -225,13 +238,17 @@ impl Site {
         if parts.method == Method::OPTIONS {
             return Err(Box::new(preflight(guard, parts)));
         }
-        let admitted =
-            Admitted { grant: guard.grant(&parts.headers), more: &self.inner.options.headers };
-        match &self.inner.options.key {
-            Some(key) if !key.is_shown(&parts.headers) => {
-                Err(Box::new(admitted.answer(Ok(key::refused()))))
+        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
+        let grant = guard.grant(&parts.headers);
+        match gate::admit(gate.as_ref(), &parts.headers) {
+            Ok(who) => {
+                let who = gate::told_apart(&who, &parts.headers);
+                Ok(Admitted { who, grant, more })
             }
-            _ => Ok(admitted),
+            Err(turned) => {
+                let admitted = Admitted { who: Who::default(), grant, more };
+                Err(Box::new(admitted.answer(Ok(turned.response()))))
+            }
         }
     }
 }
@@ -270,11 +287,16 @@ pub(super) fn same_path(one: &str, other: &str) -> bool {
 
 /// Says where to go instead.
 pub(super) fn nothing_here(place: &str) -> Response<Body> {
-    plain(StatusCode::NOT_FOUND, format!("there is nothing here; the MCP endpoint is {place}\n"))
+    plain(StatusCode::NOT_FOUND, format!("{}\n", nothing_at(place)))
 }
 
-/// A request that may be answered, and who may read the answer.
+pub(super) fn nothing_at(place: &str) -> String {
+    format!("there is nothing here; the MCP endpoint is {place}")
+}
+
+/// A request that may be answered, whose it is, and who may read the answer.
 struct Admitted<'a> {
+    who: Who,
     grant: Option<Grant>,
     more: &'a HeaderMap,
 }
@@ -293,7 +315,7 @@ impl Admitted<'_> {
     }
 }
 
-fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
+pub(super) fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
     let mut response = endpoint::empty(StatusCode::NO_CONTENT);
     let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
     let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));

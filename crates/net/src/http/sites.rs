@@ -2,7 +2,8 @@
 //! we are well, and what is served.
 //!
 //! Each site has its own paths (`/servers/files/mcp`), sessions and server behind
-//! it. Pages need no key: whoever watches over a machine has none.
+//! it. Pages that only say whether we are well need no key: whoever watches over
+//! a machine has none. The others are behind the [`Gate`] of [`Sites::behind`].
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,14 +14,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use tower_service::Service;
 
 use super::body::Body;
 use super::endpoint;
+use super::gate::{self, Gate};
 use super::guard::Guard;
-use super::site::{Site, nothing_here, plain, same_path};
+use super::site::{Site, nothing_here, plain, preflight, same_path};
 
 /// Sites and pages, as one `tower` service. Cheap to clone.
 #[derive(Clone)]
@@ -32,6 +35,7 @@ struct Inner {
     guard: Guard,
     sites: RwLock<Arc<[Site]>>,
     pages: Vec<(String, Page)>,
+    gate: Option<Arc<dyn Gate>>,
     /// When a client was last heard, in milliseconds of Unix time.
     used: AtomicU64,
 }
@@ -46,12 +50,30 @@ pub enum Page {
     Check(Box<dyn Fn() -> bool + Send + Sync>),
 }
 
+impl Page {
+    /// Whether it only says that we are well.
+    fn is_open(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Check(_))
+    }
+}
+
 impl Sites {
     /// All that is served. `guard` is for the pages; the sites have their own.
     pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, Page)>) -> Self {
+        Self::behind(None, guard, sites, pages)
+    }
+
+    /// The same with a gate for the pages that tell more than whether we are well,
+    /// and for paths where nothing is: strangers do not learn which those are.
+    pub fn behind(
+        gate: Option<Arc<dyn Gate>>,
+        guard: Guard,
+        sites: Vec<Site>,
+        pages: Vec<(String, Page)>,
+    ) -> Self {
         let used = AtomicU64::new(unix_millis());
         let sites = RwLock::new(sites.into());
-        Self { inner: Arc::new(Inner { guard, sites, pages, used }) }
+        Self { inner: Arc::new(Inner { guard, sites, pages, gate, used }) }
     }
 
     /// The sites, in the order they were given.
@@ -74,6 +96,11 @@ impl Sites {
     /// Ends every site; see [`Site::close`].
     pub fn close(&self) {
         self.each().iter().for_each(Site::close);
+    }
+
+    /// Ends what belongs to people whom the gates do not keep; see [`Site::recheck`].
+    pub fn recheck(&self) {
+        self.each().iter().for_each(Site::recheck);
     }
 
     /// Waits until no session of any site has a call open.
@@ -104,33 +131,44 @@ impl Sites {
             }
             return site.route(request).await;
         }
-        if let Some((_, page)) = inner.pages.iter().find(|(place, _)| same_path(place, path)) {
-            return self.show(page, request);
-        }
-        let first = sites.first().map(Site::options);
-        nothing_here(first.map_or("", |options| options.path.as_str()))
+        let page = inner.pages.iter().find(|(place, _)| same_path(place, path));
+        self.show(page.map(|(_, page)| page), &request.into_parts().0)
     }
 
-    fn show<B>(&self, page: &Page, request: Request<B>) -> Response<Body> {
-        let (parts, _) = request.into_parts();
-        if let Err(refused) = self.inner.guard.check(&parts) {
+    /// A page, or that there is none.
+    fn show(&self, page: Option<&Page>, parts: &Parts) -> Response<Body> {
+        let Inner { guard, gate, .. } = &*self.inner;
+        if let Err(refused) = guard.check(parts) {
             return plain(refused.status(), format!("{refused}\n"));
         }
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
+        if parts.method == Method::OPTIONS {
+            return preflight(guard, parts);
+        }
+        let is_open = page.is_some_and(Page::is_open);
+        let gate = gate.as_ref().filter(|_| !is_open);
+        let mut response = match (gate::admit(gate, &parts.headers), page) {
+            (Ok(_), Some(page)) => self.read(page, &parts.method),
+            (Err(turned), page) if page.is_some() || turned.is_unknown() => turned.response(),
+            _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
+        };
+        if let Some(grant) = guard.grant(&parts.headers) {
+            grant.apply(response.headers_mut());
+        }
+        response
+    }
+
+    fn read(&self, page: &Page, method: &Method) -> Response<Body> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "read it\n".to_owned());
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        let mut response = match page {
+        match page {
             Page::Text(text) => plain(StatusCode::OK, text.clone()),
             Page::Json(text) => endpoint::json(200, text(self).into()),
             Page::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
             Page::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
-        };
-        if let Some(grant) = self.inner.guard.grant(&parts.headers) {
-            grant.apply(response.headers_mut());
         }
-        response
     }
 }
 

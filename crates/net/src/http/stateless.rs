@@ -20,10 +20,12 @@ use super::endpoint::empty;
 use super::session::Held;
 use super::site::Inner;
 use crate::face::Face;
+use crate::who::Who;
 
 /// The face for one request, greeted, and what ends it.
 pub(super) async fn face(
     site: &Inner,
+    who: &Who,
     revision: Revision,
     incoming: &Incoming,
     headers: &HeaderMap,
@@ -32,6 +34,7 @@ pub(super) async fn face(
     let limits = &site.options.limits;
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    face.speak_for(who);
     face.carry(headers);
     let held = site.sessions.open(&face)?;
     if !is_greeting(incoming) {

@@ -12,6 +12,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -37,8 +38,10 @@ use super::body::Body;
 use super::endpoint::{Reply, empty};
 use super::site::{Inner, plain};
 use crate::drive::{Either, race};
+use crate::face::lock;
 use crate::pipe::Pipe;
 use crate::stdio::GRACE;
+use crate::who::Who;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -49,11 +52,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Sockets {
     closing: watch::Sender<bool>,
+    /// Those of clients whom a gate let in: it may change its mind.
+    open: Mutex<Vec<(Who, Weak<Pipe>)>>,
 }
 
 impl Sockets {
     pub(super) fn new() -> Self {
-        Self { closing: watch::Sender::new(false) }
+        Self { closing: watch::Sender::new(false), open: Mutex::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -65,13 +70,30 @@ impl Sockets {
         self.closing.send_replace(true);
     }
 
+    /// Ends those of everybody who may not stay.
+    pub(super) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
+        let mut open = lock(&self.open);
+        let gone: Vec<_> = open.extract_if(.., |(who, _)| !stays(who)).collect();
+        drop(open);
+        for pipe in gone.iter().filter_map(|(_, pipe)| pipe.upgrade()) {
+            pipe.end();
+        }
+    }
+
+    /// At most as many as there are sockets.
+    fn add(&self, who: &Who, pipe: &Arc<Pipe>) {
+        let mut open = lock(&self.open);
+        open.retain(|(_, pipe)| pipe.strong_count() > 0);
+        open.push((who.clone(), Arc::downgrade(pipe)));
+    }
+
     pub(super) async fn all_closed(&self) {
         self.closing.closed().await;
     }
 }
 
 /// Takes the connection over, if the request asks for that.
-pub(super) fn open(site: &Inner, parts: &Parts, upgrade: OnUpgrade) -> Reply {
+pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -> Reply {
     if parts.method != Method::GET {
         return Err(Refusal::WrongHttpMethod { allow: "GET" });
     }
@@ -81,11 +103,14 @@ pub(super) fn open(site: &Inner, parts: &Parts, upgrade: OnUpgrade) -> Reply {
     if *closing.borrow() {
         return Err(Refusal::TooManySessions);
     }
+    let stay = who.stay()?;
     let limits = &site.options.limits;
-    let pipe = Pipe::new(&site.inside, site.options.shared, limits);
+    let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
+    site.sockets.add(who, &pipe);
     pipe.carry(&parts.headers);
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {
+        let _stay = stay;
         match tokio::time::timeout(PATIENCE, upgrade).await {
             Ok(Ok(stream)) => {
                 let stream = TokioIo::new(stream);

@@ -17,6 +17,7 @@ use crate::script::Stage;
 mod alone;
 mod cut;
 mod era;
+mod gate;
 mod hang_up;
 mod limit;
 mod mount;

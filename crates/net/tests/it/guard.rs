@@ -177,10 +177,10 @@ fn preflight_of_a_listed_origin_is_answered_with_our_headers() {
     assert_eq!(
         shown(&answer),
         "access-control-allow-headers: authorization, content-type, last-event-id, mcp-method, \
-         mcp-name, mcp-protocol-version, mcp-session-id, mcp-param-city
+         mcp-name, mcp-protocol-version, mcp-session-id, x-api-key, mcp-param-city
 access-control-allow-methods: GET, POST, DELETE, OPTIONS
 access-control-allow-origin: https://app.example.com
-access-control-expose-headers: mcp-session-id, www-authenticate
+access-control-expose-headers: mcp-session-id, retry-after, www-authenticate
 access-control-max-age: 7200
 vary: origin"
     );
@@ -201,7 +201,7 @@ fn only_listed_origins_are_granted_cors() {
     assert_eq!(
         shown(&answer),
         "access-control-allow-origin: *
-access-control-expose-headers: mcp-session-id, www-authenticate"
+access-control-expose-headers: mcp-session-id, retry-after, www-authenticate"
     );
     let program = parts("host: localhost", "/").headers;
     assert_eq!(Guard::loopback().allow_origin("*").grant(&program), None);

@@ -10,7 +10,7 @@ use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
 use super::place::Stands;
-use super::{check_plan, check_reach, tell};
+use super::{check_plan, tell};
 use crate::args::GatewayArgs;
 use crate::exit::Failure;
 use crate::log;
@@ -99,7 +99,7 @@ impl Follow {
     }
 
     /// Follows what was read; the number of mistakes because of which it is not followed.
-    fn take(&self, reading: Reading, stands: Option<&mut Stands>) -> usize {
+    fn take(&self, mut reading: Reading, stands: Option<&mut Stands>) -> usize {
         for error in &reading.unread {
             tracing::error!("{}", error.line());
         }
@@ -108,8 +108,7 @@ impl Follow {
             tracing::error!("the configuration has mistakes; what was in force stays in force");
             return reading.unread.len() + reading.errors().count();
         }
-        let checked =
-            check_plan(&reading.plan).and_then(|()| check_reach(&self.args, &reading.plan));
+        let checked = check_plan(&self.args, &mut reading.plan);
         let applied = checked
             .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
         match applied {
@@ -134,7 +133,7 @@ fn told(changes: &Changes) {
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(
-            "host, port, allowedHosts, allowedOrigins and allowUnauthenticated hold from the next start on"
+            "host, port, allowedHosts, allowedOrigins, allowUnauthenticated and limits hold from the next start on"
         );
     }
 }

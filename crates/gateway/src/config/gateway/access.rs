@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::read::members;
 use super::{Anonymous, Placed, names};
 use crate::config::key::find;
-use crate::config::problem::Problem;
+use crate::config::problem::{Problem, Weight};
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
 use crate::policy::{KeyHash, Principal};
@@ -21,6 +21,7 @@ pub(in crate::config) enum Member {
     OnlyTools,
     Rate,
     Servers,
+    Sessions,
 }
 
 /// The members of a key; `snake_case` is as good, for TOML.
@@ -31,6 +32,7 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
     ("includeTools", Member::OnlyTools),
     ("key", Member::Key),
     ("maxConcurrency", Member::Calls),
+    ("maxSessions", Member::Sessions),
     ("rateLimit", Member::Rate),
     ("servers", Member::Servers),
 ];
@@ -60,6 +62,10 @@ pub(super) fn keys(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Place
             let what = format!("key {:?} has no hash", name.text);
             reader.error(&name.place, what, format!("add \"hash\": \"sha256:…\"; {NEW}"));
         }
+        if reader.problems[before..].iter().any(|problem| problem.weight == Weight::Error) {
+            // What was to be kept from them cannot be told.
+            principal.keys.clear();
+        }
         let same = |other: &Placed<Arc<Principal>>| {
             other.value.keys.iter().any(|key| principal.keys.contains(key))
         };
@@ -78,7 +84,11 @@ pub(super) fn anonymous(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Anon
         Value::Bool(true) => Anonymous::Granted(Arc::default()),
         Value::Bool(false) => Anonymous::Nobody,
         Value::Table(_) => {
+            let before = reader.problems.len();
             let principal = principal(reader, key, node);
+            if reader.problems.len() > before {
+                return Anonymous::Nobody;
+            }
             if !principal.keys.is_empty() {
                 let what = "who is anonymous has no key".to_owned();
                 reader.error(&node.place, what, "leave the key out, or put it into \"keys\"");
@@ -87,7 +97,7 @@ pub(super) fn anonymous(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Anon
         }
         _ => {
             reader.wrong(key, node, "write true, false, or { \"servers\": [\"…\"] }");
-            Anonymous::Unsaid
+            Anonymous::Nobody
         }
     }
 }
@@ -118,6 +128,7 @@ fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
                 }
             }
             Member::Servers => grant.servers = reader.words(key, node),
+            Member::Sessions => principal.sessions = reader.count(key, node).map(usize::from),
         }
     }
     principal

@@ -46,6 +46,8 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::config) enum Bound {
     Calls,
+    Connections,
+    Head,
     Message,
     Parked,
     Sessions,
@@ -55,6 +57,8 @@ pub(in crate::config) enum Bound {
 /// The members of `limits`.
 pub(in crate::config) const BOUNDS: &[(&str, Bound)] = &[
     ("maxCalls", Bound::Calls),
+    ("maxConnections", Bound::Connections),
+    ("maxHeaderBytes", Bound::Head),
     ("maxMessageBytes", Bound::Message),
     ("maxParkedCalls", Bound::Parked),
     ("maxSessions", Bound::Sessions),
@@ -152,6 +156,8 @@ fn bounds(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Bounds {
         };
         let field = match bound {
             Bound::Calls => &mut bounds.calls,
+            Bound::Connections => &mut bounds.connections,
+            Bound::Head => &mut bounds.head,
             Bound::Message => &mut bounds.message,
             Bound::Parked => &mut bounds.parked,
             Bound::Sessions => &mut bounds.sessions,

@@ -83,8 +83,8 @@ fn is_parameter(name: &str) -> bool {
 }
 
 const PARAMETER: &str = "mcp-param-";
-const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id";
-const EXPOSED: &str = "mcp-session-id, www-authenticate";
+const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-api-key";
+const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 /// Two hours, in seconds: the longest that browsers honour.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");

@@ -1,5 +1,7 @@
 //! Sites with a key, with headers of their own, without sessions, without an era.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, Method};
 use serde_json::json;
 use switchboard_net::http::guard::{Guard, Regex};
@@ -62,8 +64,8 @@ async fn without_sessions_a_call_may_stream_and_there_is_nothing_to_listen_to() 
 #[tokio::test]
 async fn a_key_is_asked_of_everybody_and_preflights_pass() {
     let guard = Guard::loopback().allow_origin("https://app.example");
-    let key = Some(ApiKey::new("k3y"));
-    let set = direct(SiteOptions { key, guard, ..SiteOptions::default() });
+    let gate = Some(Arc::new(ApiKey::new("k3y")) as _);
+    let set = direct(SiteOptions { gate, guard, ..SiteOptions::default() });
     let client = Client::new(set.way.clone());
     let hello = initialize(LEGACY);
     let refused = client.post(&hello).await;

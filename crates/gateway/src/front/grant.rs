@@ -1,0 +1,84 @@
+//! A front that shows a part of what its servers offer, and clients that move
+//! from one to another because they may see something else.
+
+use std::sync::Arc;
+
+use switchboard_net::face::Face;
+use switchboard_net::inside::Inside as _;
+use switchboard_net::roster::{Definition, Kind};
+use switchboard_net::seal::Sealer;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::{method, patch};
+
+use super::list::tell;
+use super::{Front, lock};
+use crate::fleet::Fleet;
+use crate::plan::ServerPlan;
+use crate::policy::Grant;
+use crate::route::Nowhere;
+
+impl Front {
+    /// Offers what `grant` has of these servers. Must be called within a tokio runtime.
+    pub(crate) fn showing(
+        grant: &Grant,
+        fleet: &Arc<Fleet>,
+        members: impl IntoIterator<Item = Arc<str>>,
+        sealer: Option<Arc<Sealer>>,
+    ) -> Arc<Self> {
+        let members = members.into_iter().filter(|name| grant.has_server(name));
+        Self::unwatched(fleet, members, grant.clone(), sealer).watched()
+    }
+
+    /// Whether a definition of a member is shown.
+    pub(super) fn shows(&self, definition: &Definition) -> bool {
+        definition.kind != Kind::Tools
+            || self.grant.has_tool(&definition.server, &definition.name())
+    }
+
+    /// What a client learns of a tool that is not shown: no more than of one that
+    /// is not there. `request` is in the words of the server.
+    pub(super) fn unseen(&self, server: &ServerPlan, request: &Message) -> Option<Nowhere> {
+        if self.grant.is_open() || request.method() != method::CALL_TOOL {
+            return None;
+        }
+        let own = patch::string(request.payload()?, &["name"])?;
+        let name = server.offered(&own);
+        (!self.grant.has_tool(&server.name, &own))
+            .then_some(Nowhere::Unknown { what: "tool", name })
+    }
+
+    /// Whether it has greeted this client.
+    pub(crate) fn knows(&self, face: &Face) -> bool {
+        lock(&self.sessions).contains_key(&face.number())
+    }
+
+    /// Everybody who has a session or listens.
+    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        let faces = sessions.iter().map(|session| Arc::clone(&session.face));
+        faces.chain(self.listeners()).collect()
+    }
+
+    /// A client goes on at another front. Its session lives on, and it hears which
+    /// lists are others there; its listens end, and may begin anew.
+    pub(crate) fn hand_over(&self, face: &Arc<Face>, to: &Self) {
+        self.end_listens_of(face.number());
+        let Some(session) = lock(&self.sessions).remove(&face.number()) else { return };
+        lock(&to.sessions).insert(face.number(), Arc::clone(&session));
+        let (mine, theirs) = (self.members(), to.members());
+        let is_lost = |name: &str| mine.contains(name) && !theirs.contains(name);
+        session.leave(is_lost);
+        for bridge in self.fleet.bridges(is_lost) {
+            bridge.forget(face);
+        }
+        let (old, new) = (self.catalog(), to.catalog());
+        let mut told = Vec::new();
+        for kind in Kind::ALL.into_iter().filter(|kind| !new.is_same(&old, *kind)) {
+            let list = kind.capability();
+            if let (Some(note), false) = (method::list_changed(list), told.contains(&list)) {
+                told.push(list);
+                tell(face, None, &Message::notification(note, None));
+            }
+        }
+    }
+}

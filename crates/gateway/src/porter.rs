@@ -1,0 +1,247 @@
+//! Who is in: the keys of a plan at the doors of a gateway.
+//!
+//! ```text
+//!   headers ──▶ policy: whose key? ──▶ may they use this door? ──▶ Who
+//!                                                                   │ as long as they are here
+//!   calls, sessions, tools ──▶ Guest: counted and looked up by name ◀┘
+//! ```
+//!
+//! A [`Porter`] is told who may come in, and may be told otherwise while the
+//! gateway runs ([`Porter::replace`]). Whoever is there goes on under the new
+//! rules, or has to leave; what was counted stays counted.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use http::{HeaderMap, HeaderValue};
+use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::who::Who;
+
+use crate::policy::{Access, Denied, Grant, Principal};
+use guest::{Guest, Present};
+
+mod guest;
+#[cfg(test)]
+mod tests;
+
+/// Where everything is that a gateway serves.
+const ENDPOINT: &str = "/mcp";
+
+/// Knows who may come in at present.
+pub struct Porter {
+    roll: RwLock<Arc<Roll>>,
+    /// Sessions of everybody.
+    sessions: Arc<Room>,
+    /// Those who act when somebody must leave or sees something else.
+    hear: Mutex<Vec<Hear>>,
+}
+
+type Hear = Box<dyn Fn() + Send + Sync>;
+
+/// Everybody that may come in, by what they show and by name.
+#[derive(Default)]
+struct Roll {
+    access: Access,
+    guests: HashMap<Arc<str>, Arc<Guest>>,
+    /// Those who had a key that is not theirs any more.
+    shaken: HashSet<Arc<str>>,
+}
+
+/// Something of which there may be so many.
+#[derive(Debug)]
+struct Room {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+impl Room {
+    fn take(&self) -> bool {
+        let one_more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    fn leave(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A way in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Door {
+    /// All servers together, as far as each may use them.
+    All,
+    /// A group, for those who may use it.
+    Group(String),
+    /// Pages that tell of all servers, for those from whom nothing is kept.
+    Pages,
+    /// One server, for those who may use it.
+    Server(String),
+}
+
+impl Door {
+    fn lets(&self, who: &Principal) -> bool {
+        match self {
+            Self::All => true,
+            Self::Group(name) => who.may_enter(name),
+            Self::Pages => who.grant.is_open(),
+            Self::Server(name) => who.may_use(name),
+        }
+    }
+
+    /// Whoever may not use a server or a group is not to know that it is there.
+    fn shut(&self) -> Turned {
+        match self {
+            Self::Pages => Turned::forbidden("this page is for keys that may use every server"),
+            _ => Turned::nothing_here(ENDPOINT),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Porter {
+    /// Sessions of all together, where nobody says otherwise: it takes some
+    /// kilobytes to remember one.
+    pub const SESSIONS: usize = 8192;
+
+    /// Lets in whom `access` names, with at most so many sessions of all together.
+    pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
+        let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most: max_sessions });
+        let roll = RwLock::new(Arc::new(Roll::default().next(access)));
+        Arc::new(Self { roll, sessions, hear: Mutex::default() })
+    }
+
+    /// Lets in whom `access` names, from here on. When this returns, a key that is
+    /// not in it opens nothing, and what was open by it is closed.
+    pub fn replace(&self, access: Access) {
+        let mut roll = self.roll.write().unwrap_or_else(PoisonError::into_inner);
+        let next = Arc::new(roll.next(access));
+        *roll = next;
+        drop(roll);
+        for hear in lock(&self.hear).iter() {
+            hear();
+        }
+    }
+
+    /// Has `hear` called after each [`Porter::replace`]: to close what is not to
+    /// be open any more, and to show others what they see.
+    pub fn on_replace(&self, hear: impl Fn() + Send + Sync + 'static) {
+        lock(&self.hear).push(Box::new(hear));
+    }
+
+    /// Whether anybody may come in without showing who they are.
+    pub fn is_open(&self) -> bool {
+        self.roll().access.is_open()
+    }
+
+    /// How many sessions and listens are open, of all together.
+    pub fn sessions(&self) -> usize {
+        self.sessions.taken.load(Ordering::Relaxed)
+    }
+
+    /// The principal of this name, if they may come in.
+    pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
+        self.roll().guests.get(name).map(|guest| guest.principal())
+    }
+
+    /// Every grant that somebody has.
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.roll().guests.values().map(|guest| guest.principal().grant.clone()).collect()
+    }
+
+    /// How many sessions and calls each has open, by name.
+    pub fn counts(&self) -> Vec<(Arc<str>, usize, usize)> {
+        let roll = self.roll();
+        let counts = roll.guests.iter();
+        let counts =
+            counts.map(|(name, guest)| (Arc::clone(name), guest.sessions(), guest.calls()));
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort();
+        counts
+    }
+
+    /// The gate of a door, for a site.
+    pub fn gate(self: &Arc<Self>, door: Door) -> Arc<dyn Gate> {
+        Arc::new(Keeper { porter: Arc::clone(self), door })
+    }
+
+    fn roll(&self) -> Arc<Roll> {
+        Arc::clone(&self.roll.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Roll {
+    /// The roll that follows, with what is counted of those who stay.
+    fn next(&self, access: Access) -> Self {
+        let mut next = Self::default();
+        for principal in access.principals.iter().chain(&access.anonymous) {
+            let before = self.guests.get(principal.name.as_str());
+            if let Some(before) = before {
+                let had = before.principal();
+                if had.keys.iter().any(|key| !principal.keys.contains(key)) {
+                    next.shaken.insert(Arc::clone(before.name()));
+                }
+                before.change(principal);
+            }
+            let guest = before.cloned().unwrap_or_else(|| Arc::new(Guest::new(principal)));
+            next.guests.insert(Arc::clone(guest.name()), guest);
+        }
+        next.access = access;
+        next
+    }
+}
+
+/// A porter at one door.
+struct Keeper {
+    porter: Arc<Porter>,
+    door: Door,
+}
+
+impl Gate for Keeper {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+        let roll = self.porter.roll();
+        let principal = roll.access.identify(headers).map_err(refused)?;
+        if !self.door.lets(&principal) {
+            return Err(self.door.shut());
+        }
+        let guest = roll.guests.get(principal.name.as_str());
+        let guest = guest.ok_or_else(|| refused(Denied::UnknownKey))?;
+        let server = match &self.door {
+            Door::Server(name) => Some(name.as_str().into()),
+            _ => None,
+        };
+        let present = Present::new(guest, &self.porter.sessions, server);
+        Ok(Who::with(Arc::clone(guest.name()), Arc::new(present)))
+    }
+
+    fn keeps(&self, name: &str) -> bool {
+        let roll = self.porter.roll();
+        let is_let = |guest: &Arc<Guest>| self.door.lets(&guest.principal());
+        roll.guests.get(name).is_some_and(is_let) && !roll.shaken.contains(name)
+    }
+}
+
+fn refused(denied: Denied) -> Turned {
+    let challenge = match denied {
+        Denied::UnknownKey => HeaderValue::from_static("Bearer error=\"invalid_token\""),
+        _ => HeaderValue::from_static("Bearer"),
+    };
+    Turned::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("door", &self.door).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Porter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roll = self.roll();
+        f.debug_struct("Porter").field("guests", &roll.guests.keys()).finish_non_exhaustive()
+    }
+}

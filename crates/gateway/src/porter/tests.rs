@@ -1,0 +1,111 @@
+//! Who is let in, by which door, and what becomes of them when the rules change.
+
+use std::time::Instant;
+
+use super::*;
+use crate::policy::KeyHash;
+use switchboard_net::who::Standing as _;
+use switchboard_proto::refusal::Refusal;
+
+fn principal(name: &str, keys: &[&str], servers: Option<&[&str]>) -> Principal {
+    let keys = keys.iter().map(|key| KeyHash::of(key.as_bytes())).collect();
+    let mut principal = Principal { name: name.to_owned(), keys, ..Principal::default() };
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    principal.grant.servers = servers.map(list);
+    principal
+}
+
+fn access(principals: Vec<Principal>) -> Access {
+    let principals = principals.into_iter().map(Arc::new).collect();
+    Access { principals, anonymous: None }
+}
+
+fn showing(key: &str) -> HeaderMap {
+    HeaderMap::from_iter([(http::header::AUTHORIZATION, format!("Bearer {key}").parse().unwrap())])
+}
+
+/// The name of whom a door lets in, or how it turns them away.
+fn outcome(porter: &Arc<Porter>, door: Door, headers: &HeaderMap) -> String {
+    match porter.gate(door).admit(headers) {
+        Ok(who) => who.name().to_owned(),
+        Err(turned) => format!("{turned:?}"),
+    }
+}
+
+#[test]
+fn a_door_lets_in_whom_it_is_for_and_tells_others_that_nothing_is_there() {
+    let ada = principal("ada", &["a"], Some(&["files"]));
+    let porter = Porter::new(access(vec![ada, principal("root", &["r"], None)]), 9);
+    for (door, key, expected) in [
+        (Door::All, "a", "ada"),
+        (Door::Server("files".to_owned()), "a", "ada"),
+        (Door::Server("other".to_owned()), "a", "404"),
+        (Door::Server("other".to_owned()), "r", "root"),
+        (Door::Group("dev".to_owned()), "r", "root"),
+        (Door::Pages, "a", "403"),
+        (Door::Pages, "r", "root"),
+        (Door::All, "x", "invalid_token"),
+    ] {
+        let told = outcome(&porter, door.clone(), &showing(key));
+        assert!(told.contains(expected), "{door:?} {key}: {told}");
+    }
+    let bare = outcome(&porter, Door::All, &HeaderMap::new());
+    assert!(bare.contains("401") && !bare.contains("invalid_token"), "{bare}");
+}
+
+#[test]
+fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
+    let porter = Porter::new(access(vec![principal("ada", &["a"], None)]), 9);
+    let gate = porter.gate(Door::All);
+    assert!(gate.admit(&showing("a")).is_ok() && gate.keeps("ada"));
+    porter.replace(access(vec![principal("ada", &["a", "b"], None)]));
+    assert!(gate.keeps("ada"), "another key takes nothing away");
+    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    assert!(gate.admit(&showing("a")).is_err() && gate.admit(&showing("b")).is_ok());
+    assert!(!gate.keeps("ada"), "what the old key opened is closed");
+    porter.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
+    assert!(gate.keeps("ada"));
+    assert!(!porter.gate(Door::Server("other".to_owned())).keeps("ada"));
+    porter.replace(access(Vec::new()));
+    assert!(!gate.keeps("ada") && porter.principal("ada").is_none());
+}
+
+#[test]
+fn what_is_counted_stays_counted_when_the_rules_change() {
+    let ada = |calls, sessions| {
+        let ada = principal("ada", &["a"], None);
+        Principal { calls: Some(calls), sessions: Some(sessions), ..ada }
+    };
+    let porter = Porter::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
+    let present = |name: &str| {
+        let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
+        Present::new(&guest, &porter.sessions, None)
+    };
+    let (ada_here, bob_here) = (present("ada"), present("bob"));
+    let now = Instant::now();
+    assert_eq!(ada_here.begin_call(now), Ok(()));
+    assert_eq!(ada_here.begin_call(now), Err(Refusal::TooManyCalls));
+    assert_eq!(ada_here.begin_session(), Ok(()));
+    assert_eq!(ada_here.begin_session(), Err(Refusal::TooManySessions));
+    assert_eq!((bob_here.begin_session(), bob_here.begin_session()), (Ok(()), Ok(())));
+    assert_eq!(bob_here.begin_session(), Err(Refusal::TooManySessions), "three in all");
+    porter.replace(access(vec![ada(2, 2), principal("bob", &["b"], None)]));
+    assert_eq!(porter.counts(), [("ada".into(), 1, 1), ("bob".into(), 2, 0)]);
+    assert_eq!(ada_here.begin_session(), Err(Refusal::TooManySessions), "still three in all");
+    bob_here.end_session();
+    assert_eq!(present("ada").begin_session(), Ok(()));
+    assert_eq!((ada_here.begin_call(now), ada_here.begin_call(now).is_ok()), (Ok(()), false));
+}
+
+#[test]
+fn tools_are_hidden_at_the_door_of_their_server_alone() {
+    let mut ada = principal("ada", &["a"], None);
+    ada.grant.tools.only = Some(vec!["files__read".to_owned()]);
+    let porter = Porter::new(access(vec![ada]), 9);
+    let alone = porter.gate(Door::Server("files".to_owned())).admit(&showing("a")).unwrap();
+    assert!(alone.hides_some() && alone.hides("write") && !alone.hides("read"));
+    let all = porter.gate(Door::All).admit(&showing("a")).unwrap();
+    assert!(!all.hides_some() && !all.hides("write"), "there a front has what may be seen");
+    porter.replace(access(vec![principal("ada", &["a"], None)]));
+    assert!(!alone.hides("write"), "whoever is there sees it from here on");
+}

@@ -1,0 +1,154 @@
+//! Many servers as one, for each what they may see of them.
+//!
+//! ```text
+//!   client ──▶ face ──▶ Views: what is granted to whom it speaks for? ──▶ a Front of just that
+//! ```
+//!
+//! There is a [`Front`] for each grant, and it is made of nothing but what that
+//! grant has. So no list, no error, no instruction and no count of one principal
+//! can tell of what only another may see: it is not there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use http::HeaderName;
+use switchboard_net::face::Face;
+use switchboard_net::inside::{Inside, Works};
+use switchboard_net::seal::Sealer;
+use switchboard_proto::exchange::Up;
+use switchboard_proto::revision::Era;
+
+use crate::fleet::Fleet;
+use crate::front::Front;
+use crate::policy::Grant;
+use crate::porter::Porter;
+
+/// The fronts of one path. Whoever comes gets the one that is theirs.
+pub struct Views {
+    fleet: Arc<Fleet>,
+    members: RwLock<Arc<[Arc<str>]>>,
+    porter: Arc<Porter>,
+    /// One for all, so that a call goes on if a grant changes between its rounds.
+    sealer: Option<Arc<Sealer>>,
+    /// As many as there are grants of principals.
+    fronts: Mutex<Vec<(Grant, Arc<Front>)>>,
+}
+
+impl Views {
+    /// Offers these servers of a fleet to whom `porter` lets in. Must be called
+    /// within a tokio runtime.
+    pub fn new(
+        fleet: &Arc<Fleet>,
+        members: impl IntoIterator<Item = Arc<str>>,
+        porter: &Arc<Porter>,
+    ) -> Arc<Self> {
+        let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
+        let views = Arc::new(Self {
+            fleet: Arc::clone(fleet),
+            members: RwLock::new(members.into_iter().collect()),
+            porter: Arc::clone(porter),
+            sealer: sealer.map(Arc::new),
+            fronts: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&views);
+        porter.on_replace(move || {
+            if let Some(views) = weak.upgrade() {
+                views.regrant();
+            }
+        });
+        views
+    }
+
+    /// Ends every listen with its result, before a shutdown (SUB-8).
+    pub fn close(&self) {
+        for front in self.each() {
+            front.close();
+        }
+    }
+
+    /// Offers these servers from here on; tells clients whose lists are others now.
+    pub fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
+        let members: Arc<[Arc<str>]> = members.into_iter().collect();
+        let mut current = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        // Before the fronts are looked at: one that is made meanwhile has them.
+        *current = Arc::clone(&members);
+        drop(current);
+        for front in self.each() {
+            front.change(members.iter().cloned());
+        }
+    }
+
+    fn members(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn fronts(&self) -> MutexGuard<'_, Vec<(Grant, Arc<Front>)>> {
+        self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn each(&self) -> Vec<Arc<Front>> {
+        self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect()
+    }
+
+    /// What somebody sees, made if nobody has seen it yet.
+    pub fn of(&self, name: &str) -> Arc<Front> {
+        let principal = self.porter.principal(name);
+        let nothing = Grant::nothing();
+        let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
+        let mut fronts = self.fronts();
+        if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
+            return Arc::clone(front);
+        }
+        let members = self.members();
+        let front =
+            Front::showing(grant, &self.fleet, members.iter().cloned(), self.sealer.clone());
+        fronts.push((grant.clone(), Arc::clone(&front)));
+        front
+    }
+
+    /// Moves everybody to what they see from here on.
+    fn regrant(&self) {
+        for front in self.each() {
+            for face in front.faces() {
+                let theirs = self.of(face.who().name());
+                if !Arc::ptr_eq(&theirs, &front) {
+                    front.hand_over(&face, &theirs);
+                }
+            }
+        }
+        let grants = self.porter.grants();
+        self.fronts().retain(|(grant, _)| grants.contains(grant));
+    }
+}
+
+impl Inside for Views {
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
+        let front = self.of(face.who().name());
+        if face.era() == Era::Legacy && !front.knows(face) {
+            // It greeted while its grant changed.
+            let other = self.each().into_iter().find(|front| front.knows(face));
+            if let Some(other) = other {
+                other.hand_over(face, &front);
+            }
+        }
+        front.take(face, verb)
+    }
+
+    fn forget(&self, face: &Arc<Face>) {
+        for front in self.each() {
+            front.forget(face);
+        }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.fleet.carried()
+    }
+}
+
+impl std::fmt::Debug for Views {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Views").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! On whose behalf a client speaks, and the turns of its calls.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use switchboard_proto::server::Half;
+
+use super::{Face, lock, wait};
+use crate::inside::Works;
+use crate::who::{Turns, Who};
+
+impl Face {
+    /// Says on whose behalf it speaks; the first word counts.
+    pub(crate) fn speak_for(&self, who: &Who) {
+        _ = self.who.set(who.clone());
+    }
+
+    /// On whose behalf it speaks: nobody in particular, if it did not say.
+    pub fn who(&self) -> &Who {
+        static NOBODY: std::sync::LazyLock<Who> = std::sync::LazyLock::new(Who::default);
+        self.who.get().unwrap_or(&NOBODY)
+    }
+
+    /// What tells those whom it speaks for from others; empty for nobody in particular.
+    pub fn principal(&self) -> &[u8] {
+        self.who().identity()
+    }
+
+    /// A step that opens calls which have their turns: each is over when its
+    /// answer is not owed any more.
+    pub(crate) fn step_in<R>(
+        self: &Arc<Self>,
+        turns: Turns,
+        step: impl FnOnce(&mut Half) -> R,
+    ) -> (R, Works) {
+        self.pass(|state| {
+            state.turns.take(turns);
+            step(&mut state.half)
+        })
+    }
+
+    /// Whether no answer is owed. Listens do not count: they end when told to.
+    pub fn is_answered(&self) -> bool {
+        lock(&self.state).half.owed() == 0
+    }
+
+    /// Waits until no answer is owed.
+    pub async fn all_answered(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.half.owed() == 0 {
+                return Poll::Ready(());
+            }
+            wait(&mut state.waiting_for_phase, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+}

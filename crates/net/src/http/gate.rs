@@ -1,0 +1,95 @@
+//! Who comes in: the seam between a site and whoever knows people.
+//!
+//! A site asks its [`Gate`] about every request but preflights, before it reads
+//! anything of it. The gate says who that is, or turns them away:
+//!
+//! ```text
+//!   request ──▶ guard: from where? ──▶ gate: who? ──┬─▶ Who: the endpoint
+//!                                                   └─▶ Turned: 401, 403, 404
+//! ```
+//!
+//! [`ApiKey`](super::key::ApiKey) is a gate with one key; the gateway has one
+//! with many. One for OAuth goes here too: it checks the bearer token as a
+//! resource server does, names its subject, and says in the challenge of
+//! [`Turned::unknown`] where its metadata are. It answers at once, so the keys
+//! of the issuer it has to fetch beforehand.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use ring::digest::{SHA256, digest};
+
+use super::Body;
+use super::site::{nothing_at, plain};
+use crate::who::Who;
+
+/// Decides who may come in.
+pub trait Gate: fmt::Debug + Send + Sync + 'static {
+    /// Who sends a request with these headers, or what they are told.
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned>;
+
+    /// Whether somebody who came in earlier may stay; asked by
+    /// [`Site::recheck`](super::site::Site::recheck).
+    fn keeps(&self, _name: &str) -> bool {
+        true
+    }
+}
+
+/// What somebody gets who does not come in.
+#[derive(Clone, Debug)]
+pub struct Turned {
+    status: StatusCode,
+    challenge: Option<HeaderValue>,
+    text: String,
+}
+
+impl Turned {
+    /// They have not shown who they are (401); `challenge` says how to.
+    pub fn unknown(challenge: HeaderValue, text: impl Into<String>) -> Self {
+        let challenge = Some(challenge);
+        Self { status: StatusCode::UNAUTHORIZED, challenge, text: text.into() }
+    }
+
+    /// They are known, and this is not for them (403).
+    pub fn forbidden(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, challenge: None, text: text.into() }
+    }
+
+    /// They are known, and are not to know that something is here (404): just
+    /// what [`Sites`](super::sites::Sites) says of a path that it does not have.
+    pub fn nothing_here(endpoint: &str) -> Self {
+        Self { status: StatusCode::NOT_FOUND, challenge: None, text: nothing_at(endpoint) }
+    }
+
+    /// Whether it is not even known who they are.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
+    pub(super) fn response(self) -> Response<Body> {
+        let mut response = plain(self.status, format!("{}\n", self.text.trim_end()));
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+/// Asks a gate, if there is one.
+pub(super) fn admit(gate: Option<&Arc<dyn Gate>>, headers: &HeaderMap) -> Result<Who, Turned> {
+    gate.map_or_else(|| Ok(Who::default()), |gate| gate.admit(headers))
+}
+
+/// Whoever makes a request without a name, as far as it says: who has another
+/// token is somebody else (MRTR-8). The token itself is not kept.
+pub(super) fn told_apart(who: &Who, headers: &HeaderMap) -> Who {
+    let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
+    let Some(token) = token else { return who.clone() };
+    let digest = digest(&SHA256, token.as_bytes());
+    // No name begins like this.
+    let mark =
+        digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
+    who.marked(mark)
+}
