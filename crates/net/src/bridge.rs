@@ -20,6 +20,7 @@ use crate::upstream::{Seat, Server, Upstream};
 mod caller;
 mod children;
 mod connect;
+mod count;
 mod era;
 mod hide;
 mod idle;
@@ -149,11 +150,6 @@ impl Bridge {
             all.append(upstream.drop_call(&seat, words));
         }
         all
-    }
-
-    /// How many calls are open at the server.
-    pub fn calls(&self) -> usize {
-        lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
     }
 
     /// Ends every connection, and waits until each is over.

@@ -26,6 +26,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 
 mod lend;
+mod mark;
 mod park;
 mod room;
 
@@ -44,6 +45,8 @@ pub struct Face {
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
     principal: OnceLock<Box<[u8]>>,
+    /// What its session is called in logs.
+    mark: OnceLock<Box<str>>,
 }
 
 struct State {
@@ -124,6 +127,7 @@ impl Face {
             passing: Mutex::new(()),
             parking: OnceLock::new(),
             principal: OnceLock::new(),
+            mark: OnceLock::new(),
         })
     }
 
@@ -213,6 +217,8 @@ impl Face {
 
     /// The answer to a call. From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, answer: &Message) {
+        let other = self.inside.answered(self, exchange, answer);
+        let answer = other.as_ref().unwrap_or(answer);
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);

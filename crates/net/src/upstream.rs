@@ -39,12 +39,14 @@ mod seat;
 mod sse;
 mod target;
 mod tell;
+mod traffic;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 pub use target::{Server, Strategy, Target, UnknownStrategy};
+pub use traffic::Traffic;
 
 /// A connection to one server.
 pub struct Upstream {
@@ -247,6 +249,7 @@ impl Upstream {
     /// Text arrived on a lane.
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
+        self.server.traffic().add_received(text.len());
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {
@@ -321,6 +324,11 @@ impl Upstream {
     /// Whether it was ended.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_said()
+    }
+
+    /// How many messages wait to be written.
+    pub(crate) fn queued(&self) -> usize {
+        lock(&self.core).outbound.len()
     }
 
     /// How many calls are open.

@@ -27,7 +27,9 @@ use super::guard::{Grant, Guard};
 use super::key::{self, ApiKey};
 use super::old;
 use super::session::Sessions;
+use super::tally::Tally;
 use super::ws::{self, Sockets};
+use crate::face::Face;
 use crate::inside::Inside;
 use crate::park::Parking;
 
@@ -73,6 +75,8 @@ pub struct SiteOptions {
     pub stateless: Option<Revision>,
     /// Whether clients of the modern era are served.
     pub modern: bool,
+    /// Where it counts what it does.
+    pub tally: Arc<Tally>,
 }
 
 impl Default for SiteOptions {
@@ -95,6 +99,7 @@ impl Default for SiteOptions {
             headers: HeaderMap::new(),
             stateless: None,
             modern: true,
+            tally: Arc::default(),
         }
     }
 }
@@ -156,9 +161,19 @@ impl Site {
         self.inner.sessions.len() + self.old_sessions() + self.inner.sockets.len()
     }
 
+    /// The clients that have a session, but for those on a `WebSocket`.
+    pub fn faces(&self) -> Vec<Arc<Face>> {
+        [self.inner.sessions.faces(), self.inner.old.faces()].concat()
+    }
+
     /// How many of them are clients of the first revision.
     pub fn old_sessions(&self) -> usize {
         self.inner.old.len()
+    }
+
+    /// How many calls wait for their clients to come back with input.
+    pub fn parked(&self) -> usize {
+        self.inner.parking.len()
     }
 
     /// Whether it has something at `path`.
@@ -178,11 +193,11 @@ impl Site {
         B::Error: fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        let admitted = match self.admit(&parts) {
-            Ok(admitted) => admitted,
-            Err(response) => return *response,
+        let response = match self.admit(&parts) {
+            Ok(admitted) => admitted.answer(endpoint::answer(&self.inner, parts, body).await),
+            Err(response) => *response,
         };
-        admitted.answer(endpoint::answer(&self.inner, parts, body).await)
+        self.inner.options.tally.count(response)
     }
 
     /// Answers at the path that the request names.
@@ -199,7 +214,7 @@ impl Site {
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
-            Err(response) => return *response,
+            Err(response) => return options.tally.count(*response),
         };
         let reply = match (place, upgrade) {
             (Place::Socket, Some(upgrade)) => ws::open(&self.inner, &parts, upgrade),
@@ -207,7 +222,7 @@ impl Site {
             (Place::Message, _) => old::message(&self.inner, parts, body).await,
             _ => endpoint::answer(&self.inner, parts, body).await,
         };
-        admitted.answer(reply)
+        options.tally.count(admitted.answer(reply))
     }
 
     /// Turns strangers away, and answers preflights.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::Road;
 use super::known::Known;
+use super::traffic::Traffic;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
@@ -29,6 +30,7 @@ struct Inner {
     /// How many pipes to it there are, if somebody counts them.
     pipes: Option<watch::Sender<usize>>,
     known: Known,
+    traffic: Arc<Traffic>,
 }
 
 /// A pipe that counts.
@@ -99,7 +101,8 @@ impl Server {
 
     fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
         let (grace, known) = (Grace::default(), Known::default());
-        let inner = Inner { target, environment, grace, fetch, pipes: None, known };
+        let traffic = Arc::default();
+        let inner = Inner { target, environment, grace, fetch, pipes: None, known, traffic };
         Self { inner: Arc::new(inner) }
     }
 
@@ -123,6 +126,7 @@ impl Server {
                 fetch,
                 pipes,
                 known: Known::default(),
+                traffic: Arc::clone(&self.inner.traffic),
             }),
         }
     }
@@ -139,6 +143,7 @@ impl Server {
             fetch: fetch.clone(),
             pipes: Some(pipes),
             known: Known::default(),
+            traffic: Arc::clone(&self.inner.traffic),
         };
         (Self { inner: Arc::new(inner) }, count)
     }
@@ -163,6 +168,11 @@ impl Server {
                 None => url.path().to_owned(),
             },
         }
+    }
+
+    /// What was counted about it, over all connections.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.inner.traffic
     }
 
     pub(super) fn known(&self) -> &Known {
