@@ -18,6 +18,11 @@ use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
 use crate::plan::{Plan, Process, ServerPlan};
+use crate::tap::{Peer, Tap};
+
+pub use gauge::Gauges;
+
+mod gauge;
 
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -26,6 +31,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 pub struct Fleet {
     pub(crate) roster: Roster,
     backends: BTreeMap<Arc<str>, Backend>,
+    tap: Arc<Tap>,
 }
 
 /// One server, for the calls of clients.
@@ -41,6 +47,8 @@ pub struct FleetOptions {
     pub limits: Limits,
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
+    /// What sees the calls.
+    pub tap: Arc<Tap>,
 }
 
 impl Fleet {
@@ -62,6 +70,7 @@ impl Fleet {
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
             let server = server(plan);
+            options.tap.meet(&name, Peer::of(&server));
             roster.add(Arc::clone(&name), server.clone())?;
             let mut limits = options.limits.clone();
             limits.quiet = plan.call.unwrap_or(limits.quiet);
@@ -69,7 +78,12 @@ impl Fleet {
             let bridge = Bridge::hiding(hidden, server, children(plan.process), Arc::new(limits));
             backends.insert(name, Backend { plan: plan.clone(), bridge });
         }
-        Ok(Arc::new(Self { roster, backends }))
+        let fleet = Arc::new(Self { roster, backends, tap: options.tap });
+        let known = Arc::downgrade(&fleet);
+        fleet.tap.ask(move |server, tool| {
+            known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
+        });
+        Ok(fleet)
     }
 
     /// The names of all servers.
@@ -83,8 +97,18 @@ impl Fleet {
         Some((Arc::clone(bridge) as _, bridge.is_shared()))
     }
 
+    /// What sees the calls.
+    pub fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
     pub(crate) fn backend(&self, name: &str) -> Option<&Backend> {
         self.backends.get(name)
+    }
+
+    /// Where a server is.
+    pub(crate) fn server(&self, name: &str) -> Option<&Server> {
+        self.backends.get(name).map(|backend| backend.bridge.server())
     }
 
     /// How each server stands, by name.

@@ -141,6 +141,11 @@ impl Front {
         let Some(backend) = self.fleet.backend(server) else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
+        let request = self.fleet.tap().forward(face, exchange, server, request);
+        let refuse = |why: &Refusal| {
+            face.finish(exchange, &Message::refusal(request.id(), why));
+            Works::none()
+        };
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             return session.leg(server, &backend.bridge).open(exchange, request, said);

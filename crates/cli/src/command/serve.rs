@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use serde_json::json;
 use switchboard_gateway::config::{Config, Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::front::Front;
 use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, Sleep, ToolSearch};
-use switchboard_net::http::sites::Page;
-use switchboard_net::roster::{Cache, State};
+use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
@@ -23,6 +21,9 @@ use crate::serve::web::{self, Place};
 use crate::signal::Stop;
 use crate::target;
 
+mod otel;
+mod seeing;
+
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let plan = plan(args)?;
@@ -33,7 +34,8 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let limits = Limits::default();
     let fetch = target::fetch_as_usual()?;
-    let options = FleetOptions { limits: limits.clone(), cache: cache(args) };
+    let tap = seeing::tap(&plan, &fetch);
+    let options = FleetOptions { limits: limits.clone(), cache: cache(args), tap };
     let fleet = Fleet::start(&plan, options, |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
@@ -50,6 +52,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     });
     let ended = serve(args, &plan, &fleet, fronts, Arc::new(limits), stop).await;
     fleet.close().await;
+    fleet.tap().flush().await;
     ended
 }
 
@@ -75,7 +78,8 @@ async fn serve(
     let mut offers: Vec<_> = fronts
         .into_iter()
         .map(|(place, front)| {
-            let (inside, limits) = (front as _, Arc::clone(&limits));
+            let inside = seeing::many(fleet, front, args.stdio);
+            let limits = Arc::clone(&limits);
             (place, Offer { inside, shared, limits })
         })
         .collect();
@@ -86,13 +90,13 @@ async fn serve(
     }
     for name in fleet.names() {
         if let Some((inside, shared)) = fleet.alone(name) {
-            let limits = Arc::clone(&limits);
+            let (inside, limits) = (seeing::one(fleet, name, inside), Arc::clone(&limits));
             offers.push((Place::Server(name.to_string()), Offer { inside, shared, limits }));
         }
     }
     let web = WebArgs { api_key: args.api_key.clone(), ..WebArgs::default() };
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(fleet);
+    let pages = seeing::pages(fleet);
     web::serve_with(offers, pages, port, &serve_args(args, plan), &web, stop).await
 }
 
@@ -209,33 +213,4 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
         Some(cache.join("switchboard").join("lists"))
     });
     folder.map(Cache::at)
-}
-
-/// Whether we are well, whether a server is there, and how each stands.
-fn pages(fleet: &Arc<Fleet>) -> Vec<(String, Page)> {
-    let (ready, all) = (Arc::clone(fleet), Arc::clone(fleet));
-    let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready);
-        ready.states().iter().any(|(_, state)| is_there(state))
-    };
-    vec![
-        ("/healthz".to_owned(), Page::Text("ok".to_owned())),
-        ("/readyz".to_owned(), Page::Check(Box::new(is_ready))),
-        ("/status".to_owned(), Page::Json(Box::new(move |_| status(&all)))),
-    ]
-}
-
-/// In words that tell no file, address or secret.
-fn status(fleet: &Fleet) -> String {
-    let server = |(name, state): (Arc<str>, State)| {
-        let word = match state {
-            State::Ready => "ready",
-            State::Retrying { .. } => "retrying",
-            State::Failed { .. } => "failed",
-            _ => "starting",
-        };
-        (name.to_string(), json!({"state": word, "calls": fleet.calls(&name)}))
-    };
-    let servers: serde_json::Map<_, _> = fleet.states().into_iter().map(server).collect();
-    json!({"servers": servers}).to_string()
 }

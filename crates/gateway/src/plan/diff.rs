@@ -14,7 +14,7 @@ pub struct Changes {
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.
     pub adjusted: Vec<String>,
-    /// Whether groups, keys, grants, bounds or search differ.
+    /// Whether groups, keys, grants, bounds, search or tools of ours differ.
     pub policy: bool,
     /// Whether we must listen somewhere else, which a running gateway cannot do.
     pub listen: bool,
@@ -34,7 +34,8 @@ impl Plan {
             policy: self.groups != old.groups
                 || self.access != old.access
                 || self.bounds != old.bounds
-                || self.search != old.search,
+                || self.search != old.search
+                || self.diagnostics != old.diagnostics,
             listen: self.listen != old.listen,
             ..Changes::default()
         };

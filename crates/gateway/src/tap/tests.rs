@@ -1,0 +1,1 @@
+//! Calls seen from beginning to end.
