@@ -37,12 +37,15 @@ mod list;
 mod listen;
 mod session;
 mod state;
+#[cfg(test)]
+mod tests;
 
 /// Any number of clients in front of some servers of a fleet.
 pub struct Front {
     fleet: Arc<Fleet>,
     members: BTreeSet<Arc<str>>,
-    catalog: RwLock<Arc<Catalog>>,
+    /// With the edition of the definitions that it was made of.
+    catalog: RwLock<(u64, Arc<Catalog>)>,
     /// Held by whoever makes the next catalog.
     making: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -60,8 +63,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
+        let front = Self::unwatched(fleet, members);
+        tokio::spawn(list::watch(Arc::downgrade(&front), fleet.roster.changes()));
+        front.refresh();
+        front
+    }
+
+    /// The same, but nobody is told of changes.
+    fn unwatched(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
-        let front = Arc::new_cyclic(|this| Self {
+        Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
             members: members.into_iter().collect(),
             catalog: RwLock::default(),
@@ -70,15 +81,21 @@ impl Front {
             listens: Listens::default(),
             sealer,
             this: Weak::clone(this),
-        });
-        tokio::spawn(list::watch(Arc::downgrade(&front), fleet.roster.changes()));
-        front.refresh();
-        front
+        })
     }
 
-    /// What is offered.
+    /// What is offered. Whoever knows that a server is ready finds what it offers.
     pub fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        let (edition, catalog) = self.known();
+        if edition == self.fleet.roster.edition() {
+            return catalog;
+        }
+        self.refresh();
+        self.known().1
+    }
+
+    fn known(&self) -> (u64, Arc<Catalog>) {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn backends(&self) -> impl Iterator<Item = &Backend> {

@@ -150,7 +150,13 @@ impl Roster {
 
     /// What changes from here on.
     pub fn changes(&self) -> Changes {
-        Changes { heard: self.inner.changes.subscribe() }
+        Changes { heard: self.inner.heard() }
+    }
+
+    /// Another number whenever a server offers something else: what was made of
+    /// [`definitions`](Self::definitions) under this number is still true.
+    pub fn edition(&self) -> u64 {
+        self.inner.edition()
     }
 
     /// What all servers offer of one kind: by name, in the order of each.

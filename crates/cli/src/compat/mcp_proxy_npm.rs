@@ -75,7 +75,7 @@ const ROWS: &[Row] = &[
     Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept")
         .means(Means::Later("4 MiB of events are kept for each session, however many")),
     Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::Always(
-        "each side is met in the era it speaks, as far as the bridge translates",
+        "each side is met in the era it speaks; between eras the bridge translates",
     )),
     Row::new("--shell", Takes::Nothing, "run the command by a shell")
         .means(Means::Plan("bridge -- sh -c CMD")),

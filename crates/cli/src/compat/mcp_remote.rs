@@ -28,7 +28,7 @@ const ROWS: &[Row] = &[
     Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
         .means(Means::Ours("--transport")),
     Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
-        "each side is met in the era it speaks, as far as the bridge translates",
+        "each side is met in the era it speaks; between eras the bridge translates",
     )),
     Row::new("--allow-http", Takes::Nothing, "go to http:// on other machines than this")
         .means(Means::Plan("nothing; without it such URLs are refused")),

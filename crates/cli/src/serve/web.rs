@@ -96,6 +96,9 @@ pub(crate) async fn serve_with(
         let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
         options.limits = offer.limits;
         options.shared = offer.shared;
+        if offer.shared {
+            options.max_sessions = limit::LIGHT_SESSIONS;
+        }
         nest(&mut options, &place.prefix());
         Site::new(offer.inside, options)
     });
@@ -104,7 +107,8 @@ pub(crate) async fn serve_with(
     if web.end_with_stdin {
         stop.at_end_of_stdin();
     }
-    let mut options = ListenOptions::default();
+    let mut options =
+        ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
     options.grace = web.grace.map_or(options.grace, Duration::from_secs);
     options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
     let closing = close_in_time(sites.clone(), options.grace, stop.clone());

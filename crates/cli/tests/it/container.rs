@@ -1,7 +1,7 @@
 //! Servers in containers, with a real engine: podman, without a registry.
 //!
-//! These run where `SWITCHBOARD_TEST_PODMAN` is set, as `./test.sh` does once it has
-//! seen to podman; elsewhere there is nothing to test with, and they say so.
+//! `./test.sh setup` installs what they need. Without it they fail; whoever does
+//! without says so: `cargo test -- --skip container::`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ struct Podman {
 }
 
 impl Podman {
-    /// None where there is no engine to test with.
-    fn start(name: &str) -> Option<Self> {
-        if std::env::var_os("SWITCHBOARD_TEST_PODMAN").is_none() {
-            eprintln!("not checked: SWITCHBOARD_TEST_PODMAN is not set");
-            return None;
+    fn start(name: &str) -> Self {
+        for tool in ["podman", "busybox"] {
+            let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
+            let is_there = found.is_ok_and(|found| found.status.success());
+            assert!(is_there, "{tool} is missing: ./test.sh setup installs it");
         }
         let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("podman-{name}"));
         let podman = Self { place };
@@ -42,7 +42,7 @@ impl Podman {
         let line =
             format!("tar -C '{}' -c . | {} import - {IMAGE}", files.display(), podman.line());
         run(Command::new("sh").args(["-c", &line]));
-        Some(podman)
+        podman
     }
 
     /// The engine and its options.
@@ -116,7 +116,7 @@ fn kill(id: u32) {
 
 #[test]
 fn a_container_comes_with_the_first_message_and_goes_with_its_session() {
-    let Some(podman) = Podman::start("session") else { return };
+    let podman = Podman::start("session");
     let (_bridge, port) = Switchboard::serve_command(&podman.server(), &[]);
     assert!(podman.is_empty(), "nobody has asked for it yet");
     let session = Session::open_at(port, "small");
@@ -133,7 +133,7 @@ fn a_container_comes_with_the_first_message_and_goes_with_its_session() {
 
 #[test]
 fn a_container_that_ignores_every_request_to_end_is_removed() {
-    let Some(podman) = Podman::start("stubborn") else { return };
+    let podman = Podman::start("stubborn");
     let (mut bridge, port) = Switchboard::serve_command(&podman.stubborn_server(), &[]);
     let _session = Session::open_at(port, "small");
     assert_eq!(podman.names().len(), 1);
@@ -144,7 +144,7 @@ fn a_container_that_ignores_every_request_to_end_is_removed() {
 
 #[test]
 fn a_killed_bridge_leaves_no_container() {
-    let Some(podman) = Podman::start("killed") else { return };
+    let podman = Podman::start("killed");
     let (bridge, port) = Switchboard::serve_command(&podman.stubborn_server(), &[]);
     let _sessions = [Session::open_at(port, "small"), Session::open_at(port, "small")];
     assert_eq!(podman.names().len(), 2);
@@ -154,7 +154,7 @@ fn a_killed_bridge_leaves_no_container() {
 
 #[test]
 fn what_was_left_is_removed_at_the_next_start_and_nothing_else() {
-    let Some(podman) = Podman::start("stale") else { return };
+    let podman = Podman::start("stale");
     let limits = "--ulimit nofile=1024:1024 --ulimit nproc=1024:1024";
     podman.ask(&format!("run -d --name theirs --network none {limits} {IMAGE} sleep 1000"));
     let (lost, port) = Switchboard::serve_command(&podman.stubborn_server(), &[]);
@@ -178,7 +178,7 @@ fn what_was_left_is_removed_at_the_next_start_and_nothing_else() {
 
 #[test]
 fn what_keeps_a_container_from_starting_is_told_in_words_for_people() {
-    let Some(podman) = Podman::start("errors") else { return };
+    let podman = Podman::start("errors");
     let missing = podman.run_line("localhost/no-such-image");
     let command = podman.run_line(&format!("{IMAGE} no-such-command"));
     let engine = "podman --remote --url unix:///no/such/engine.sock run --rm -i image".to_owned();

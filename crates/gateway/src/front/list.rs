@@ -32,13 +32,18 @@ impl Front {
     /// Makes the catalog of what is known; tells clients whose lists are others now.
     pub(super) fn refresh(&self) {
         let making = lock(&self.making);
+        // Read first: what changes from here on makes this catalog an old one.
+        let edition = self.fleet.roster.edition();
+        if edition == self.known().0 {
+            return;
+        }
         let definitions =
             Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
         let definitions = definitions.filter(|it| self.members.contains(&it.server)).collect();
         let plan = |name: &str| self.fleet.backend(name).map(|backend| &backend.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *current, Arc::clone(&new));
+        let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);
         drop(making);
         for lost in new.collisions().iter().filter(|lost| !old.collisions().contains(lost)) {

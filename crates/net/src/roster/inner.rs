@@ -1,6 +1,7 @@
 //! The shell of the machine: does what it says, and tells it what happened.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -24,7 +25,9 @@ const BEHIND: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) options: RosterOptions,
-    pub(super) changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<Change>,
+    /// Counts what was offered otherwise.
+    edition: AtomicU64,
     pub(super) stop: Stop,
     core: Mutex<Core>,
     /// The time of the next timer may be another.
@@ -44,6 +47,7 @@ impl Inner {
         let inner = Arc::new(Self {
             options,
             changes: broadcast::Sender::new(BEHIND),
+            edition: AtomicU64::new(0),
             stop: Stop::new(),
             core: Mutex::new(Core { muster, berths: BTreeMap::new() }),
             woken: Notify::new(),
@@ -100,8 +104,24 @@ impl Inner {
             }
             view.state = state.clone();
         });
+        self.tell_change(Change::State { server: Arc::clone(&berth.name), state });
+    }
+
+    /// What is told here has happened: it shows in the edition before anybody hears of it.
+    pub(super) fn tell_change(&self, change: Change) {
+        if !matches!(change, Change::State { .. }) {
+            self.edition.fetch_add(1, Ordering::AcqRel);
+        }
         // Nobody need listen.
-        _ = self.changes.send(Change::State { server: Arc::clone(&berth.name), state });
+        _ = self.changes.send(change);
+    }
+
+    pub(super) fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    pub(super) fn heard(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
     }
 
     /// Adds a server, and has the cache asked about it.
@@ -135,7 +155,7 @@ impl Inner {
             view.client = None;
             view.is_removed = true;
         });
-        _ = self.changes.send(Change::Removed { server: Arc::clone(&berth.name) });
+        self.tell_change(Change::Removed { server: Arc::clone(&berth.name) });
         Some(berth)
     }
 
@@ -157,7 +177,7 @@ impl Inner {
     /// A server offers these lists.
     pub(super) fn offer(&self, berth: &Berth, lists: Vec<(Kind, Vec<Bytes>)>) {
         for kind in berth.set(lists) {
-            _ = self.changes.send(Change::Definitions { server: Arc::clone(&berth.name), kind });
+            self.tell_change(Change::Definitions { server: Arc::clone(&berth.name), kind });
         }
     }
 

@@ -254,6 +254,6 @@ pub(super) async fn recall(inner: Arc<Inner>, berth: Arc<Berth>) {
         }
     });
     for kind in told {
-        _ = inner.changes.send(Change::Definitions { server: Arc::clone(&berth.name), kind });
+        inner.tell_change(Change::Definitions { server: Arc::clone(&berth.name), kind });
     }
 }
