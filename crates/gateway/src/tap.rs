@@ -32,8 +32,6 @@ mod id;
 mod inside;
 mod recent;
 mod target;
-#[cfg(test)]
-mod tests;
 mod tool;
 
 /// Calls that are watched at once. The halves bound the calls of one client;

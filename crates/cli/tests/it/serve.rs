@@ -14,6 +14,7 @@ use crate::web::send;
 mod bad;
 mod feature;
 mod place;
+mod seeing;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 

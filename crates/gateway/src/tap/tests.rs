@@ -1,1 +1,0 @@
-//! Calls seen from beginning to end.
