@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{Gateway, Session, mirror};
-use crate::process::until;
+use crate::process::{SERVER, until};
 use crate::serve::{demo, rude};
 use crate::web::{Events, send};
 
@@ -191,14 +191,42 @@ fn sessions_streams_and_refusals_are_counted_while_they_last() {
     let page = parse(&gateway.metrics());
     let refused = |reason| page.get("switchboard_refusals_total", &[("reason", reason)]);
     assert_eq!(refused("session_over"), Some(1.0), "{page:?}");
-    let strange = [("Host", "evil.example"), ("Origin", "https://evil.example")];
-    assert!(send(gateway.port, "GET /mcp", &strange, b"").status >= 400);
+    let strange = [("Origin", "https://evil.example")];
+    assert_eq!(send(gateway.port, "GET /mcp", &strange, b"").status, 403);
     let page = parse(&gateway.metrics());
-    assert!(
-        page.get("switchboard_refusals_total", &[("reason", "forbidden")]).is_some()
-            || page.get("switchboard_refusals_total", &[("reason", "message")]).is_some(),
-        "{page:?}"
-    );
+    let refused = |reason| page.get("switchboard_refusals_total", &[("reason", reason)]);
+    assert_eq!((refused("forbidden"), refused("session_over")), (Some(1.0), Some(1.0)), "{page:?}");
+}
+
+#[test]
+fn calls_that_nobody_wants_any_more_are_counted_as_cancelled() {
+    let rude = json!({"command": SERVER[0], "args": [SERVER[1], "hang"]});
+    let gateway = Gateway::told(&json!({"mcpServers": {"rude": rude}}), &[], &[]);
+    gateway.until_ready(&["rude"]);
+    let cancelled = r#"switchboard_requests_total{method="tools/call",outcome="cancelled"}"#;
+    for (count, path) in [(1.0, "/mcp"), (2.0, "/servers/rude/mcp")] {
+        let session = Session::open(gateway.port, path, &[]);
+        let name = if path == "/mcp" { "rude__hang" } else { "hang" };
+        let id = session.id.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let params = json!({"name": name, "arguments": {}});
+                let call =
+                    json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+                session.send(&call, &[]);
+            });
+            until("the call is open", || gateway.sample("switchboard_open_calls") == Some(1.0));
+            if path == "/mcp" {
+                let params = json!({"requestId": 7});
+                let method = "notifications/cancelled";
+                session.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}), &[]);
+            } else {
+                send(gateway.port, &format!("DELETE {path}"), &[("Mcp-Session-Id", &id)], b"");
+            }
+        });
+        until("it is closed", || gateway.sample("switchboard_open_calls") == Some(0.0));
+        assert_eq!(gateway.sample(cancelled), Some(count));
+    }
 }
 
 #[test]
