@@ -50,6 +50,9 @@ enum Part {
     },
     /// The least proxy that can be written with rmcp
     RmcpProxy {
+        /// Send answers at once, which the examples of rmcp do not ask for
+        #[arg(long)]
+        nodelay: bool,
         /// The server's URL, unless a command is given
         url: Option<String>,
         /// The server's command
@@ -71,7 +74,9 @@ fn main() -> ExitCode {
             Part::EchoHttp => echo::http().await,
             Part::BareBridge { command } => bare::bridge(command).await,
             Part::BareProxy { url } => bare::proxy(&url).await,
-            Part::RmcpProxy { url, command } => rmcp_proxy::serve(url, command).await,
+            Part::RmcpProxy { nodelay, url, command } => {
+                rmcp_proxy::serve(nodelay, url, command).await
+            }
         }
     });
     runtime.shutdown_background();

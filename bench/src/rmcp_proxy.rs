@@ -50,8 +50,14 @@ fn lost(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-/// Serves the server at `url`, or of `command`, on a free port of 127.0.0.1.
-pub async fn serve(url: Option<String>, command: Vec<String>) -> Result<(), Failure> {
+/// Serves the server at `url`, or of `command`, on a free port of 127.0.0.1: as the
+/// examples of the SDK do it, or with `nodelay`, without which each answer waits
+/// 40 ms for the client's acknowledgement.
+pub async fn serve(
+    nodelay: bool,
+    url: Option<String>,
+    command: Vec<String>,
+) -> Result<(), Failure> {
     let running = match (url, command.split_first()) {
         (Some(url), _) => ().serve(StreamableHttpClientTransport::from_uri(url)).await?,
         (None, Some((program, arguments))) => {
@@ -69,8 +75,7 @@ pub async fn serve(url: Option<String>, command: Vec<String>) -> Result<(), Fail
     );
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     eprintln!("listening http://{}/mcp", listener.local_addr()?);
-    // Without it each answer waits 40 ms for the client's acknowledgement.
-    let listener = listener.tap_io(|socket| _ = socket.set_nodelay(true));
+    let listener = listener.tap_io(move |socket| _ = socket.set_nodelay(nodelay));
     axum::serve(listener, axum::Router::new().route_service("/mcp", service)).await?;
     Ok(())
 }

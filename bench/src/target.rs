@@ -32,6 +32,8 @@ pub enum Kind {
     Bare,
     Ours,
     Rmcp,
+    /// The same, tuned beyond what its SDK shows.
+    RmcpTuned,
     /// Another tool that people use.
     Peer,
 }
@@ -63,15 +65,19 @@ pub fn all(
     };
     let ours = [switchboard, "bridge", "--log-level", "warn", "--port", "0"];
     let ours_stdio = [&ours[..], &["--"]].concat();
+    let tuned = [bench, "rmcp-proxy", "--nodelay"];
+    let tuned_stdio = [&tuned[..], &["--"]].concat();
     let mut targets = vec![
         stdio("bare handler", Kind::Bare, Era::Legacy, &[bench, "bare-bridge", "--"], &child),
         stdio("switchboard bridge, a session", Kind::Ours, Era::Legacy, &ours_stdio, &child),
         stdio("switchboard bridge, 2026-07-28", Kind::Ours, Era::Modern, &ours_stdio, &child),
         stdio("rmcp proxy", Kind::Rmcp, Era::Legacy, &[bench, "rmcp-proxy", "--"], &child),
+        stdio("rmcp proxy, TCP_NODELAY", Kind::RmcpTuned, Era::Legacy, &tuned_stdio, &child),
         http("bare proxy", Kind::Bare, Era::Legacy, &[bench, "bare-proxy"]),
         http("switchboard bridge, a session", Kind::Ours, Era::Legacy, &ours),
         http("switchboard bridge, 2026-07-28", Kind::Ours, Era::Modern, &ours),
         http("rmcp proxy", Kind::Rmcp, Era::Legacy, &[bench, "rmcp-proxy"]),
+        http("rmcp proxy, TCP_NODELAY", Kind::RmcpTuned, Era::Legacy, &tuned),
     ];
     targets.extend(installed(&child.join(" "), peers)?);
     Ok(targets)
