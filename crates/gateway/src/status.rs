@@ -38,7 +38,7 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     let (word, error) = match state {
         Some(State::Ready) => ("ready", None),
         Some(State::Retrying { error, .. }) => ("retrying", Some(error)),
-        Some(State::Failed { error }) => ("failed", Some(error)),
+        Some(State::Failed { error, .. }) => ("failed", Some(error)),
         _ => ("starting", None),
     };
     let present = fleet.roster.present(&gauges.server);

@@ -327,7 +327,7 @@ impl Upstream {
     }
 
     /// How many messages wait to be written.
-    pub(crate) fn queued(&self) -> usize {
+    pub(crate) fn unsent(&self) -> usize {
         lock(&self.core).outbound.len()
     }
 

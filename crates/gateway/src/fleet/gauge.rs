@@ -36,7 +36,7 @@ impl Fleet {
         let gauges = |(name, backend): (&Arc<str>, &super::Backend)| Gauges {
             server: Arc::clone(name),
             calls: backend.bridge.calls(),
-            queued: backend.bridge.queued(),
+            queued: backend.bridge.unsent(),
             connections: backend.bridge.connections(),
             traffic: Arc::clone(backend.bridge.server().traffic()),
         };

@@ -11,9 +11,9 @@ impl Bridge {
     }
 
     /// How many messages wait to be written to the server.
-    pub fn queued(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         let upstreams: Vec<_> = lock(&self.state).connections.values().cloned().collect();
-        upstreams.iter().map(|upstream| Upstream::queued(upstream)).sum()
+        upstreams.iter().map(|upstream| Upstream::unsent(upstream)).sum()
     }
 
     /// How many connections to the server there are.
