@@ -251,23 +251,50 @@ check_conformance() {
     say "the same over HTTP, at a server's own path behind the gateway"
     node conformance/run.mjs server --brief --behind "$demo" --at /servers/demo/mcp \
         --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway.json --port 0"
-    local across="--expected conformance/expected-across.txt --brief"
-    local bridge="$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
-    say "the legacy suites, with a modern server behind the bridge"
-    # shellcheck disable=SC2086 # These are words.
-    node conformance/run.mjs server --serve "$bridge --era modern" --only '^server/(stable|2025-11)' $across
-    say "the modern suite, with a legacy server behind the bridge"
-    # shellcheck disable=SC2086 # These are words.
-    node conformance/run.mjs server --serve "$bridge --era legacy" --only '^server/2026' $across
+    local bridge="$switchboard bridge --port 0 --hang-up-after 1"
+    say "the suites of one era, with a server of the other behind the bridge, on stdio and over HTTP"
+    at_once \
+        "$(across server stdio '^server/(stable|2025-11)' "$bridge -- $switchboard demo --era modern")" \
+        "$(across server http '^server/(stable|2025-11)' "$bridge {url}" "$demo --era modern")"
+    at_once \
+        "$(across server stdio '^server/2026' "$bridge -- $switchboard demo --era legacy")" \
+        "$(across server http '^server/2026' "$bridge {url}" "$demo --era legacy")"
     say "the client"
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache
     ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
     node conformance/run.mjs client --command .cache/conformance-client
-    say "the client, in the other era than the suite's servers, before the bridge"
-    # shellcheck disable=SC2086 # These are words.
-    CONFORMANCE_BRIDGE=$target/debug/switchboard \
-        node conformance/run.mjs client --command .cache/conformance-client $across
+    say "the client, in the other era than the suite's servers, before the bridge, on a pipe and over HTTP"
+    export CONFORMANCE_BRIDGE=$target/debug/switchboard
+    at_once \
+        "$(across client stdio . .cache/conformance-client)" \
+        "CONFORMANCE_OVER=http $(across client http . .cache/conformance-client)"
+}
+
+# across SIDE NAME ONLY COMMAND [BEHIND]: the line that runs suites with a peer of the other era.
+across() {
+    local way=--serve
+    [ "$1" = client ] && way=--command
+    printf 'node conformance/run.mjs %q --expected conformance/expected-across.txt --brief --keep %q' "$1" "$1-$2"
+    printf ' --only %q %s %q' "$3" "$way" "$4"
+    [ -z "${5:-}" ] || printf ' --behind %q' "$5"
+}
+
+# at_once LINE...: runs all at the same time, shows what each said, and fails if one did.
+at_once() {
+    local line pid failed=0 said
+    local pids=()
+    said=$(mktemp -d)
+    for line in "$@"; do
+        bash -c "$line" >"$said/${#pids[@]}" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${!pids[@]}"; do
+        wait "${pids[pid]}" || failed=1
+        cat "$said/$pid"
+    done
+    rm -r "$said"
+    return "$failed"
 }
 
 # --- the parts ----------------------------------------------------------------

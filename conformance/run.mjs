@@ -16,7 +16,7 @@ const SCENARIO_MS = 60_000;
 const WHOLE_RUN_MS = 20 * 60_000;
 const USAGE = `node conformance/run.mjs server --url URL | --serve "CMD" [--at PATH] [--behind "CMD"] [OPTIONS]
 node conformance/run.mjs client --command "CMD" [OPTIONS]
-OPTIONS: --only REGEX, --expected FILE, --results FILE, --brief`;
+OPTIONS: --only REGEX, --expected FILE, --results FILE, --keep NAME, --brief`;
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 
 function stop(message) {
@@ -34,6 +34,7 @@ function options() {
       brief: { type: 'boolean', default: false },
       command: text,
       expected: { ...text, default: at('expected-failures.txt') },
+      keep: { ...text, default: 'last' },
       only: { ...text, default: '' },
       results: text,
       serve: text,
@@ -65,7 +66,7 @@ async function run({ argv, scenario }, wrap) {
 
 /** Runs a suite and gives a verdict for each scenario that was wanted of it. */
 async function runSuite(suite, target) {
-  const output = path.join(at('../.cache/conformance'), suite.name);
+  const output = path.join(at('../.cache/conformance'), target.keep, suite.name);
   fs.rmSync(output, { recursive: true, force: true });
   fs.mkdirSync(output, { recursive: true });
   const troubles = new Map();
@@ -150,7 +151,7 @@ async function runAll(suites, values, each) {
       running = wanted;
     }
     const began = Date.now();
-    each(suite, await runSuite(suite, target), (Date.now() - began) / 1000);
+    each(suite, await runSuite(suite, { ...target, keep: values.keep }), (Date.now() - began) / 1000);
   }
   await target?.close();
 }

@@ -18,6 +18,13 @@ export const GAPS = [
     reason: 'HTTP+SSE belongs to revision 2024-11-05; the modern era does not define it',
   },
   {
+    peer: 'rmcp',
+    side: 'client',
+    era: 'modern',
+    check: 'visit',
+    reason: 'rmcp 3.8 wants an elicitationId, which the modern era does not have',
+  },
+  {
     peer: 'py',
     side: 'client',
     transport: 'sse',

@@ -6,7 +6,7 @@ import { open } from './route.mjs';
 
 const CELL_MS = 150_000;
 const ALL_CHECKS = [
-  'connect', 'list', 'echo', 'unicode', 'big', 'progress', 'cancel', 'elicit', 'sample', 'roots', 'log',
+  'connect', 'list', 'echo', 'unicode', 'big', 'progress', 'cancel', 'elicit', 'visit', 'sample', 'sample_tools', 'roots', 'log',
   'subscribe', 'list_changed', 'parallel', 'unknown_tool',
 ];
 

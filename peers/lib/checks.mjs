@@ -12,12 +12,21 @@ const ODD_TEXT = 'naïve 日本語 🦀 \u0000\u2028\u2029 "quotes" \\ \r\n\t en
 
 export const ELICITED = { action: 'accept', content: { name: 'Ada Ünï 🦀' } };
 export const ROOTS = { roots: [{ uri: 'file:///peer/root', name: 'peer root' }] };
+/** A page is visited, a form filled in. */
+export const elicited = ({ mode, url }) => {
+  if (mode !== 'url') return ELICITED;
+  return { action: url === 'https://peer.test/sign-in?a=1&b=%20' ? 'accept' : 'decline' };
+};
+const USED = { type: 'tool_use', id: 'use-1', name: 'weather', input: { city: 'Ulm' } };
 export const sampled = (params) => {
+  if (params.tools?.[0]?.name === 'weather') {
+    return { role: 'assistant', model: 'peer-model', stopReason: 'toolUse', content: [USED] };
+  }
   const { content } = params.messages[0];
   const words = (Array.isArray(content) ? content[0] : content).text;
   return { role: 'assistant', model: 'peer-model', content: { type: 'text', text: `sampled: ${words}` } };
 };
-export const CLIENT_CAPABILITIES = { elicitation: { form: {} }, sampling: {}, roots: {} };
+export const CLIENT_CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} };
 
 const say = (value) => JSON.stringify(value);
 function expect(holds, detail) {
@@ -99,6 +108,14 @@ const CHECKS = {
   async elicit(peer) {
     const { action, content } = await asked(peer, 'form');
     same({ action, content }, ELICITED, 'elicited');
+  },
+  async visit(peer) {
+    same((await asked(peer, 'url')).action, 'accept', 'visited');
+  },
+  async sample_tools(peer) {
+    const { stopReason, content } = await asked(peer, 'tools');
+    const { type, id, name, input } = Array.isArray(content) ? content[0] : content;
+    same([stopReason, { type, id, name, input }], ['toolUse', USED], 'sampled with tools');
   },
   async sample(peer) {
     const { role, model, content } = await asked(peer, 'sampling');

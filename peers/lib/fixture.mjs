@@ -10,7 +10,7 @@ const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'aler
 const text = { type: 'string' };
 const integer = { type: 'integer' };
 const shapes = {
-  ask: { kind: { type: 'string', enum: ['form', 'sampling', 'roots'] } },
+  ask: { kind: { type: 'string', enum: ['form', 'url', 'sampling', 'tools', 'roots'] } },
   big: { bytes: integer },
   die: {},
   echo: { text },
@@ -83,6 +83,24 @@ export const questions = {
       mode: 'form',
       message: 'What is your name?',
       requestedSchema: { type: 'object', properties: { name: text }, required: ['name'] },
+    },
+  },
+  url: {
+    method: 'elicitation/create',
+    params: {
+      mode: 'url',
+      message: 'Please sign in.',
+      url: 'https://peer.test/sign-in?a=1&b=%20',
+      elicitationId: 'visit-1',
+    },
+  },
+  tools: {
+    method: 'sampling/createMessage',
+    params: {
+      messages: [{ role: 'user', content: { type: 'text', text: 'How is the weather?' } }],
+      maxTokens: 100,
+      tools: [{ name: 'weather', inputSchema: { type: 'object', properties: { city: text } } }],
+      toolChoice: { mode: 'required' },
     },
   },
   sampling: {

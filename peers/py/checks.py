@@ -17,6 +17,8 @@ MIB = 1 << 20
 ODD_TEXT = 'naïve 日本語 🦀 \u0000\u2028\u2029 "quotes" \\ \r\n\t end'
 ELICITED = {"action": "accept", "content": {"name": "Ada Ünï 🦀"}}
 ROOT = {"uri": "file:///peer/root", "name": "peer root"}
+PAGE = "https://peer.test/sign-in?a=1&b=%20"
+USED = {"type": "tool_use", "id": "use-1", "name": "weather", "input": {"city": "Ulm"}}
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
 
@@ -109,6 +111,17 @@ async def check_cancel(peer: Any) -> None:
 async def check_elicit(peer: Any) -> None:
     answer = await asked(peer, "form")
     same({key: answer.get(key) for key in ("action", "content")}, ELICITED, "elicited")
+
+
+async def check_visit(peer: Any) -> None:
+    same((await asked(peer, "url"))["action"], "accept", "visited")
+
+
+async def check_sample_tools(peer: Any) -> None:
+    answer = await asked(peer, "tools")
+    content = answer["content"][0] if isinstance(answer["content"], list) else answer["content"]
+    got = [answer.get("stopReason"), {key: content.get(key) for key in USED}]
+    same(got, ["toolUse", USED], "sampled with tools")
 
 
 async def check_sample(peer: Any) -> None:

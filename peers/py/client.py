@@ -39,6 +39,7 @@ class Peer:
             client_info=types.Implementation(name="peer-py", version="1.0.0"),
             elicitation_callback=elicited,
             sampling_callback=sampled,
+            sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
             list_roots_callback=rooted,
             logging_callback=self._logged,
             message_handler=self._noted,
@@ -83,10 +84,17 @@ class Peer:
 
 
 async def elicited(_: Any, params: Any) -> types.ElicitResult:
+    if isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action="accept" if params.url == checks.PAGE else "decline")
     return types.ElicitResult(**checks.ELICITED)
 
 
-async def sampled(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+async def sampled(_: Any, params: types.CreateMessageRequestParams) -> Any:
+    if params.tools and params.tools[0].name == "weather":
+        used = types.ToolUseContent(**checks.USED)
+        return types.CreateMessageResultWithTools(
+            role="assistant", model="peer-model", stop_reason="toolUse", content=[used]
+        )
     content = params.messages[0].content
     words = (content[0] if isinstance(content, list) else content).text
     answer = types.TextContent(type="text", text=f"sampled: {words}")

@@ -19,7 +19,7 @@ WATCHED = "peer://watched"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
 SHAPES: dict[str, dict[str, Any]] = {
-    "ask": {"kind": {"type": "string", "enum": ["form", "sampling", "roots"]}},
+    "ask": {"kind": {"type": "string", "enum": ["form", "url", "sampling", "tools", "roots"]}},
     "big": {"bytes": INTEGER},
     "die": {},
     "echo": {"text": TEXT},
@@ -38,6 +38,29 @@ QUESTIONS: dict[str, tuple[Any, Any]] = {
             params=types.ElicitRequestFormParams(message="What is your name?", requested_schema=FORM)
         ),
         types.ElicitResult,
+    ),
+    "url": (
+        types.ElicitRequest(
+            params=types.ElicitRequestURLParams(
+                message="Please sign in.", url="https://peer.test/sign-in?a=1&b=%20", elicitation_id="visit-1"
+            )
+        ),
+        types.ElicitResult,
+    ),
+    "tools": (
+        types.CreateMessageRequest(
+            params=types.CreateMessageRequestParams(
+                messages=[
+                    types.SamplingMessage(
+                        role="user", content=types.TextContent(type="text", text="How is the weather?")
+                    )
+                ],
+                max_tokens=100,
+                tools=[types.Tool(name="weather", input_schema={"type": "object", "properties": {"city": TEXT}})],
+                tool_choice=types.ToolChoice(mode="required"),
+            )
+        ),
+        types.CreateMessageResultWithTools,
     ),
     "sampling": (
         types.CreateMessageRequest(
@@ -88,6 +111,9 @@ async def ask(ctx: Any, params: Any, kind: str) -> Any:
     if is_modern(ctx):
         answer = (params.input_responses or {}).get("answer")
         if answer is None:
+            if kind == "url":  # the modern era has no name for a visit
+                bare = question.params.model_copy(update={"elicitation_id": None})
+                question = types.ElicitRequest(params=bare)
             return types.InputRequiredResult(input_requests={"answer": question}, request_state="peer state")
     else:
         related = ServerMessageMetadata(related_request_id=ctx.request_id)

@@ -23,7 +23,7 @@ function transport() {
 
 const client = new Client({ name: 'peer-ts1', version: '1.0.0' }, { capabilities: checks.CLIENT_CAPABILITIES });
 client.onerror = (error) => console.error('client error:', error.message);
-client.setRequestHandler(mcp.ElicitRequestSchema, () => checks.ELICITED);
+client.setRequestHandler(mcp.ElicitRequestSchema, ({ params }) => checks.elicited(params));
 client.setRequestHandler(mcp.CreateMessageRequestSchema, ({ params }) => checks.sampled(params));
 client.setRequestHandler(mcp.ListRootsRequestSchema, () => checks.ROOTS);
 

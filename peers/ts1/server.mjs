@@ -14,7 +14,7 @@ const live = new Set();
 
 const answers = {
   'elicitation/create': mcp.ElicitResultSchema,
-  'sampling/createMessage': mcp.CreateMessageResultSchema,
+  'sampling/createMessage': mcp.CreateMessageResultWithToolsSchema,
   'roots/list': mcp.ListRootsResultSchema,
 };
 

@@ -23,7 +23,7 @@ const client = new mcp.Client(
   },
 );
 client.onerror = (error) => console.error('client error:', error.message);
-client.setRequestHandler('elicitation/create', () => checks.ELICITED);
+client.setRequestHandler('elicitation/create', ({ params }) => checks.elicited(params));
 client.setRequestHandler('sampling/createMessage', ({ params }) => checks.sampled(params));
 client.setRequestHandler('roots/list', () => checks.ROOTS);
 

@@ -33,6 +33,9 @@ async function ask(peer, question, ctx) {
   }
   const answer = ctx.mcpReq.inputResponses?.answer;
   if (answer) return fixture.saying(JSON.stringify(answer));
+  // The modern era has no name for a visit.
+  const { elicitationId, ...params } = question.params;
+  question = { ...question, params };
   return mcp.inputRequired({ inputRequests: { answer: question }, requestState: 'peer state' });
 }
 

@@ -100,6 +100,12 @@ impl Failure {
         self
     }
 
+    /// The fact, and what to try, for a log.
+    pub(crate) fn line(&self) -> String {
+        let hints = self.hints.iter().map(String::as_str);
+        std::iter::once(self.error.as_str()).chain(hints).collect::<Vec<_>>().join("; ")
+    }
+
     /// Tells the user, on stderr: a script in JSON, a person in sentences.
     pub(crate) fn report(&self) {
         let stderr = std::io::stderr();

@@ -1,10 +1,12 @@
 //! SIGINT and SIGTERM: the first asks for an orderly end, the second for any.
+//! SIGHUP asks for the files to be read again, or says that our terminal is gone.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 
+use switchboard_gateway::watch::Reload;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -50,6 +52,24 @@ impl Stop {
             tracing::info!("stdin is closed: finishing what is in flight");
             ask.send_replace(true);
         });
+    }
+
+    /// Reads the files again on SIGHUP. Where it says that the terminal we were
+    /// started from is closed, we stop, as we would without this.
+    pub(crate) fn reload_on_hangup(&self, reload: Reload) -> io::Result<()> {
+        let mut signals = signal(SignalKind::hangup())?;
+        let (ask, had_terminal) = (self.ask.clone(), io::stdin().is_terminal());
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                if had_terminal && !io::stdin().is_terminal() {
+                    ask.send_replace(true);
+                } else {
+                    tracing::info!("SIGHUP: reading the configuration again");
+                    reload.now();
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Completes when the first signal has come.

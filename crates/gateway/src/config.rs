@@ -59,6 +59,8 @@ pub struct Config {
     pub gateway: Gateway,
     /// What is wrong or worth a note, in the order of the file.
     pub problems: Vec<Problem>,
+    /// Files with variables that it names, whether they can be read or not.
+    pub besides: Vec<PathBuf>,
     /// Names of servers with mistakes.
     broken: Vec<String>,
 }
@@ -142,7 +144,7 @@ impl Config {
                 continue;
             }
             let before = problems.len();
-            let read = entry::read(&name, node, section, around, &mut problems);
+            let read = entry::read(&name, node, section, around, &mut problems, &mut self.besides);
             for problem in &mut problems[before..] {
                 problem.server = Some(name.text.clone());
             }

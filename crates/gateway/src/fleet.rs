@@ -3,26 +3,27 @@
 //!
 //! The roster's connections are ours alone. They tell what there is, so that a
 //! list costs no client a connection; a client's calls go by connections of its
-//! own, which are made when it first calls.
+//! own, which are made when it first calls. `change.rs` leads to another plan.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use switchboard_net::bridge::{Bridge, Children, Hidden};
 use switchboard_net::client::ClientOptions;
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
 use crate::plan::{Plan, Process, ServerPlan};
-use crate::tap::{Peer, Tap};
-
+use crate::tap::Tap;
 pub use gauge::Gauges;
+use leave::Leaving;
 
+mod change;
 mod gauge;
+mod leave;
 
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -30,14 +31,26 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 /// All servers of a plan.
 pub struct Fleet {
     pub(crate) roster: Roster,
-    backends: BTreeMap<Arc<str>, Backend>,
-    tap: Arc<Tap>,
+    options: FleetOptions,
+    reach: Reach,
+    /// As they are; replaced as a whole.
+    backends: RwLock<Arc<Backends>>,
+    leaving: Leaving,
 }
 
-/// One server, for the calls of clients.
+/// The servers at one time, by name.
+pub(crate) type Backends = BTreeMap<Arc<str>, Arc<Backend>>;
+
+/// How a server is reached.
+type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
+
+/// One server, for the calls of clients. Whoever is about to make a call holds
+/// it: a bridge does not end as long as that is so.
 pub(crate) struct Backend {
     pub(crate) plan: ServerPlan,
     pub(crate) bridge: Arc<Bridge>,
+    /// Shared by all that have the same bridge.
+    held: Arc<()>,
 }
 
 /// What may be different about a fleet.
@@ -56,59 +69,58 @@ impl Fleet {
     pub fn start(
         plan: &Plan,
         options: FleetOptions,
-        server: impl Fn(&ServerPlan) -> Server,
+        server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let client = ClientOptions::default();
         let roster = Roster::new(RosterOptions {
-            cache: options.cache,
+            cache: options.cache.clone(),
             patience: PATIENCE,
             connect: plan.servers.values().map(|plan| plan.start).max().unwrap_or_default(),
             client,
             ..RosterOptions::default()
         });
-        let mut backends = BTreeMap::new();
-        for (name, plan) in &plan.servers {
-            let name: Arc<str> = name.as_str().into();
-            let server = server(plan);
-            options.tap.meet(&name, Peer::of(&server));
-            roster.add(Arc::clone(&name), server.clone())?;
-            let mut limits = options.limits.clone();
-            limits.quiet = plan.call.unwrap_or(limits.quiet);
-            let hidden = hidden(plan);
-            let bridge = Bridge::hiding(hidden, server, children(plan.process), Arc::new(limits));
-            backends.insert(name, Backend { plan: plan.clone(), bridge });
-        }
-        let fleet = Arc::new(Self { roster, backends, tap: options.tap });
+        let (reach, backends) = (Box::new(server), RwLock::default());
+        let leaving = Leaving::default();
+        let fleet = Arc::new(Self { roster, options, reach, backends, leaving });
         let known = Arc::downgrade(&fleet);
-        fleet.tap.ask(move |server, tool| {
+        fleet.tap().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
+        fleet.change(plan)?;
         Ok(fleet)
     }
 
-    /// The names of all servers.
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.backends.keys()
+    /// A server of a plan, that nobody has called yet.
+    fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
+        let mut limits = self.options.limits.clone();
+        limits.quiet = plan.call.unwrap_or(limits.quiet);
+        let (hidden, limits) = (hidden(plan), Arc::new(limits));
+        let bridge = Bridge::hiding(hidden, server, children(plan.process), limits);
+        Backend { plan: plan.clone(), bridge, held: Arc::default() }
     }
 
-    /// One server alone, as it is; whether its clients share a connection to it.
-    pub fn alone(&self, name: &str) -> Option<(Arc<dyn Inside>, bool)> {
-        let bridge = &self.backends.get(name)?.bridge;
-        Some((Arc::clone(bridge) as _, bridge.is_shared()))
+    /// The servers as they are at this time.
+    pub(crate) fn backends(&self) -> Arc<Backends> {
+        Arc::clone(&self.backends.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The names of all servers.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.backends().keys().cloned().collect()
+    }
+
+    pub(crate) fn backend(&self, name: &str) -> Option<Arc<Backend>> {
+        self.backends.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// What sees the calls.
     pub fn tap(&self) -> &Arc<Tap> {
-        &self.tap
-    }
-
-    pub(crate) fn backend(&self, name: &str) -> Option<&Backend> {
-        self.backends.get(name)
+        &self.options.tap
     }
 
     /// Where a server is.
-    pub(crate) fn server(&self, name: &str) -> Option<&Server> {
-        self.backends.get(name).map(|backend| backend.bridge.server())
+    pub(crate) fn server(&self, name: &str) -> Option<Server> {
+        self.backend(name).map(|backend| backend.bridge.server().clone())
     }
 
     /// How each server stands, by name.
@@ -123,7 +135,7 @@ impl Fleet {
 
     /// How many calls of clients are open at a server.
     pub fn calls(&self, name: &str) -> usize {
-        self.backends.get(name).map_or(0, |backend| backend.bridge.calls())
+        self.backend(name).map_or(0, |backend| backend.bridge.calls())
     }
 
     /// Waits until every server is ready or known to be broken, for a moment at most.
@@ -134,11 +146,11 @@ impl Fleet {
     /// Ends every connection, and waits for the end of each.
     pub async fn close(&self) {
         let mut closing = JoinSet::new();
-        for backend in self.backends.values() {
+        for backend in self.backends().values() {
             let bridge = Arc::clone(&backend.bridge);
             closing.spawn(async move { bridge.close().await });
         }
-        self.roster.close().await;
+        tokio::join!(self.roster.close(), self.leaving.hurry());
         while closing.join_next().await.is_some() {}
     }
 }
@@ -163,6 +175,6 @@ fn hidden(plan: &ServerPlan) -> Hidden {
 
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fleet").field("servers", &self.backends.keys()).finish_non_exhaustive()
+        f.debug_struct("Fleet").field("servers", &self.names()).finish_non_exhaustive()
     }
 }

@@ -25,12 +25,13 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use crate::catalog::Catalog;
-use crate::fleet::{Backend, Fleet};
+use crate::fleet::Fleet;
 use crate::route::{self, Nowhere, Servers, Way};
 use leg::Leg;
 use listen::Listens;
 use session::Session;
 
+pub(crate) mod alone;
 mod greet;
 mod leg;
 mod list;
@@ -43,7 +44,7 @@ mod tests;
 /// Any number of clients in front of some servers of a fleet.
 pub struct Front {
     fleet: Arc<Fleet>,
-    members: BTreeSet<Arc<str>>,
+    members: RwLock<Arc<BTreeSet<Arc<str>>>>,
     /// With the edition of the definitions that it was made of.
     catalog: RwLock<(u64, Arc<Catalog>)>,
     /// Held by whoever makes the next catalog.
@@ -74,7 +75,7 @@ impl Front {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
         Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
-            members: members.into_iter().collect(),
+            members: RwLock::new(Arc::new(members.into_iter().collect())),
             catalog: RwLock::default(),
             making: Mutex::default(),
             sessions: Mutex::default(),
@@ -98,8 +99,25 @@ impl Front {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn backends(&self) -> impl Iterator<Item = &Backend> {
-        self.members.iter().filter_map(|name| self.fleet.backend(name))
+    /// The names of its servers.
+    fn members(&self) -> Arc<BTreeSet<Arc<str>>> {
+        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Offers these servers from here on; tells clients whose lists are others now.
+    pub(crate) fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
+        let members = Arc::new(members.into_iter().collect());
+        let making = lock(&self.making);
+        *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+        // The catalog is of another plan, whatever its edition.
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner).0 = u64::MAX;
+        drop(making);
+        self.end_listens_left();
+        self.refresh();
+        let backends = self.fleet.backends();
+        for session in self.ready_sessions() {
+            session.follow(&backends);
+        }
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message, said: Said) -> Works {
@@ -165,7 +183,7 @@ impl Front {
         };
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
-            return session.leg(server, &backend.bridge).open(exchange, request, said);
+            return session.leg(server, &backend).open(&backend, exchange, request, said);
         }
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_ref(), face, server, &request) {
@@ -192,9 +210,10 @@ impl Front {
     /// Questions are numbered so that only the connection that asked knows an
     /// answer, and calls so that only their owner knows them.
     fn tell_all(&self, face: &Arc<Face>, verb: &Up) -> Works {
+        let members = self.members();
         let mut works = Works::none();
-        for backend in self.backends() {
-            works.append(backend.bridge.take(face, verb.clone()));
+        for bridge in self.fleet.bridges(|name| members.contains(name)) {
+            works.append(bridge.take(face, verb.clone()));
         }
         works
     }
@@ -221,14 +240,15 @@ fn id(request: &Message) -> &Id {
 
 impl Servers for Front {
     fn unlisted(&self, name: &str) -> Option<Arc<str>> {
-        let member = self.members.get(name)?;
+        let member = self.members().get(name).cloned()?;
         let deferred = self.fleet.deferred();
-        let is_unknown = deferred.iter().any(|late| late.name == *member && !late.is_cached);
-        is_unknown.then(|| Arc::clone(member))
+        let is_unknown = deferred.iter().any(|late| late.name == member && !late.is_cached);
+        is_unknown.then_some(member)
     }
 
     fn only_with_resources(&self) -> Option<Arc<str>> {
-        let mut having = self.members.iter().filter(|name| {
+        let members = self.members();
+        let mut having = members.iter().filter(|name| {
             let client = self.fleet.roster.present(name);
             client.is_some_and(|client| client.capabilities().get("resources").is_some())
         });
@@ -253,8 +273,9 @@ impl Inside for Front {
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
         lock(&self.sessions).remove(&face.number());
-        for backend in self.backends() {
-            backend.bridge.forget(face);
+        let members = self.members();
+        for bridge in self.fleet.bridges(|name| members.contains(name)) {
+            bridge.forget(face);
         }
     }
 }
@@ -263,7 +284,7 @@ impl std::fmt::Debug for Front {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tools = self.catalog().count(Kind::Tools);
         f.debug_struct("Front")
-            .field("members", &self.members)
+            .field("members", &self.members())
             .field("tools", &tools)
             .finish_non_exhaustive()
     }

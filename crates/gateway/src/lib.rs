@@ -33,6 +33,7 @@ pub mod config;
 pub mod credential;
 pub mod fleet;
 pub mod front;
+pub mod gateway;
 pub mod glob;
 pub mod merge;
 pub mod metrics;

@@ -30,7 +30,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "uptimeSeconds": fleet.tap().age().as_secs(),
         "servers": servers,
-        "sessions": sessions(sites.each()),
+        "sessions": sessions(&sites.each()),
     })
 }
 
@@ -48,7 +48,7 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
         "state": word,
         "error": error.map(|error| class(error)),
         "era": present.as_ref().map(era),
-        "transport": fleet.server(&gauges.server).map(transport),
+        "transport": fleet.server(&gauges.server).as_ref().map(transport),
         "calls": gauges.calls,
         "queued": gauges.queued,
         "children": gauges.traffic.children(),

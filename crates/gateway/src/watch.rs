@@ -3,8 +3,8 @@
 //! The folders are watched rather than the files, for most editors put a new
 //! file in the place of the old one, and containers turn a link to another folder.
 //! Whatever happens in them, the files are read again once it is quiet; only
-//! another meaning is told. So a comment is no change, and an `envFile` beside its
-//! file is one.
+//! another meaning is told. So a comment is no change, and another value in an
+//! `envFile` is one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,11 +26,16 @@ mod tests;
 const QUIET: Duration = Duration::from_millis(200);
 /// How long we wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Folders that are watched; what is in others is noticed with the next change.
+const MOST_FOLDERS: usize = 64;
 
 /// Files, and what they meant when they were last read.
 #[derive(Debug)]
 pub struct Watch {
     files: Vec<PathBuf>,
+    /// Files that they name.
+    besides: Vec<PathBuf>,
+    folders: BTreeSet<PathBuf>,
     around: Arc<Surroundings>,
     plan: Plan,
     /// What was wrong with them.
@@ -76,10 +81,13 @@ pub struct WatchError {
 }
 
 impl Watch {
-    /// `files` mean `plan` in these surroundings.
-    pub fn new(files: Vec<PathBuf>, around: Surroundings, plan: Plan) -> Self {
+    /// `reading` is what came of `files` in these surroundings, and was told.
+    pub fn new(files: Vec<PathBuf>, around: Surroundings, reading: &Reading) -> Self {
         let (around, nudges) = (Arc::new(around), Arc::default());
-        Self { files, around, plan, told: Vec::new(), nudges, is_due: false, listener: None }
+        let (plan, told) = (reading.plan.clone(), reading.lines());
+        let besides = reading.besides.clone();
+        let folders = BTreeSet::new();
+        Self { files, besides, folders, around, plan, told, nudges, is_due: false, listener: None }
     }
 
     /// Starts to listen. Without it, or where it fails, the files are read again
@@ -93,14 +101,25 @@ impl Watch {
             }
         };
         let nowhere = |source| WatchError { folder: PathBuf::new(), source };
-        let mut listener = notify::recommended_watcher(heard).map_err(nowhere)?;
-        for folder in folders(&self.files) {
-            let watched = listener.watch(&folder, RecursiveMode::NonRecursive);
-            watched.map_err(|source| WatchError { folder, source })?;
-        }
-        self.listener = Some(listener);
+        self.listener = Some(notify::recommended_watcher(heard).map_err(nowhere)?);
+        self.extend()?;
         // They may have changed since they were read.
         self.nudges.events.notify_one();
+        Ok(())
+    }
+
+    /// Listens in the folders of all files.
+    fn extend(&mut self) -> Result<(), WatchError> {
+        let Some(listener) = &mut self.listener else { return Ok(()) };
+        for folder in folders(self.files.iter().chain(&self.besides)) {
+            if self.folders.len() >= MOST_FOLDERS || self.folders.contains(&folder) {
+                continue;
+            }
+            match listener.watch(&folder, RecursiveMode::NonRecursive) {
+                Ok(()) => _ = self.folders.insert(folder),
+                Err(source) => return Err(WatchError { folder, source }),
+            }
+        }
         Ok(())
     }
 
@@ -125,6 +144,11 @@ impl Watch {
             self.is_due = false;
             let asked = self.nudges.now.swap(false, Ordering::AcqRel);
             let Some(reading) = reading else { continue };
+            self.besides.clone_from(&reading.besides);
+            if let Err(error) = self.extend() {
+                // It is read all the same, whenever something else changes.
+                tracing::debug!("{error}");
+            }
             let told = reading.lines();
             let is_sound = reading.is_sound();
             let is_other = told != self.told || (is_sound && reading.plan != self.plan);
@@ -156,9 +180,9 @@ impl Watch {
 }
 
 /// Where the files are, and where links lead to.
-fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let linked = files.iter().filter_map(|file| file.canonicalize().ok());
-    let all = files.iter().cloned().chain(linked);
+fn folders<'f>(files: impl Iterator<Item = &'f PathBuf> + Clone) -> BTreeSet<PathBuf> {
+    let linked = files.clone().filter_map(|file| file.canonicalize().ok());
+    let all = files.cloned().chain(linked);
     let folder = |file: PathBuf| match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),

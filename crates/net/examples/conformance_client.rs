@@ -4,10 +4,12 @@
 //! The suite says what it wants in the environment, and appends the URL of its
 //! server: `MCP_CONFORMANCE_SCENARIO=tools_call conformance_client URL`. With a
 //! bridge in `CONFORMANCE_BRIDGE` it speaks the other era than the suite's
-//! server does, and the bridge translates.
+//! server does, and the bridge translates: on a pipe, or over HTTP if
+//! `CONFORMANCE_OVER` says so.
 
 use std::env;
 use std::error::Error;
+use std::process::Stdio;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::client::{CallError, Client, ClientOptions, form_defaults};
@@ -15,6 +17,8 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::revision::{Era, era_of};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -28,18 +32,23 @@ async fn main() -> Outcome {
     let wanted = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok();
     let wanted = wanted.map(|name| era_of(&name));
     let options = ClientOptions { name: "conformance".to_owned(), ..answering() };
+    let mut beside = None;
     let (server, options, wanted) = if let Ok(bridge) = env::var("CONFORMANCE_BRIDGE") {
         let era = match wanted.unwrap_or(Era::Legacy) {
             Era::Legacy => Era::Modern,
             Era::Modern => Era::Legacy,
         };
-        let bridge = Command::new(bridge).args(["bridge", &url]);
-        let server = Server::command(bridge, env::vars_os().collect());
+        let server = if env::var("CONFORMANCE_OVER").is_ok_and(|it| it == "http") {
+            let (child, near) = begin(&bridge, &url).await?;
+            beside = Some(child);
+            at(&near)?
+        } else {
+            let bridge = Command::new(bridge).args(["bridge", &url]);
+            Server::command(bridge, env::vars_os().collect())
+        };
         (server, ClientOptions { era: Some(era), ..options }, Some(era))
     } else {
-        let fetch = Fetch::new(FetchOptions::default())?;
-        let headers = http::HeaderMap::new();
-        (Server::url(url.parse()?, Strategy::HttpFirst, headers, fetch), options, wanted)
+        (at(&url)?, options, wanted)
     };
     let client = Client::connect(server, options).await?;
     if wanted.is_some_and(|era| era != client.era()) {
@@ -47,7 +56,31 @@ async fn main() -> Outcome {
     }
     let done = play(&client, &scenario, &context).await;
     client.close().await;
+    if let Some(mut bridge) = beside {
+        bridge.kill().await?;
+    }
     done
+}
+
+fn at(url: &str) -> Result<Server, Box<dyn Error>> {
+    let fetch = Fetch::new(FetchOptions::default())?;
+    Ok(Server::url(url.parse()?, Strategy::HttpFirst, http::HeaderMap::new(), fetch))
+}
+
+/// A bridge to `url` on a port of its own, and the URL there.
+async fn begin(bridge: &str, url: &str) -> Result<(Child, String), Box<dyn Error>> {
+    let mut command = tokio::process::Command::new(bridge);
+    command.args(["bridge", "--port", "0", url]).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let said = child.stdout.take().ok_or("the bridge has no stdout")?;
+    let mut lines = BufReader::new(said).lines();
+    while let Some(line) = lines.next_line().await? {
+        if let Some(start) = line.find("http://") {
+            let near = line[start..].split_whitespace().next().unwrap_or_default();
+            return Ok((child, near.to_owned()));
+        }
+    }
+    Err("the bridge names no URL".into())
 }
 
 /// Accepts every form as it is, has an opinion and a place to work.

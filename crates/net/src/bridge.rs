@@ -5,7 +5,7 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
@@ -39,7 +39,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
-    hidden: Arc<Hidden>,
+    hidden: RwLock<Arc<Hidden>>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -72,7 +72,7 @@ impl Bridge {
             server,
             children,
             limits,
-            hidden: Arc::new(hidden),
+            hidden: RwLock::new(Arc::new(hidden)),
             state: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -85,7 +85,7 @@ impl Bridge {
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
-        if let Some(why) = self.hidden.refuses(request) {
+        if let Some(why) = self.hidden().refuses(request) {
             caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }

@@ -46,6 +46,7 @@ mod options;
 mod state;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -106,10 +107,33 @@ impl Roster {
 
     /// Removes a server and waits for its end. False if there is none of that name.
     pub async fn remove(&self, name: &str) -> bool {
-        let Some(berth) = self.inner.remove(name) else { return false };
-        // What takes longer ends by itself.
-        _ = timeout(self.inner.options.close, berth.gone()).await;
-        true
+        match self.let_go(name) {
+            Some(gone) => {
+                gone.await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Removes a server; what is returned waits for its end, which comes anyway.
+    /// None if there is none of that name.
+    pub fn let_go(&self, name: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let berth = self.inner.remove(name)?;
+        Some(gone(berth, self.inner.options.close))
+    }
+
+    /// Puts another server in the place of one. What that one offered is offered
+    /// until this one is ready. What is returned waits for the end of the old
+    /// one, which comes anyway; none if there is none of that name.
+    pub fn replace(
+        &self,
+        name: &str,
+        server: Server,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let options = self.inner.options.client.clone();
+        let berth = self.inner.replace(Berth::new(name.into(), server, options))?;
+        Some(gone(berth, self.inner.options.close))
     }
 
     /// Connects a server anew, whatever it is doing. False if there is none of that name.
@@ -269,6 +293,11 @@ impl Roster {
         // What takes longer ends by itself.
         _ = timeout(self.inner.options.close, ending).await;
     }
+}
+
+async fn gone(berth: Arc<Berth>, close: Duration) {
+    // What takes longer ends by itself.
+    _ = timeout(close, berth.gone()).await;
 }
 
 /// Tells what changes; see [`Roster::changes`].

@@ -112,7 +112,6 @@ pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
 pub(crate) use session::covers;
 pub use task::Support;
-pub use task::clock::text as timestamp;
 pub use tool::{Answer, Draft, Tool, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.

@@ -38,6 +38,11 @@ mod watch;
 pub trait Ticket: Clone + PartialEq {
     /// Which of the clients that share this server it belongs to.
     fn owner(&self) -> u64;
+
+    /// Who stands behind it, where clients of several share a server.
+    fn principal(&self) -> u64 {
+        0
+    }
 }
 
 /// A call as a client half knows it; also the lane it travels on.
@@ -195,6 +200,13 @@ impl<T: Ticket> Half<T> {
             Self::Modern(half) => half.handle_lost(why),
             Self::ToModern(half) => half.handle_lost(why, now),
             Self::ToLegacy(half) => half.handle_lost(why, now),
+        }
+    }
+
+    /// Whether the server says anything that belongs to no call is known now.
+    pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
+        if let Self::ToLegacy(half) = self {
+            half.handle_hearing(hears, now);
         }
     }
 

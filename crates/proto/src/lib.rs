@@ -40,7 +40,7 @@
 //!
 //! # Where things are
 //!
-//! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s.
+//! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s, [`moment`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
@@ -56,6 +56,7 @@ pub mod jsonrpc;
 pub mod limits;
 pub mod line;
 pub mod method;
+pub mod moment;
 pub mod patch;
 pub mod project;
 pub mod refusal;

@@ -49,6 +49,12 @@ pub const GET_TASK: &str = "tasks/get";
 pub const UPDATE_TASK: &str = "tasks/update";
 /// Ends a task early.
 pub const CANCEL_TASK: &str = "tasks/cancel";
+/// Lists the tasks of a client (legacy).
+pub const LIST_TASKS: &str = "tasks/list";
+/// A task has changed (modern).
+pub const TASK_CHANGED: &str = "notifications/tasks";
+/// The same (legacy).
+pub const TASK_STATUS: &str = "notifications/tasks/status";
 /// Waits for what a task comes to (legacy).
 pub const TASK_RESULT: &str = "tasks/result";
 /// Asks a person something.
@@ -67,8 +73,8 @@ pub const REMOVED: &[&str] = &[
     SET_LEVEL,
     SUBSCRIBE,
     UNSUBSCRIBE,
-    "tasks/list",
-    "tasks/result",
+    LIST_TASKS,
+    TASK_RESULT,
     ELICIT,
     SAMPLE,
     ROOTS,
@@ -138,7 +144,7 @@ pub fn name_member(method: &str) -> Option<&'static str> {
     match method {
         CALL_TOOL | GET_PROMPT => Some("name"),
         READ_RESOURCE => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        GET_TASK | UPDATE_TASK | CANCEL_TASK => Some("taskId"),
         _ => None,
     }
 }
@@ -160,18 +166,19 @@ pub fn list_changed(capability: &str) -> Option<&'static str> {
 
 /// Whether a request came with the modern era: a legacy server does not have it.
 pub fn is_modern_only(method: &str) -> bool {
-    matches!(method, DISCOVER | LISTEN | "tasks/get" | "tasks/update" | "tasks/cancel")
+    matches!(method, DISCOVER | LISTEN | GET_TASK | UPDATE_TASK | CANCEL_TASK)
+}
+
+/// Whether a request is about tasks as the core of a legacy revision has them.
+pub fn is_about_core_tasks(method: &str) -> bool {
+    matches!(method, GET_TASK | CANCEL_TASK | LIST_TASKS | TASK_RESULT)
 }
 
 /// Whether a notification of a client went with the legacy era.
 pub fn is_legacy_notice(method: &str) -> bool {
     matches!(
         method,
-        INITIALIZED
-            | CANCELLED
-            | PROGRESS
-            | "notifications/roots/list_changed"
-            | "notifications/tasks/status"
+        INITIALIZED | CANCELLED | PROGRESS | "notifications/roots/list_changed" | TASK_STATUS
     )
 }
 
@@ -184,8 +191,8 @@ pub fn is_legacy_only(method: &str) -> bool {
             | SET_LEVEL
             | SUBSCRIBE
             | UNSUBSCRIBE
-            | "tasks/result"
-            | "tasks/list"
+            | TASK_RESULT
+            | LIST_TASKS
             | "roots/list"
             | "sampling/createMessage"
             | "elicitation/create"

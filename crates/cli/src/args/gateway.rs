@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 /// in front: files__read. Each alone, as it is, is at /servers/NAME/mcp, and each
 /// group of the configuration at /groups/NAME/mcp; /sse is beside each. Without a
 /// configuration the built-in server is served.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct GatewayArgs {

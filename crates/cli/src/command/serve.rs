@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use switchboard_gateway::config::{Config, Problem, Weight};
-use switchboard_gateway::fleet::{Fleet, FleetOptions};
-use switchboard_gateway::front::Front;
-use switchboard_gateway::plan::{Bounds, Plan, Process, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::config::{Problem, Weight};
+use switchboard_gateway::fleet::FleetOptions;
+use switchboard_gateway::gateway::Gateway;
+use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep, ToolSearch};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -17,87 +17,70 @@ use switchboard_proto::limits::Limits;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
 use crate::serve::Offer;
-use crate::serve::web::{self, Place};
+use crate::serve::web::Web;
 use crate::signal::Stop;
 use crate::target;
+use place::Stands;
+use reload::Follow;
 
 mod otel;
+mod place;
+mod reload;
 mod seeing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
-    let plan = plan(args)?;
+    let reading = read(args)?;
     if args.check {
         return Ok(());
     }
-    check_reach(args, &plan)?;
+    check_reach(args, &reading.plan)?;
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    let limits = Limits::default();
+    let limits = Arc::new(Limits::default());
     let fetch = target::fetch_as_usual()?;
-    let tap = seeing::tap(&plan, &fetch);
-    let options = FleetOptions { limits: limits.clone(), cache: cache(args), tap };
-    let fleet = Fleet::start(&plan, options, |server| {
+    let tap = seeing::tap(&fetch);
+    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args), tap };
+    let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
-    let fleet = fleet.map_err(|error| Failure::of(&error))?;
-    let fronts = fronts(&fleet, &plan);
-    let stopped = stop.clone().asked();
-    let listening: Vec<_> = fronts.iter().map(|(_, front)| Arc::clone(front)).collect();
+    let gateway = gateway.map_err(|error| Failure::of(&error))?;
+    let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;
         // Listens would go on for ever.
-        for front in listening {
-            front.close();
-        }
+        listening.end_listens();
     });
-    let ended = serve(args, &plan, &fleet, fronts, Arc::new(limits), stop).await;
-    fleet.close().await;
-    fleet.tap().flush().await;
+    let follow = Follow::new(args, &gateway, &reading, &stop)?;
+    let ended = serve(args, &gateway, follow, limits, stop).await;
+    gateway.close().await;
+    gateway.fleet().tap().flush().await;
     ended
-}
-
-/// All servers together, and each group.
-fn fronts(fleet: &Arc<Fleet>, plan: &Plan) -> Vec<(Place, Arc<Front>)> {
-    let mut fronts = vec![(Place::Root, Front::new(fleet, fleet.names().cloned()))];
-    for (name, members) in &plan.groups {
-        let members = members.iter().map(|member| Arc::from(member.as_str()));
-        fronts.push((Place::Group(name.clone()), Front::new(fleet, members)));
-    }
-    fronts
 }
 
 async fn serve(
     args: &GatewayArgs,
-    plan: &Plan,
-    fleet: &Arc<Fleet>,
-    fronts: Vec<(Place, Arc<Front>)>,
+    gateway: &Arc<Gateway>,
+    follow: Follow,
     limits: Arc<Limits>,
     stop: Stop,
 ) -> Result<(), Failure> {
-    let shared = plan.servers.values().any(|server| server.process == Process::Shared);
-    let mut offers: Vec<_> = fronts
-        .into_iter()
-        .map(|(place, front)| {
-            let inside = seeing::many(fleet, front, args.stdio);
-            let limits = Arc::clone(&limits);
-            (place, Offer { inside, shared, limits })
-        })
-        .collect();
+    let plan = gateway.plan();
     if args.stdio {
-        offers.truncate(1);
-        let Some((_, all)) = offers.pop() else { return Ok(()) };
-        return all.serve(&serve_args(args, plan), None, stop).await;
-    }
-    for name in fleet.names() {
-        if let Some((inside, shared)) = fleet.alone(name) {
-            let (inside, limits) = (seeing::one(fleet, name, inside), Arc::clone(&limits));
-            offers.push((Place::Server(name.to_string()), Offer { inside, shared, limits }));
-        }
+        let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
+        let _following = follow.run(None);
+        let inside = seeing::tapped(gateway.fleet(), &all.place, all.inside, true);
+        let offer = Offer { inside, shared: all.shared, limits };
+        return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let web = WebArgs { api_key: args.api_key.clone(), ..WebArgs::default() };
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = seeing::pages(fleet);
-    web::serve_with(offers, pages, port, &serve_args(args, plan), &web, stop).await
+    let pages = seeing::pages(gateway.fleet(), follow.loaded());
+    let web = Web::bind(pages, port, &serve_args(args, &plan), &web).await?;
+    let mut stands = Stands::new(&web, limits);
+    stands.follow(gateway);
+    let _following = follow.run(Some(stands));
+    web.serve(stop).await;
+    Ok(())
 }
 
 fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
@@ -134,31 +117,35 @@ fn check_reach(args: &GatewayArgs, plan: &Plan) -> Result<(), Failure> {
 }
 
 /// What the files mean; the built-in server if there are none.
-fn plan(args: &GatewayArgs) -> Result<Plan, Failure> {
+fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     if args.config.is_empty() {
         let program = std::env::current_exe().map_err(|error| Failure::of(&error))?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
-        return Ok(Plan { servers, ..Plan::default() });
+        let plan = Plan { servers, ..Plan::default() };
+        return Ok(Reading { plan, ..Reading::default() });
     }
-    let around = target::surroundings()?;
-    let mut files = Vec::new();
-    for file in &args.config {
-        let read = Config::read(file, &around);
-        files.push(read.map_err(|error| Failure::of(&error).hint(error.instead()))?);
+    let reading = Reading::of(&args.config, &target::surroundings()?);
+    if let Some(error) = reading.unread.first() {
+        return Err(Failure::of(error).hint(error.instead()));
     }
-    let (plan, problems) = Plan::build(&files);
-    tell(&problems);
-    if args.check && problems.iter().any(|problem| problem.weight == Weight::Error) {
+    tell(&reading.problems);
+    if args.check && !reading.is_sound() {
         return Err(Failure::new("the configuration has mistakes"));
     }
-    check_support(&plan)?;
+    check_plan(&reading.plan)?;
+    Ok(reading)
+}
+
+/// What makes a plan one that cannot be followed, although its files are right.
+fn check_plan(plan: &Plan) -> Result<(), Failure> {
+    check_support(plan)?;
     if plan.servers.is_empty() {
         return Err(Failure::new("there is no server to serve")
             .hint("name one that is enabled and has no mistakes"));
     }
-    Ok(plan)
+    Ok(())
 }
 
 fn tell(problems: &[Problem]) {

@@ -12,6 +12,7 @@ use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
+use tokio::net::TcpListener;
 
 use super::{Offer, bind};
 use crate::args::{ServeArgs, Transport, WebArgs};
@@ -22,7 +23,7 @@ use crate::log;
 use crate::signal::Stop;
 
 /// Where something is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Place {
     Root,
     /// `/servers/NAME`
@@ -83,37 +84,83 @@ pub(crate) async fn serve_with(
     web: &WebArgs,
     stop: Stop,
 ) -> Result<(), Failure> {
-    limit::raise();
-    let template = options(args, web)?;
-    let (listener, address) = bind(&args.host, port).await?;
-    if !address.ip().is_loopback() && template.key.is_none() {
-        tracing::warn!(
-            "{address} can be reached from other machines, and there is no authentication"
-        );
-    }
-    let guard = guard(address, args, web)?;
+    let web = Web::bind(pages, port, args, web).await?;
     let sites = offers.into_iter().map(|(place, offer)| {
-        let mut options = SiteOptions { guard: guard.clone(), ..template.clone() };
-        options.limits = offer.limits;
-        options.shared = offer.shared;
-        if offer.shared {
+        let is_light = offer.shared;
+        web.mount.site(&place, offer, is_light)
+    });
+    web.sites.replace(sites.collect());
+    web.serve(stop).await;
+    Ok(())
+}
+
+/// A port that is ours, and what is served there.
+pub(crate) struct Web {
+    pub(crate) sites: Sites,
+    pub(crate) mount: Mount,
+    pub(crate) options: ListenOptions,
+    listener: TcpListener,
+    address: SocketAddr,
+    end_with_stdin: bool,
+}
+
+/// How sites are made for a port.
+#[derive(Clone)]
+pub(crate) struct Mount {
+    template: SiteOptions,
+}
+
+impl Mount {
+    /// A site; a light one starts no process for a client alone.
+    pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
+        let Offer { inside, shared, limits } = offer;
+        let mut options = SiteOptions { limits, shared, ..self.template.clone() };
+        if is_light {
             options.max_sessions = limit::LIGHT_SESSIONS;
         }
         nest(&mut options, &place.prefix());
-        Site::new(offer.inside, options)
-    });
-    let sites = Sites::new(guard.clone(), sites.collect(), pages);
-    announce(address, &sites);
-    if web.end_with_stdin {
-        stop.at_end_of_stdin();
+        Site::new(inside, options)
     }
-    let mut options =
-        ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
-    options.grace = web.grace.map_or(options.grace, Duration::from_secs);
-    options.head_timeout = Duration::from_secs(web.idle_connection.unwrap_or(args.request_timeout));
-    let closing = close_in_time(sites.clone(), options.grace, stop.clone());
-    tokio::join!(listen::serve(listener, sites, options, stop.asked()), closing);
-    Ok(())
+}
+
+impl Web {
+    /// Takes the port; nothing but pages is served there yet.
+    pub(crate) async fn bind(
+        pages: Vec<(String, Page)>,
+        port: u16,
+        args: &ServeArgs,
+        web: &WebArgs,
+    ) -> Result<Self, Failure> {
+        limit::raise();
+        let template = options(args, web)?;
+        let (listener, address) = bind(&args.host, port).await?;
+        if !address.ip().is_loopback() && template.key.is_none() {
+            tracing::warn!(
+                "{address} can be reached from other machines, and there is no authentication"
+            );
+        }
+        let guard = guard(address, args, web)?;
+        let sites = Sites::new(guard.clone(), Vec::new(), pages);
+        let mount = Mount { template: SiteOptions { guard, ..template } };
+        let mut options =
+            ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
+        options.grace = web.grace.map_or(options.grace, Duration::from_secs);
+        let idle = web.idle_connection.unwrap_or(args.request_timeout);
+        options.head_timeout = Duration::from_secs(idle);
+        let end_with_stdin = web.end_with_stdin;
+        Ok(Self { sites, mount, options, listener, address, end_with_stdin })
+    }
+
+    /// Serves until a signal.
+    pub(crate) async fn serve(self, stop: Stop) {
+        announce(self.address, &self.sites);
+        if self.end_with_stdin {
+            stop.at_end_of_stdin();
+        }
+        let closing = close_in_time(self.sites.clone(), self.options.grace, stop.clone());
+        let serving = listen::serve(self.listener, self.sites, self.options, stop.asked());
+        tokio::join!(serving, closing);
+    }
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
@@ -223,7 +270,7 @@ async fn close_in_time(sites: Sites, grace: Duration, stop: Stop) {
 /// A line on stdout for each server, for whoever started us with port 0.
 fn announce(address: SocketAddr, sites: &Sites) {
     let mut stdout = io::stdout().lock();
-    for site in sites.each() {
+    for site in sites.each().iter() {
         let SiteOptions { path, sse_path, ws_path, .. } = site.options();
         let places = [("http", path), ("http", sse_path), ("ws", ws_path)];
         let places = places.into_iter().filter(|(_, path)| !path.is_empty());

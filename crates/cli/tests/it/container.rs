@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::process::{Switchboard, until};
+use crate::serve::Gateway;
 use crate::web::{Session, send};
 
 const IMAGE: &str = "localhost/switchboard-test";
@@ -174,6 +175,22 @@ fn what_was_left_is_removed_at_the_next_start_and_nothing_else() {
     }
     drop(living);
     until("only theirs is there", || podman.names() == ["theirs"]);
+}
+
+#[test]
+fn a_gateway_ends_the_container_of_a_server_that_is_gone_and_at_last_all() {
+    let podman = Podman::start("gateway");
+    let line = podman.server();
+    let words: Vec<_> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
+    let server = json!({"command": words[0], "args": words[1..]});
+    let mut gateway = Gateway::start(&json!({"one": server, "other": server}));
+    gateway.until_ready(&["one", "other"]);
+    assert_eq!(podman.names().len(), 2);
+    gateway.rewrite(&json!({"one": server}), &json!({}));
+    until("that of the other is removed", || podman.names().len() == 1);
+    gateway.process.signal(Signal::TERM);
+    assert_eq!(gateway.process.exit_code(), Some(0));
+    assert_eq!(podman.names(), [""; 0]);
 }
 
 #[test]

@@ -13,7 +13,9 @@ use crate::web::send;
 
 mod bad;
 mod feature;
+mod load;
 mod place;
+mod reload;
 mod seeing;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -49,13 +51,13 @@ impl Gateway {
     }
 
     pub(crate) fn start_in(home: Home, servers: &Value, more: &Value) -> Self {
-        let mut config = json!({"mcpServers": servers});
-        for (key, value) in more.as_object().unwrap() {
-            config[key] = value.clone();
-        }
-        let file = home.write("servers.json", &config.to_string());
-        let args = ["serve", "--config", &file, "--port", "0", "--no-cache"];
-        let mut process = Switchboard::start(&args);
+        Self::start_with(home, servers, more, &[])
+    }
+
+    pub(crate) fn start_with(home: Home, servers: &Value, more: &Value, args: &[&str]) -> Self {
+        let file = home.write("servers.json", &file(servers, more));
+        let usual = ["serve", "--config", &file, "--port", "0", "--no-cache"];
+        let mut process = Switchboard::start(&[&usual, args].concat());
         let port = process.port();
         Self { process, port, home }
     }
@@ -81,9 +83,31 @@ impl Gateway {
         });
     }
 
+    /// Puts another file in the place of the one that is followed, as editors
+    /// do, and waits until it is in force.
+    pub(crate) fn rewrite(&mut self, servers: &Value, more: &Value) {
+        self.write(&file(servers, more));
+        self.process.until_logged("configuration is in force");
+    }
+
+    /// The same with any text, and without waiting.
+    pub(crate) fn write(&self, text: &str) {
+        let draft = self.home.write("servers.json~", text);
+        std::fs::rename(draft, self.home.path.join("servers.json")).unwrap();
+    }
+
     pub(crate) fn status(&self) -> Value {
         send(self.port, "GET /status", &[], b"").message()
     }
+}
+
+/// A file with these servers and something besides.
+fn file(servers: &Value, more: &Value) -> String {
+    let mut config = json!({"mcpServers": servers});
+    for (key, value) in more.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config.to_string()
 }
 
 pub(crate) fn server(url: &str) -> Server {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use switchboard_net::http::fetch::Fetch;
@@ -80,6 +81,7 @@ pub(super) fn read(
     section: &Section<'_>,
     around: &Surroundings,
     problems: &mut Vec<Problem>,
+    besides: &mut Vec<PathBuf>,
 ) -> Option<Entry> {
     let Some(members) = node.table() else {
         let what = format!("server {:?} is {}", name.text, node.kind());
@@ -94,6 +96,7 @@ pub(super) fn read(
     }
     let target = draft.target(name);
     let Draft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
+    besides.extend(reader.besides);
     let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {

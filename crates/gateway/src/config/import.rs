@@ -154,7 +154,8 @@ fn candidate(
     let variables = Variables { around, inputs: section.inputs, braces: section.braces };
     let node = portable(node, &variables);
     let mut problems = Vec::new();
-    let entry = entry::read(name, &node, &Section::plain(&node), around, &mut problems);
+    let entry =
+        entry::read(name, &node, &Section::plain(&node), around, &mut problems, &mut Vec::new());
     let (name, place) = (name.text.clone(), name.place.clone());
     let client = client.to_owned();
     Candidate { name, client, place, entry, problems, fate: Fate::Broken, node }

@@ -14,11 +14,13 @@ use super::tree::{Key, Node, Value};
 pub(super) struct Reader<'t> {
     pub(super) variables: Variables<'t>,
     pub(super) problems: Vec<Problem>,
+    /// Other files that were read, or should have been.
+    pub(super) besides: Vec<PathBuf>,
 }
 
 impl<'t> Reader<'t> {
     pub(super) fn new(variables: Variables<'t>) -> Self {
-        Self { variables, problems: Vec::new() }
+        Self { variables, problems: Vec::new(), besides: Vec::new() }
     }
 
     pub(super) fn error(&mut self, place: &Place, what: String, instead: impl Into<String>) {

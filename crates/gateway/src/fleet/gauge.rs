@@ -33,13 +33,13 @@ impl Fleet {
 
     /// What there is to count about each server, by name.
     pub fn gauges(&self) -> Vec<Gauges> {
-        let gauges = |(name, backend): (&Arc<str>, &super::Backend)| Gauges {
+        let gauges = |(name, backend): (&Arc<str>, &Arc<super::Backend>)| Gauges {
             server: Arc::clone(name),
             calls: backend.bridge.calls(),
             queued: backend.bridge.unsent(),
             connections: backend.bridge.connections(),
             traffic: Arc::clone(backend.bridge.server().traffic()),
         };
-        self.backends.iter().map(gauges).collect()
+        self.backends().iter().map(gauges).collect()
     }
 }

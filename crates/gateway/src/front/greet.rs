@@ -110,7 +110,8 @@ impl Front {
     /// Whether a server of which nothing is known may be there in a moment.
     fn is_settling(&self) -> bool {
         let is_on_its_way = |state: &State| matches!(state, State::Waiting | State::Connecting);
-        let late = |name| self.members.contains::<Arc<str>>(name);
+        let members = self.members();
+        let late = |name| members.contains::<Arc<str>>(name);
         let deferred = self.fleet.deferred();
         deferred.iter().any(|it| late(&it.name) && !it.is_cached && is_on_its_way(&it.state))
     }
@@ -118,13 +119,14 @@ impl Front {
     /// What any server has; one that is not there may have anything.
     pub(super) fn capabilities(&self) -> Value {
         let clients: Vec<_> =
-            self.members.iter().map(|name| self.fleet.roster.present(name)).collect();
+            self.members().iter().map(|name| self.fleet.roster.present(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
         merge::capabilities(declared)
     }
 
     fn instruct(&self, result: &mut Value) {
-        let said = self.members.iter().filter_map(|name| {
+        let members = self.members();
+        let said = members.iter().filter_map(|name| {
             let client = self.fleet.roster.present(name)?;
             let text = client.welcome()["instructions"].as_str()?.to_owned();
             Some((name.to_string(), text))

@@ -8,26 +8,41 @@
 //!    ▲                                 └─refused──▶ the calls fail, and
 //!    └──────────────────────────────────────────────the next call tries again
 //! ```
+//!
+//! A server that another takes the place of has a leg of its own: the calls that
+//! it has come back by it, and the next call goes by a new one.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
+use serde_json::json;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::upstream::Recipient;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
-use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::method;
+use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::{method, patch};
 
 use super::session::Session;
 use super::{Front, lock, state};
+use crate::fleet::Backend;
 
 /// Our own calls, by numbers that no client gets to.
 const GREETING: Exchange = Exchange(u64::MAX);
 const LEVEL: Exchange = Exchange(u64::MAX - 1);
+/// The last of those by which resources are watched anew.
+const WATCH: u64 = u64::MAX - 2;
+
+/// Resources that are watched anew at a server that takes the place of another.
+const MOST_WATCHED: usize = 1024;
+
+fn is_ours(exchange: Exchange) -> bool {
+    exchange.0 > WATCH - MOST_WATCHED as u64
+}
 
 /// Stands before a client in its calls to one server.
 pub(super) struct Leg {
@@ -36,6 +51,9 @@ pub(super) struct Leg {
     front: Weak<Front>,
     /// None for a modern client, which is greeted by nobody.
     way: Option<Way>,
+    /// Its client hears what the server says of its lists.
+    tells_lists: bool,
+    this: Weak<Self>,
 }
 
 /// What it takes to greet a server.
@@ -43,25 +61,51 @@ pub(super) struct Way {
     bridge: Arc<Bridge>,
     session: Weak<Session>,
     stage: Mutex<Stage>,
+    /// The resources that the client watches there.
+    watched: Mutex<BTreeSet<String>>,
 }
 
 enum Stage {
     New,
-    Greeting(Vec<(Exchange, Message, Said)>),
+    /// Whoever waits here must find the server there.
+    Greeting(Vec<(Exchange, Message, Said)>, Arc<Backend>),
     Greeted,
 }
 
 impl Way {
     pub(super) fn new(bridge: &Arc<Bridge>, session: &Arc<Session>) -> Self {
         let (bridge, session) = (Arc::clone(bridge), Arc::downgrade(session));
-        Self { bridge, session, stage: Mutex::new(Stage::New) }
+        let stage = Mutex::new(Stage::New);
+        Self { bridge, session, stage, watched: Mutex::default() }
+    }
+
+    /// The client greets the server itself.
+    pub(super) fn greeted(self) -> Self {
+        Self { stage: Mutex::new(Stage::Greeted), ..self }
+    }
+
+    /// Goes on with what was watched at another server.
+    pub(super) fn after(self, old: &Leg) -> Self {
+        Self { watched: Mutex::new(old.watched()), ..self }
+    }
+
+    /// Remembers what the client watches.
+    fn heed(&self, request: &Message) {
+        let uri = || patch::string(request.payload().unwrap_or_default(), &["uri"]);
+        let mut watched = lock(&self.watched);
+        match request.method() {
+            method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
+                watched.extend(uri().map(std::borrow::Cow::into_owned));
+            }
+            method::UNSUBSCRIBE => _ = uri().map(|uri| watched.remove(&*uri)),
+            _ => {}
+        }
     }
 }
 
 impl Leg {
     pub(super) fn modern(face: &Arc<Face>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
-        let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
-        Arc::new(Self { face, server, front, way: None })
+        Self::made(face, server, front, None, false)
     }
 
     pub(super) fn legacy(
@@ -70,37 +114,79 @@ impl Leg {
         front: &Weak<Front>,
         way: Way,
     ) -> Arc<Self> {
+        // Which lists have changed the front tells, for all servers.
+        let tells_lists = front.strong_count() == 0;
+        Self::made(face, server, front, Some(way), tells_lists)
+    }
+
+    fn made(
+        face: &Arc<Face>,
+        server: &Arc<str>,
+        front: &Weak<Front>,
+        way: Option<Way>,
+        tells_lists: bool,
+    ) -> Arc<Self> {
         let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
-        Arc::new(Self { face, server, front, way: Some(way) })
+        Arc::new_cyclic(|this| {
+            let this = Weak::clone(this);
+            Self { face, server, front, way, tells_lists, this }
+        })
+    }
+
+    /// Whether it leads there.
+    pub(super) fn leads_to(&self, bridge: &Arc<Bridge>) -> bool {
+        self.way.as_ref().is_some_and(|way| Arc::ptr_eq(&way.bridge, bridge))
+    }
+
+    /// What the client watches at the server.
+    pub(super) fn watched(&self) -> BTreeSet<String> {
+        self.way.as_ref().map(|way| lock(&way.watched).clone()).unwrap_or_default()
     }
 
     /// Passes a call on, once the server is greeted.
     pub(super) fn open(
         self: &Arc<Self>,
+        backend: &Arc<Backend>,
         exchange: Exchange,
         request: Message,
         said: Said,
     ) -> Works {
         let Some(way) = &self.way else { return Works::none() };
+        way.heed(&request);
         let mut stage = lock(&way.stage);
         match &mut *stage {
             Stage::Greeted => {
                 drop(stage);
                 self.pass(way, Up::Open { exchange, request, said })
             }
-            Stage::Greeting(waiting) => {
+            Stage::Greeting(waiting, _) => {
                 // As many as a client may have calls open, which its half has counted.
                 waiting.push((exchange, request, said));
                 Works::none()
             }
             Stage::New => {
-                *stage = Stage::Greeting(vec![(exchange, request, said)]);
+                let waiting = vec![(exchange, request, said)];
+                *stage = Stage::Greeting(waiting, Arc::clone(backend));
                 drop(stage);
-                let Some(session) = way.session.upgrade() else { return Works::none() };
-                let request = session.hello.clone();
-                self.pass(way, Up::Open { exchange: GREETING, request, said: None })
+                self.introduce(way)
             }
         }
+    }
+
+    /// Greets the server although nobody calls.
+    pub(super) fn greet(self: &Arc<Self>, backend: &Arc<Backend>) -> Works {
+        let Some(way) = &self.way else { return Works::none() };
+        let mut stage = lock(&way.stage);
+        let Stage::New = *stage else { return Works::none() };
+        *stage = Stage::Greeting(Vec::new(), Arc::clone(backend));
+        drop(stage);
+        self.introduce(way)
+    }
+
+    fn introduce(self: &Arc<Self>, way: &Way) -> Works {
+        let Some(session) = way.session.upgrade() else { return Works::none() };
+        let request = session.hello.clone();
+        self.pass(way, Up::Open { exchange: GREETING, request, said: None })
     }
 
     fn pass(self: &Arc<Self>, way: &Way, verb: Up) -> Works {
@@ -111,7 +197,7 @@ impl Leg {
     pub(super) fn give_up(&self, exchange: Exchange) -> bool {
         let Some(way) = &self.way else { return false };
         match &mut *lock(&way.stage) {
-            Stage::Greeting(waiting) => {
+            Stage::Greeting(waiting, _) => {
                 let before = waiting.len();
                 waiting.retain(|(waits, ..)| *waits != exchange);
                 waiting.len() < before
@@ -142,7 +228,9 @@ impl Leg {
         let Some(way) = &self.way else { return };
         let is_welcome = answer.kind() == Kind::Result;
         let next = if is_welcome { Stage::Greeted } else { Stage::New };
-        let Stage::Greeting(waiting) = std::mem::replace(&mut *lock(&way.stage), next) else {
+        // What is held until the end of this keeps the server there.
+        let Stage::Greeting(waiting, _backend) = std::mem::replace(&mut *lock(&way.stage), next)
+        else {
             return;
         };
         if !is_welcome {
@@ -156,10 +244,31 @@ impl Leg {
         if let Some(level) = way.session.upgrade().and_then(|session| session.level()) {
             works.append(self.set_level(&level));
         }
+        // Those that wait here watch by themselves.
+        for (number, uri) in (0..).zip(self.watched_before(&waiting)) {
+            let params = json!({"uri": uri}).to_string();
+            let request =
+                Message::request(&Id::Integer(0), method::SUBSCRIBE, Some(params.as_bytes()));
+            let exchange = Exchange(WATCH - number);
+            works.append(self.pass(way, Up::Open { exchange, request, said: None }));
+        }
         for (exchange, request, said) in waiting {
             works.append(self.pass(way, Up::Open { exchange, request, said }));
         }
         works.detach();
+    }
+
+    /// What the client watched at a server that this one takes the place of.
+    fn watched_before(&self, waiting: &[(Exchange, Message, Said)]) -> BTreeSet<String> {
+        let mut watched = self.watched();
+        for (_, request, _) in waiting {
+            if request.method() == method::SUBSCRIBE
+                && let Some(uri) = patch::string(request.payload().unwrap_or_default(), &["uri"])
+            {
+                watched.remove(&*uri);
+            }
+        }
+        watched
     }
 
     /// A list has changed in the client's own session with the server.
@@ -175,10 +284,13 @@ impl Recipient for Leg {
         self.face.number()
     }
 
+    fn principal(&self) -> u64 {
+        Recipient::principal(&*self.face)
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        // Which lists have changed the fleet tells, for all servers.
-        let is_ours = matches!(exchange, Some(GREETING | LEVEL)) || Self::is_about_lists(message);
-        if !is_ours {
+        let is_told = !self.tells_lists && Self::is_about_lists(message);
+        if !exchange.is_some_and(is_ours) && !is_told {
             self.face.note(exchange, message);
         }
     }
@@ -194,12 +306,11 @@ impl Recipient for Leg {
     fn finish(&self, exchange: Exchange, answer: &Message) {
         match exchange {
             GREETING => {
-                let session = self.way.as_ref().and_then(|way| way.session.upgrade());
-                if let Some(leg) = session.and_then(|session| session.find(&self.server)) {
+                if let Some(leg) = self.this.upgrade() {
                     leg.handle_greeting(answer);
                 }
             }
-            LEVEL => {}
+            _ if is_ours(exchange) => {}
             _ if self.way.is_some() => self.face.finish(exchange, answer),
             _ => {
                 let front = self.front.upgrade();

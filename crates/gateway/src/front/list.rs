@@ -39,8 +39,9 @@ impl Front {
         }
         let definitions =
             Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
-        let definitions = definitions.filter(|it| self.members.contains(&it.server)).collect();
-        let plan = |name: &str| self.fleet.backend(name).map(|backend| &backend.plan);
+        let (members, backends) = (self.members(), self.fleet.backends());
+        let definitions = definitions.filter(|it| members.contains(&it.server)).collect();
+        let plan = |name: &str| backends.get(name).map(|backend| &backend.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
@@ -109,16 +110,15 @@ impl Front {
     /// The servers that are not ready, and what is shown of them. Why is not
     /// for clients to know: it may name files and addresses.
     fn missing(&self) -> Vec<Value> {
-        let deferred = self.fleet.deferred();
-        let missing =
-            deferred.iter().filter(|late| self.members.contains(&late.name)).map(|late| {
-                let state = match late.state {
-                    State::Failed { .. } => "failed",
-                    State::Retrying { .. } => "retrying",
-                    _ => "starting",
-                };
-                json!({"server": &*late.name, "state": state, "cached": late.is_cached})
-            });
+        let (deferred, members) = (self.fleet.deferred(), self.members());
+        let missing = deferred.iter().filter(|late| members.contains(&late.name)).map(|late| {
+            let state = match late.state {
+                State::Failed { .. } => "failed",
+                State::Retrying { .. } => "retrying",
+                _ => "starting",
+            };
+            json!({"server": &*late.name, "state": state, "cached": late.is_cached})
+        });
         missing.collect()
     }
 }

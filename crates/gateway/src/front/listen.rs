@@ -8,10 +8,11 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::{Exchange, Up};
@@ -56,6 +57,8 @@ struct Listen {
     exchange: Exchange,
     id: Id,
     lists: BTreeSet<&'static str>,
+    /// The servers whose resources it is about.
+    servers: Vec<(Arc<str>, Weak<Bridge>)>,
     stage: Mutex<Stage>,
 }
 
@@ -142,12 +145,18 @@ impl Front {
             }
         }
         let pending = parts.keys().cloned().collect();
+        let bridge = |server: &Arc<str>| {
+            let backend = self.fleet.backend(server)?;
+            Some((Arc::clone(server), Arc::downgrade(&backend.bridge)))
+        };
+        let servers = parts.keys().filter_map(bridge).collect();
         face.introduce(&greet::identity());
         let listen = Arc::new(Listen {
             face: Arc::clone(face),
             exchange,
             id: super::id(request).clone(),
             lists: wanted.lists,
+            servers,
             stage: Mutex::new(Stage { pending, ..Stage::default() }),
         });
         let mut open = lock(&self.listens.open);
@@ -181,6 +190,19 @@ impl Front {
         let open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
         for (face, exchange) in open {
             self.end_listen(face, exchange);
+        }
+    }
+
+    /// Ends the listens at servers that are not ours any more, or are others now.
+    pub(super) fn end_listens_left(&self) {
+        let (members, backends) = (self.members(), self.fleet.backends());
+        let is_there = |(server, bridge): &(Arc<str>, Weak<Bridge>)| {
+            let there = backends.get(server).filter(|_| members.contains(server));
+            there.is_some_and(|it| std::ptr::eq(Weak::as_ptr(bridge), Arc::as_ptr(&it.bridge)))
+        };
+        let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
+        for listen in open.iter().filter(|listen| !listen.servers.iter().all(is_there)) {
+            self.end_listen(listen.face.number(), listen.exchange);
         }
     }
 

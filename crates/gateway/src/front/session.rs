@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_net::server::Level;
@@ -14,6 +13,7 @@ use switchboard_proto::{method, patch};
 
 use super::leg::{Leg, Way};
 use super::{Front, id, lock};
+use crate::fleet::{Backend, Backends};
 
 /// What is remembered of a client with a session.
 pub(super) struct Session {
@@ -38,13 +38,37 @@ impl Session {
     }
 
     /// The way to a server, made if need be.
-    pub(super) fn leg(self: &Arc<Self>, server: &Arc<str>, bridge: &Arc<Bridge>) -> Arc<Leg> {
+    pub(super) fn leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let mut legs = lock(&self.legs);
-        let leg = legs.entry(Arc::clone(server)).or_insert_with(|| {
-            let way = Way::new(bridge, self);
-            Leg::legacy(&self.face, server, &self.front, way)
-        });
-        Arc::clone(leg)
+        let way = Way::new(&backend.bridge, self);
+        let way = match legs.get(server) {
+            Some(leg) if leg.leads_to(&backend.bridge) => return Arc::clone(leg),
+            Some(old) => way.after(old),
+            None => way,
+        };
+        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        legs.insert(Arc::clone(server), Arc::clone(&leg));
+        leg
+    }
+
+    /// The way to a server that the client greets itself.
+    pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
+        let way = Way::new(&backend.bridge, self).greeted();
+        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
+        leg
+    }
+
+    /// Goes to servers that have taken the place of others, where the client
+    /// waits to hear of resources.
+    pub(super) fn follow(self: &Arc<Self>, backends: &Backends) {
+        let legs = lock(&self.legs).clone();
+        for (server, leg) in legs {
+            let Some(backend) = backends.get(&server) else { continue };
+            if !leg.leads_to(&backend.bridge) && !leg.watched().is_empty() {
+                self.leg(&server, backend).greet(backend).detach();
+            }
+        }
     }
 
     /// The way to a server, if it was taken.
@@ -76,6 +100,10 @@ impl Session {
         works
     }
 
+    pub(super) fn keep_level(&self, request: &Message) {
+        *lock(&self.level) = Some(request.clone());
+    }
+
     pub(super) fn level(&self) -> Option<Message> {
         lock(&self.level).clone()
     }
@@ -98,7 +126,7 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         };
-        *lock(&session.level) = Some(request.clone());
+        session.keep_level(request);
         face.finish(exchange, &Message::result(id(request), b"{}"));
         let mut works = Works::none();
         for leg in session.legs() {

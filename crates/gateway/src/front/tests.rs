@@ -28,12 +28,12 @@ async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
     let plan = Plan { servers: [("s".to_owned(), server)].into(), ..Plan::default() };
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
     let environment: Vec<_> = path.into_iter().collect();
-    let fleet = Fleet::start(&plan, FleetOptions::default(), |_| {
+    let fleet = Fleet::start(&plan, FleetOptions::default(), move |_| {
         Server::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
     let mut changes = fleet.roster.changes();
-    let front = Front::unwatched(&fleet, fleet.names().cloned());
+    let front = Front::unwatched(&fleet, fleet.names());
     let is_tools = |change| matches!(change, Change::Definitions { kind: Kind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}
     assert!(front.catalog().tool("s__t").is_some());

@@ -70,7 +70,7 @@ fn tallies(sites: &[Site]) -> Vec<Arc<Tally>> {
 }
 
 fn clients(text: &mut Text, sites: &Sites) {
-    let sites = sites.each();
+    let sites = &*sites.each();
     text.family("switchboard_sessions", Kind::Gauge, "Sessions of clients, by path.");
     for site in sites {
         let path = site.options().path.as_str();

@@ -9,7 +9,8 @@ pub struct Changes {
     pub added: Vec<String>,
     /// Servers to stop, once their calls are over.
     pub removed: Vec<String>,
-    /// Servers that must be started anew: another place, process or credentials.
+    /// Servers that must be started anew: another place, process, credentials or
+    /// time for a call.
     pub changed: Vec<String>,
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.

@@ -1,6 +1,6 @@
 //! Reads files into a plan, with all that is wrong with them at once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Plan;
 use crate::config::{Config, Problem, ReadError, Surroundings, Weight};
@@ -14,6 +14,8 @@ pub struct Reading {
     pub problems: Vec<Problem>,
     /// Files that cannot be used at all.
     pub unread: Vec<ReadError>,
+    /// Other files that have a part in the meaning of these.
+    pub besides: Vec<PathBuf>,
 }
 
 impl Reading {
@@ -28,7 +30,8 @@ impl Reading {
             }
         }
         let (plan, problems) = Plan::build(&read);
-        Self { plan, problems, unread }
+        let besides = read.into_iter().flat_map(|config| config.besides).collect();
+        Self { plan, problems, unread, besides }
     }
 
     /// What must be changed before the files are taken as they are.

@@ -101,12 +101,14 @@ impl ServerPlan {
     }
 
     /// Whether a running server goes on under this plan as under `old`: only
-    /// what clients see of it differs.
+    /// what clients see of it differs. How long a call may take is part of each
+    /// connection.
     pub fn runs_as(&self, old: &Self) -> bool {
         self.name == old.name
             && self.target == old.target
             && self.process == old.process
             && self.credentials == old.credentials
+            && self.call == old.call
     }
 }
 

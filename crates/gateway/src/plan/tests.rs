@@ -201,25 +201,25 @@ fn the_first_of_several_files_counts() {
 fn only_what_differs_in_meaning_is_a_change() {
     let before = plan(
         r#"{"servers": {"gone": {"command": "c"}, "kept": {"command": "k", "args": ["1"]},
-            "new args": {"command": "n"}, "filtered": {"command": "f"}}}"#,
+            "new args": {"command": "n"}, "patient": {"command": "p"}, "filtered": {"command": "f"}}}"#,
     );
     let same = plan(
         r#"{
             // in another order, with comments
-            "servers": {"filtered": {"command": "f"}, "new args": {"command": "n"},
+            "servers": {"patient": {"command": "p"}, "filtered": {"command": "f"}, "new args": {"command": "n"},
             "kept": {"args": ["1"], "command": "k", "enabled": true}, "gone": {"command": "c"}}}"#,
     );
     assert!(same.diff(&before).is_empty());
     let after = plan(
         r#"{"servers": {"kept": {"command": "k", "args": ["1"]}, "came": {"command": "c"},
-            "new args": {"command": "n", "args": ["2"]},
-            "filtered": {"command": "f", "excludeTools": ["x"], "timeout": 3}},
+            "new args": {"command": "n", "args": ["2"]}, "patient": {"command": "p", "timeout": 3},
+            "filtered": {"command": "f", "excludeTools": ["x"], "startTimeout": 3}},
             "switchboard": {"toolSearch": true}}"#,
     );
     let changes = after.diff(&before);
     assert_eq!(changes.added, ["came"]);
     assert_eq!(changes.removed, ["gone"]);
-    assert_eq!(changes.changed, ["new args"]);
+    assert_eq!(changes.changed, ["new args", "patient"]);
     assert_eq!(changes.adjusted, ["filtered"]);
     assert!(changes.policy && !changes.listen);
     assert!(after.diff(&after).is_empty());

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_net::face::Face;
-use switchboard_net::server::timestamp;
+use switchboard_proto::moment;
 
 use super::{Call, Outcome, lock};
 use crate::policy;
@@ -38,7 +38,7 @@ impl Trace {
             "traceId": format!("{:032x}", self.id),
             "server": self.server,
             "tool": self.tool,
-            "startedAt": timestamp(self.at),
+            "startedAt": moment::text(self.at),
             "durationMs": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
             "success": self.outcome == Outcome::Ok,
             "outcome": self.outcome.name(),

@@ -26,8 +26,8 @@ impl Folder {
     fn watch(&self, file: &str) -> Watch {
         let around = Surroundings::new([], &self.0);
         let files = vec![self.0.join(file)];
-        let plan = Reading::of(&files, &around).plan;
-        Watch::new(files, around, plan)
+        let reading = Reading::of(&files, &around);
+        Watch::new(files, around, &reading)
     }
 }
 
@@ -97,6 +97,24 @@ async fn variables_in_a_file_beside_it_are_part_of_it() {
     let before = watch.plan.clone();
     watch.listen().unwrap();
     folder.write(".env", "A=2");
+    let reading = next(&mut watch).await;
+    assert_eq!(reading.plan.diff(&before).changed, ["a"]);
+}
+
+#[tokio::test]
+async fn variables_in_a_file_elsewhere_are_part_of_it_once_it_is_named() {
+    let (folder, other) = (Folder::new("here"), Folder::new("elsewhere"));
+    folder.write("m.json", &servers(&["a"]));
+    let mut watch = folder.watch("m.json");
+    watch.listen().unwrap();
+    let file = other.write("some.env", "A=1");
+    let server = format!(
+        r#"{{ "mcpServers": {{ "a": {{ "command": "c", "envFile": "{}" }} }} }}"#,
+        file.display()
+    );
+    folder.write("m.json", &server);
+    let before = next(&mut watch).await.plan;
+    other.write("some.env", "A=2");
     let reading = next(&mut watch).await;
     assert_eq!(reading.plan.diff(&before).changed, ["a"]);
 }

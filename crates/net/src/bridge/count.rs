@@ -5,9 +5,11 @@ use crate::face::lock;
 use crate::upstream::{Server, Upstream};
 
 impl Bridge {
-    /// How many calls are open at the server.
+    /// How many calls are open at the server, or wait to be made.
     pub fn calls(&self) -> usize {
-        lock(&self.state).connections.values().map(|upstream| upstream.calls()).sum()
+        let state = lock(&self.state);
+        let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
+        open + state.waiting.calls()
     }
 
     /// How many messages wait to be written to the server.

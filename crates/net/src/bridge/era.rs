@@ -28,6 +28,8 @@ use crate::upstream::{Eras, Found, Recipient, Seat, Upstream};
 #[derive(Default)]
 pub(super) struct Waiting {
     opens: Vec<(Caller, Up)>,
+    /// Calls that have waited, and are being made.
+    going: usize,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
     /// The connection that it was asked by, for whoever needs one first.
@@ -35,6 +37,10 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    pub(super) fn calls(&self) -> usize {
+        self.opens.len() + self.going
+    }
+
     pub(super) fn forget(&mut self, face: &Face) {
         self.opens.retain(|(theirs, _)| theirs.face.number() != face.number());
     }
@@ -62,7 +68,10 @@ impl Bridge {
     ) -> Seat {
         let Caller { face, owner } = caller;
         if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
-            return Seat { owner: hide::owner(&self.hidden, caller, upstream, request), exchange };
+            return Seat {
+                owner: hide::owner(&self.hidden(), caller, upstream, request),
+                exchange,
+            };
         }
         upstream.attach(owner);
         let (caller, request) = (caller.clone(), request.clone());
@@ -168,13 +177,18 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         if found == Found::Modern && !state.closed {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
+        state.waiting.going = state.waiting.opens.len();
         std::mem::take(&mut state.waiting.opens)
     };
     for (caller, open) in opens {
         bridge.pass_on(&caller, open).detach();
     }
-    // Nobody may have needed it: its client has gone, or has a connection.
-    let unused = lock(&bridge.state).waiting.spare.take();
+    let unused = {
+        let mut state = lock(&bridge.state);
+        state.waiting.going = 0;
+        // Nobody may have needed it: its client has gone, or has a connection.
+        state.waiting.spare.take()
+    };
     let unused = unused.or_else(|| (found != Found::Modern).then_some(asking));
     if let Some(unused) = unused {
         unused.close().await;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::json::{Fault, Walker};
@@ -12,11 +12,12 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::Caller;
+use super::{Bridge, Caller};
+use crate::face::lock;
 use crate::upstream::{Recipient, Upstream};
 
 /// Names of tools, with `*` for any characters; their case does not count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hidden {
     patterns: Vec<String>,
     /// Everything else is hidden too.
@@ -105,6 +106,28 @@ fn fits(pattern: &str, name: &str) -> bool {
     true
 }
 
+impl Bridge {
+    pub(super) fn hidden(&self) -> Arc<Hidden> {
+        Arc::clone(&self.hidden.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Hides other tools from here on, and tells the clients that have a session.
+    pub fn hide(&self, hidden: Hidden) {
+        let mut current = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
+        if **current == hidden {
+            return;
+        }
+        *current = Arc::new(hidden);
+        drop(current);
+        let upstreams: Vec<_> = lock(&self.state).connections.values().cloned().collect();
+        let Some(name) = method::list_changed("tools") else { return };
+        let message = Message::notification(name, None);
+        for client in upstreams.iter().flat_map(|upstream| upstream.attached()) {
+            client.note(None, &message);
+        }
+    }
+}
+
 /// Who is told the answer: the client, or somebody who looks through it first.
 pub(super) fn owner(
     hidden: &Arc<Hidden>,
@@ -132,6 +155,10 @@ struct Blinkered {
 impl Recipient for Blinkered {
     fn number(&self) -> u64 {
         self.owner.number()
+    }
+
+    fn principal(&self) -> u64 {
+        self.owner.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

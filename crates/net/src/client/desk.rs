@@ -36,6 +36,8 @@ struct State {
     next: u64,
     slots: HashMap<Exchange, Arc<Slot>>,
     asked: HashMap<Ask, AbortHandle>,
+    /// How many listens watch each resource of a legacy server.
+    watched: HashMap<String, usize>,
     /// Told what belongs to no call.
     ears: Vec<mpsc::Sender<Heard>>,
 }
@@ -54,6 +56,23 @@ impl Desk {
 
     pub(super) fn serve(&self, upstream: &Arc<Upstream>) {
         _ = self.upstream.set(Arc::downgrade(upstream));
+    }
+
+    /// One listen more watches a resource.
+    pub(super) fn watch(&self, uri: &str) {
+        *lock(&self.state).watched.entry(uri.to_owned()).or_default() += 1;
+    }
+
+    /// One less; true if it was the last.
+    pub(super) fn unwatch(&self, uri: &str) -> bool {
+        let mut state = lock(&self.state);
+        let Some(count) = state.watched.get_mut(uri) else { return true };
+        *count = count.saturating_sub(1);
+        let last = *count == 0;
+        if last {
+            state.watched.remove(uri);
+        }
+        last
     }
 
     /// A number for a call to come.

@@ -94,7 +94,34 @@ enum Course {
     /// A call that is not answered until it ends.
     Modern { slot: Arc<Slot>, _open: Open },
     /// What the server says anyway, until told otherwise.
-    Legacy,
+    Legacy(Watch),
+}
+
+/// What a listen watches at a legacy server, among others of the same client.
+#[derive(Debug)]
+struct Watch {
+    client: Client,
+    uris: Vec<String>,
+}
+
+impl Watch {
+    fn begin(&mut self, uri: &str) {
+        self.client.inner.line.desk.watch(uri);
+        self.uris.push(uri.to_owned());
+    }
+
+    /// What nobody else watches.
+    fn end(&mut self) -> Vec<String> {
+        let mut uris = std::mem::take(&mut self.uris);
+        uris.retain(|uri| self.client.inner.line.desk.unwatch(uri));
+        uris
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Client {
@@ -114,10 +141,12 @@ impl Client {
                     });
                 }
                 self.inner.line.desk.listen(sender);
+                let mut watch = Watch { client: self.clone(), uris: Vec::new() };
                 for uri in &filter.uris {
+                    watch.begin(uri);
                     self.request(method::SUBSCRIBE, json!({ "uri": uri })).await?;
                 }
-                (Course::Legacy, filter.params()["notifications"].take())
+                (Course::Legacy(watch), filter.params()["notifications"].take())
             }
         };
         let reconnect = Reconnect::new(ATTEMPTS);
@@ -221,10 +250,10 @@ impl Listening {
     }
 
     /// Stops listening. Dropping does the same, but a legacy server is told
-    /// about resources only here.
-    pub async fn close(self) {
-        if let Course::Legacy = self.course {
-            for uri in &self.filter.uris {
+    /// about resources only here, and only of those that nobody else watches.
+    pub async fn close(mut self) {
+        if let Course::Legacy(watch) = &mut self.course {
+            for uri in watch.end() {
                 // A server that is gone has forgotten it anyway.
                 _ = self.client.request(method::UNSUBSCRIBE, json!({ "uri": uri })).await;
             }

@@ -7,8 +7,8 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -30,7 +30,7 @@ pub struct Sites {
 
 struct Inner {
     guard: Guard,
-    sites: Vec<Site>,
+    sites: RwLock<Arc<[Site]>>,
     pages: Vec<(String, Page)>,
     /// When a client was last heard, in milliseconds of Unix time.
     used: AtomicU64,
@@ -52,12 +52,19 @@ impl Sites {
     /// All that is served. `guard` is for the pages; the sites have their own.
     pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, Page)>) -> Self {
         let used = AtomicU64::new(unix_millis());
+        let sites = RwLock::new(sites.into());
         Self { inner: Arc::new(Inner { guard, sites, pages, used }) }
     }
 
     /// The sites, in the order they were given.
-    pub fn each(&self) -> &[Site] {
-        &self.inner.sites
+    pub fn each(&self) -> Arc<[Site]> {
+        Arc::clone(&self.inner.sites.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves these from here on. Requests that are under way go on where they
+    /// are; a site that is left out is for the caller to close.
+    pub fn replace(&self, sites: Vec<Site>) {
+        *self.inner.sites.write().unwrap_or_else(PoisonError::into_inner) = sites.into();
     }
 
     /// When a client was last heard. Kept only where there are pages to tell it.
@@ -68,19 +75,19 @@ impl Sites {
 
     /// Ends every site; see [`Site::close`].
     pub fn close(&self) {
-        self.inner.sites.iter().for_each(Site::close);
+        self.each().iter().for_each(Site::close);
     }
 
     /// Waits until no session of any site has a call open.
     pub async fn all_answered(&self) {
-        for site in &self.inner.sites {
+        for site in self.each().iter() {
             site.all_answered().await;
         }
     }
 
     /// Waits until the last `WebSocket` of any site is closed.
     pub async fn sockets_closed(&self) {
-        for site in &self.inner.sites {
+        for site in self.each().iter() {
             site.sockets_closed().await;
         }
     }
@@ -92,7 +99,8 @@ impl Sites {
     {
         let inner = &*self.inner;
         let path = request.uri().path();
-        if let Some(site) = inner.sites.iter().find(|site| site.has(path)) {
+        let sites = self.each();
+        if let Some(site) = sites.iter().find(|site| site.has(path)) {
             if !inner.pages.is_empty() {
                 inner.used.store(unix_millis(), Ordering::Relaxed);
             }
@@ -101,7 +109,7 @@ impl Sites {
         if let Some((_, page)) = inner.pages.iter().find(|(place, _)| same_path(place, path)) {
             return self.show(page, request);
         }
-        let first = inner.sites.first().map(Site::options);
+        let first = sites.first().map(Site::options);
         nothing_here(first.map_or("", |options| options.path.as_str()))
     }
 
@@ -162,6 +170,6 @@ where
 
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sites").field("sites", &self.inner.sites).finish_non_exhaustive()
+        f.debug_struct("Sites").field("sites", &self.each()).finish_non_exhaustive()
     }
 }

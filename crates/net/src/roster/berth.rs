@@ -57,6 +57,15 @@ impl Berth {
         Self { name, server, options, key, view, kept, remembered }
     }
 
+    /// Offers what another one offered, until it knows better.
+    pub(super) fn succeed(&self, old: &Self) {
+        let old = old.view.borrow().clone();
+        self.view.send_modify(|view| {
+            view.definitions = old.definitions;
+            view.is_known = old.is_known;
+        });
+    }
+
     /// Replaces lists; those that are different now.
     pub(super) fn set(&self, lists: Vec<(Kind, Vec<Bytes>)>) -> Vec<Kind> {
         let mut different = Vec::new();

@@ -159,6 +159,26 @@ impl Inner {
         Some(berth)
     }
 
+    /// Puts a server in the place of the one of that name; what is left to wait for.
+    pub(super) fn replace(self: &Arc<Self>, berth: Berth) -> Option<Arc<Berth>> {
+        let (name, berth) = (Arc::clone(&berth.name), Arc::new(berth));
+        let mut core = lock(&self.core);
+        let old = core.berths.get(&name).filter(|_| !self.stop.is_said()).cloned()?;
+        berth.succeed(&old);
+        core.muster.remove(&name, now());
+        self.act(&mut core);
+        core.berths.insert(Arc::clone(&name), Arc::clone(&berth));
+        core.muster.add(&name, now());
+        self.act(&mut core);
+        drop(core);
+        old.view.send_modify(|view| {
+            view.client = None;
+            view.is_removed = true;
+        });
+        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        Some(old)
+    }
+
     pub(super) fn berth(&self, name: &str) -> Option<Arc<Berth>> {
         lock(&self.core).berths.get(name).cloned()
     }

@@ -126,7 +126,7 @@ impl Server {
         if offered["resources"]["subscribe"] != true {
             filter.uris.clear();
         }
-        filter.tasks.retain(|id| self.tasks.knows(id));
+        filter.tasks.retain(|id| self.tasks.knows(id, face));
         let id = call.request.id()?.clone();
         let honoured = json!({"notifications": filter.to_json()});
         let honoured = stamped(honoured, &id);

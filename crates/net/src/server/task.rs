@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_proto::exchange::Ask;
+use switchboard_proto::moment;
 use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
@@ -25,8 +26,8 @@ use super::error::Error;
 use super::session::{Caller, Session};
 use super::tool::ToolResult;
 use crate::face::{Face, lock, now};
+use crate::upstream::Recipient;
 
-pub(super) mod clock;
 mod serve;
 
 pub(super) use serve::{ttl, wanted};
@@ -80,6 +81,8 @@ pub(super) struct Task {
     pub(super) id: String,
     /// The session it belongs to, and the only one that sees it (legacy).
     session: Option<(u64, Arc<Session>)>,
+    /// Who may ask for it otherwise (modern).
+    principal: u64,
     created: SystemTime,
     expires: Instant,
     ttl: Duration,
@@ -107,7 +110,7 @@ enum End {
 }
 
 impl Task {
-    fn new(caller: &Caller, face: u64, ttl: Duration) -> Result<Arc<Self>, Error> {
+    fn new(caller: &Caller, face: u64, principal: u64, ttl: Duration) -> Result<Arc<Self>, Error> {
         let session = match caller {
             Caller::Session(session) => Some((face, Arc::clone(session))),
             Caller::Request(_) => None,
@@ -118,6 +121,7 @@ impl Task {
         Ok(Arc::new(Self {
             id: super::random_id()?,
             session,
+            principal,
             created,
             expires: now() + ttl,
             ttl,
@@ -220,8 +224,8 @@ impl Task {
         let mut task = json!({
             "taskId": self.id,
             "status": status,
-            "createdAt": clock::text(self.created),
-            "lastUpdatedAt": clock::text(progress.updated),
+            "createdAt": moment::text(self.created),
+            "lastUpdatedAt": moment::text(progress.updated),
         });
         if let Some(End::Error(error)) = &progress.end {
             task["statusMessage"] = error.message.as_str().into();
@@ -285,7 +289,7 @@ impl Tasks {
     }
 
     /// The task of that id, if this caller may see it.
-    fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Task>> {
+    fn find(&self, id: &str, caller: &Caller, principal: u64) -> Option<Arc<Task>> {
         let task = lock(&self.by_id).get(id).cloned()?;
         if task.expires <= now() {
             task.cancel();
@@ -293,7 +297,8 @@ impl Tasks {
             return None;
         }
         let theirs = match (&task.session, caller) {
-            (None, Caller::Request(_)) => true,
+            // Who knows the id may still be another (TASK-8).
+            (None, Caller::Request(_)) => task.principal == principal,
             (Some((_, owner)), Caller::Session(session)) => Arc::ptr_eq(owner, session),
             _ => false,
         };
@@ -301,8 +306,10 @@ impl Tasks {
     }
 
     /// Whether a modern client can listen to it.
-    pub(super) fn knows(&self, id: &str) -> bool {
-        lock(&self.by_id).get(id).is_some_and(|task| task.session.is_none())
+    pub(super) fn knows(&self, id: &str, face: &Face) -> bool {
+        let principal = Recipient::principal(face);
+        let theirs = |task: &Arc<Task>| task.session.is_none() && task.principal == principal;
+        lock(&self.by_id).get(id).is_some_and(theirs)
     }
 
     /// A client is gone, and with it the only one who could ask for its tasks.

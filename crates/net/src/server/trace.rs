@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::Error;
 use super::outcome::{Nature, Outcome};
-use super::task::clock;
 use super::tool::{Tool, ToolResult};
 use crate::face::lock;
 
@@ -43,7 +42,7 @@ impl Ring {
         let trace = json!({
             "traceId": id,
             "tool": tool,
-            "startedAt": clock::text(std::time::SystemTime::now() - elapsed),
+            "startedAt": switchboard_proto::moment::text(std::time::SystemTime::now() - elapsed),
             "durationMs": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
             "success": success,
             "errorCode": code,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_proto::client::legacy::Legacy;
@@ -18,7 +18,7 @@ use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
 use super::{Recipient, Road, Seat, Strategy, Target, Upstream};
-use crate::face::{lock, next_number};
+use crate::face::{lock, next_number, now};
 
 /// Numbers the connections, so that no two use the same number for a question.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -76,7 +76,9 @@ impl Eras {
                 Half::Modern(Box::new(Modern::new(carrier, sharing, limits)))
             }
             (Era::Legacy, Era::Modern) => {
-                let half = ToModern::new(carrier, sharing, limits).asking_from(first_ask);
+                let half = ToModern::new(carrier, sharing, limits)
+                    .asking_from(first_ask)
+                    .knowing_time(now(), SystemTime::now());
                 Half::ToModern(Box::new(match &hello {
                     Some(hello) => half.greeted_with(hello),
                     None => half,

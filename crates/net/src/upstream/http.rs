@@ -189,7 +189,6 @@ impl Upstream {
     ) -> Works {
         if post.message.method() == method::INITIALIZE {
             link.remember_session(response.headers());
-            lock(&self.core).trial = Trial::Settled;
         } else if post.message.kind() == Kind::Request {
             self.listen_again(link);
         }
@@ -220,6 +219,7 @@ impl Upstream {
     /// Hands an answer to the half, after a look at what a greeting settled.
     fn deliver(self: &Arc<Self>, link: &Link, post: &Post, text: Bytes) -> Works {
         if post.message.method() == method::INITIALIZE {
+            self.settle_road();
             link.remember_version(&text);
         }
         let mut works = self.handle_text(post.lane, text);
@@ -227,6 +227,11 @@ impl Upstream {
             works.append(self.no_answer_unless_note(post));
         }
         works
+    }
+
+    /// The server has answered a greeting: this is the road to it.
+    fn settle_road(&self) {
+        lock(&self.core).trial = Trial::Settled;
     }
 
     fn is_open(&self, lane: Lane) -> bool {

@@ -1,6 +1,7 @@
 //! Who opens calls at a server, and is told what comes of them.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,6 +18,10 @@ use crate::face::Face;
 pub trait Recipient: fmt::Debug + Send + Sync {
     /// Tells it from all others.
     fn number(&self) -> u64;
+    /// Who stands behind it, where that is known; told apart, not told.
+    fn principal(&self) -> u64 {
+        0
+    }
     /// Something on the way, for a call or for the session.
     fn note(&self, exchange: Option<Exchange>, message: &Message);
     /// The server needs input. False if it cannot be had here.
@@ -40,6 +45,12 @@ pub trait Recipient: fmt::Debug + Send + Sync {
 impl Recipient for Face {
     fn number(&self) -> u64 {
         self.number()
+    }
+
+    fn principal(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        Self::principal(self).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
@@ -91,5 +102,9 @@ impl PartialEq for Seat {
 impl Ticket for Seat {
     fn owner(&self) -> u64 {
         self.owner.number()
+    }
+
+    fn principal(&self) -> u64 {
+        self.owner.principal()
     }
 }

@@ -58,6 +58,7 @@ pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
         Some(Err(why)) => return End::Broke(why.text),
     };
     lock(&up.core).trial = Trial::Settled;
+    up.hears(true);
     let there = There { fetch: fetch.clone(), endpoint, headers: headers.clone() };
     let talk = race(up.choked(), race(write(up, &there), read(up, &mut stream)));
     match up.stop.until(talk).await {

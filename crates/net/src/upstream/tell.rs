@@ -11,11 +11,15 @@ use crate::face::lock;
 impl Upstream {
     /// Somebody wants to be told what belongs to no call.
     pub(crate) fn attach(&self, face: &Arc<dyn Recipient>) {
-        lock(&self.faces).entry(face.number()).or_insert_with(|| Arc::downgrade(face));
+        let mut faces = lock(&self.faces);
+        let there = faces.get(&face.number()).is_some_and(|known| known.strong_count() > 0);
+        if !there {
+            faces.insert(face.number(), Arc::downgrade(face));
+        }
     }
 
     /// Everybody who is told what belongs to no call.
-    pub(super) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
+    pub(crate) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
         lock(&self.faces).values().filter_map(Weak::upgrade).collect()
     }
 

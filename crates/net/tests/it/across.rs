@@ -3,7 +3,12 @@
 
 mod child;
 mod fault;
+mod old;
+mod rule;
+mod session;
+mod shared;
 mod state;
+mod task;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ mod errors;
 mod headers;
 mod listening;
 mod modern;
-mod old;
+pub(crate) mod old;
 mod posts;
 mod session;
 mod strategy;
@@ -57,7 +57,7 @@ pub(crate) fn caller(bridge: &Arc<Bridge>) -> Caller {
 }
 
 /// A client of `server`, and the bridge between them.
-fn before(server: &HttpServer, strategy: Strategy) -> (Arc<Bridge>, Caller) {
+pub(crate) fn before(server: &HttpServer, strategy: Strategy) -> (Arc<Bridge>, Caller) {
     before_with(server, strategy, HeaderMap::new())
 }
 

@@ -8,6 +8,9 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::revision::Revision;
 
+/// The extension that modern peers declare which know tasks.
+pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// What a modern request says about its client.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
@@ -23,8 +26,22 @@ impl Envelope {
         Self { capabilities: Bytes::from_static(b"{}"), client: Some(client), level: None }
     }
 
-    /// The request of a legacy client as a modern one (GW-12). Tasks are not
-    /// offered to it, so none is asked for (GW-27).
+    /// The same for a request that may become a task, if it may.
+    pub(super) fn taking_tasks(mut self, takes: bool) -> Self {
+        let mut all: Map<String, Value> =
+            serde_json::from_slice(&self.capabilities).unwrap_or_default();
+        if takes {
+            let known = all.remove("extensions").filter(Value::is_object);
+            let mut extensions = known.unwrap_or_else(|| json!({}));
+            extensions[TASKS] = json!({});
+            all.insert("extensions".to_owned(), extensions);
+            self.capabilities = json!(all).to_string().into();
+        }
+        self
+    }
+
+    /// The request of a legacy client as a modern one (GW-12). What it says of
+    /// a task is for us (GW-27).
     pub(super) fn put_on(&self, request: &Message) -> Message {
         let params = request.payload().unwrap_or(b"{}");
         let mut params = patch::without(params, &[], &["task"])

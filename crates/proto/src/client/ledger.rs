@@ -215,6 +215,16 @@ impl<O> Ledger<O> {
         }
     }
 
+    /// The open calls that asked for log records, oldest first (LOG-1).
+    pub(super) fn wanting_logs(&self) -> Vec<CallId> {
+        let wants = |call: &Call<O>| {
+            let params = call.sent.payload().unwrap_or_default();
+            patch::get(params, &["_meta", meta::LOG_LEVEL]).is_some()
+        };
+        let open = self.calls.iter().filter(|(_, call)| wants(call));
+        open.map(|(id, _)| CallId(id)).collect()
+    }
+
     /// The open calls that `is_theirs` says yes to.
     pub(super) fn ids(&self, is_theirs: impl Fn(&O) -> bool) -> Vec<CallId> {
         let theirs = self.calls.iter().filter(|(_, call)| is_theirs(&call.owner));

@@ -257,8 +257,10 @@ impl<T: Ticket> Modern<T> {
     /// The only call that something on a pipe could be about. What a listen
     /// asked for is about none.
     fn sole_talker(&self, method: &str) -> Option<CallId> {
+        let wanting = if method == method::LOG { self.ledger.wanting_logs() } else { Vec::new() };
         match self.sharing {
             _ if method::is_for_all(method) || method == method::ACKNOWLEDGED => None,
+            _ if !wanting.is_empty() => wanting.first().copied().filter(|_| wanting.len() == 1),
             Sharing::Alone => self.ledger.sole_asking(),
             Sharing::Shared => self.ledger.sole(),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
-//!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost
+//!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
 //! ```
 //!
@@ -24,6 +24,11 @@ pub(super) struct Name(pub(super) String);
 impl Ticket for Name {
     fn owner(&self) -> u64 {
         self.0.bytes().next().unwrap_or_default().into()
+    }
+
+    /// Capital letters are for somebody else.
+    fn principal(&self) -> u64 {
+        self.0.starts_with(|first: char| first.is_ascii_uppercase()).into()
     }
 }
 
@@ -49,6 +54,8 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
                 let id = half.find(&ticket).expect("it is open");
                 half.drop_call(id, None, now);
             }
+            "hears" => half.handle_hearing(true, now),
+            "deaf" => half.handle_hearing(false, now),
             "gone" => half.forget_owner(ticket.owner(), now),
             "lost" => {
                 half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);

@@ -52,6 +52,8 @@ pub struct ToLegacy<T> {
     next_call: u64,
     calls: BTreeMap<u64, Call<T>>,
     listens: BTreeMap<u64, Listen<T>>,
+    /// Whether the server can say what belongs to no call; none until it is known.
+    hears: Option<bool>,
     asks: BTreeMap<Ask, Asked>,
     tasks: Tasks<T>,
     next_ask: u64,
@@ -120,6 +122,8 @@ struct Call<T> {
     visit: Option<Visit>,
     visits: u32,
     as_task: bool,
+    /// The task that it waits for, if its client knows of none.
+    task: Option<Box<str>>,
     /// The server has asked something on its behalf.
     asked: bool,
     /// Its answer, and how long log records may still come.
@@ -140,6 +144,7 @@ impl<T: Ticket> ToLegacy<T> {
             next_call: 1,
             calls: BTreeMap::new(),
             listens: BTreeMap::new(),
+            hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
             tasks: Tasks::default(),
             next_ask: 1 << 31,
@@ -193,9 +198,12 @@ impl<T: Ticket> ToLegacy<T> {
         self.set_level(level, now);
         let number = self.next_number();
         let (request, inner) = (request.clone(), CallId::DONE);
-        let (visit, visits, as_task, asked, lingers) = (None, 0, false, false, None);
-        let call = Call { ticket, request, inner, level, visit, visits, as_task, asked, lingers };
-        self.calls.insert(number, call);
+        let (visit, visits, as_task, task) = (None, 0, false, None);
+        let (asked, lingers) = (false, None);
+        self.calls.insert(
+            number,
+            Call { ticket, request, inner, level, visit, visits, as_task, task, asked, lingers },
+        );
         if level.is_some() && self.leveling > 0 {
             self.held.push(number);
         } else {
@@ -255,6 +263,8 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.end_lingering(now);
+        self.stop_listening_for_an_ear(now);
+        self.refuse_early(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
@@ -264,7 +274,9 @@ impl<T: Ticket> ToLegacy<T> {
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
-        lingering.chain(self.inner.poll_timeout()).chain(self.due).min()
+        let deaf = self.listens.values().filter_map(Listen::due);
+        let due = self.inner.poll_timeout().into_iter().chain(self.due).chain(self.early_due());
+        lingering.chain(deaf).chain(due).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -284,14 +296,15 @@ impl<T: Ticket> ToLegacy<T> {
             self.forget_tools();
             return self.tell_listens(message);
         }
-        if message.method() == method::LOG {
-            return self.handle_log(&to, message);
+        match message.method() {
+            method::LOG => return self.handle_log(&to, message),
+            method::TASK_STATUS => return self.handle_status(message),
+            _ => {}
         }
         let To::Call(Errand::Call { ticket, .. }) = to else { return };
-        if message.method() == method::ELICITED {
-            return;
+        if message.method() != method::ELICITED {
+            self.down.push_back(Down::Note { to: To::Call(ticket), message: message.clone() });
         }
-        self.down.push_back(Down::Note { to: To::Call(ticket), message: message.clone() });
     }
 
     fn handle_finish(&mut self, to: Errand<T>, answer: &Message, now: Instant) {

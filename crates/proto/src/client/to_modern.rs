@@ -6,6 +6,7 @@
 //!                     ▲         │ input_required
 //!                     └─ again ─┴─▶ Down::Ask for each entry, Up::Supply     (GW-14)
 //!   subscribe ──▶ one listen for all that is watched ──▶ notes               (GW-22, GW-23)
+//!   tasks ──────▶ those of the extension, in older words                     (GW-27)
 //!   ping, setLevel, initialized: answered or kept here                       (GW-20, GW-21)
 //! ```
 //!
@@ -18,28 +19,30 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::across::{Envelope, unmarked};
+use super::across::Envelope;
 use super::modern::Modern;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, Down, Lane, To};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Message};
 use crate::limits::Limits;
-use crate::method::{self, meta};
-use crate::patch;
-use crate::project;
-use crate::refusal::{Refusal, code};
+use crate::method;
+use crate::refusal::Refusal;
 use crate::revision::Revision;
 use ear::Ear;
 use round::Round;
+use task::{Tasking, Tasks};
 
+mod answer;
 mod ear;
 mod greet;
 mod round;
+mod task;
 
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
     inner: Modern<Errand<T>>,
+    sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
     patience: Duration,
@@ -56,22 +59,28 @@ pub struct ToModern<T> {
     /// The call that each question belongs to.
     asks: BTreeMap<Ask, u64>,
     ear: Ear<T>,
+    tasks: Tasks,
     down: VecDeque<Down<T>>,
 }
 
 /// What we open a call at the server for.
 #[derive(Clone, Debug, PartialEq)]
 enum Errand<T> {
-    Call { number: u64, ticket: T },
+    Call {
+        number: u64,
+        ticket: T,
+    },
     Discover,
     Listen(u64),
+    /// To tell it something; nobody waits for the answer.
+    Aside,
 }
 
 impl<T: Ticket> Ticket for Errand<T> {
     fn owner(&self) -> u64 {
         match self {
             Self::Call { ticket, .. } => ticket.owner(),
-            Self::Discover | Self::Listen(_) => NOBODY,
+            Self::Discover | Self::Listen(_) | Self::Aside => NOBODY,
         }
     }
 }
@@ -97,6 +106,7 @@ struct Call<T> {
     round: Option<Round>,
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
+    tasking: Tasking,
 }
 
 impl<T: Ticket> ToModern<T> {
@@ -104,6 +114,7 @@ impl<T: Ticket> ToModern<T> {
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
             inner: Modern::new(carrier, sharing, limits),
+            sharing,
             most_calls: limits.calls,
             most_asks: limits.asks,
             patience: limits.park,
@@ -117,6 +128,7 @@ impl<T: Ticket> ToModern<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             ear: Ear::default(),
+            tasks: Tasks::default(),
             down: VecDeque::new(),
         }
     }
@@ -143,29 +155,44 @@ impl<T: Ticket> ToModern<T> {
             method::SET_LEVEL => self.set_level(ticket, request),
             method::SUBSCRIBE => self.subscribe(ticket, request, now),
             method::UNSUBSCRIBE => self.unsubscribe(ticket, request, now),
+            name if method::is_about_core_tasks(name) => self.task_call(ticket, request, now),
             name if method::is_modern_only(name) || method::is_legacy_only(name) => {
                 let method = name.to_owned();
                 self.refuse(ticket, &Refusal::UnknownMethod { method })
             }
-            _ => self.call(ticket, request, now),
+            _ => {
+                let tasking = self.tasking_of(&ticket, request);
+                self.call(ticket, request, tasking, now)
+            }
         };
         self.settle(now);
         id
     }
 
-    fn call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) -> CallId {
         if self.calls.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
         let number = self.next_call;
         self.next_call += 1;
-        let sent = self.envelope_of(&ticket).put_on(request);
-        let errand = Errand::Call { number, ticket: ticket.clone() };
-        let inner = self.inner.open(errand, &sent, &None, now);
-        let request = request.clone();
-        let call = Call { ticket, request, inner, rounds: 0, round: None, progress: None };
+        let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
+        let (rounds, round, progress) = (0, None, None);
+        let call = Call { ticket, request, inner, rounds, round, progress, tasking };
         self.calls.insert(number, call);
+        self.begin(number, first.as_ref(), now);
         CallId(number)
+    }
+
+    /// Makes a call at the server, or another in its place.
+    fn begin(&mut self, number: u64, instead: Option<&Message>, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
+        let sent = envelope.put_on(instead.unwrap_or(&call.request));
+        let errand = Errand::Call { number, ticket: call.ticket.clone() };
+        let inner = self.inner.open(errand, &sent, &None, now);
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.inner = inner;
+        }
     }
 
     fn session_of(&self, ticket: &T) -> Option<&Session> {
@@ -211,6 +238,7 @@ impl<T: Ticket> ToModern<T> {
         if let Some(call) = self.calls.remove(&id.0) {
             self.recall_round(&call);
             self.inner.drop_call(call.inner, words, now);
+            self.leave_task(&call, now);
         }
         self.settle(now);
     }
@@ -224,6 +252,7 @@ impl<T: Ticket> ToModern<T> {
             self.drop_call(CallId(number), None, now);
         }
         self.forget_watcher(owner, now);
+        self.tasks.forget(owner);
         self.settle(now);
     }
 
@@ -243,6 +272,7 @@ impl<T: Ticket> ToModern<T> {
     pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
         self.inner.handle_lost(why);
         self.settle(now);
+        self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
             self.recall_round(&call);
@@ -255,6 +285,7 @@ impl<T: Ticket> ToModern<T> {
         self.inner.handle_timeout(now);
         self.settle(now);
         self.end_late_rounds(now);
+        self.poll_tasks(now);
         if self.ear.is_due(now) {
             self.listen_anew(now);
         }
@@ -264,7 +295,8 @@ impl<T: Ticket> ToModern<T> {
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
-        rounds.chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+        let polls = self.calls.values().filter_map(|call| call.tasking.due());
+        rounds.chain(polls).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -287,57 +319,11 @@ impl<T: Ticket> ToModern<T> {
                     self.handle_listen_over(number, &answer, now);
                 }
                 // A modern server asks nothing and says nothing that belongs to no call.
-                Down::Note { .. } | Down::Ask { .. } | Down::Recall { .. } => {}
+                Down::Note { .. }
+                | Down::Ask { .. }
+                | Down::Recall { .. }
+                | Down::Finish { to: Errand::Aside, .. } => {}
             }
-        }
-    }
-
-    fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
-        if message.method() == method::PROGRESS {
-            let Some(call) = self.calls.get_mut(&number) else { return };
-            let value = message.payload().and_then(|params| patch::get(params, &["progress"]));
-            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-            if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
-                return;
-            }
-            call.progress = value.or(call.progress);
-        }
-        let message =
-            if method::is_for_all(message.method()) { unmarked(&message) } else { message };
-        self.down.push_back(Down::Note { to: To::Call(ticket), message });
-    }
-
-    fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
-        let method = call.request.method();
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let kind = result.and_then(|result| patch::string(result, &["resultType"]));
-        match kind.as_deref() {
-            Some("input_required") if method::may_ask(method) => {
-                self.begin_round(number, result.unwrap_or_default(), now);
-            }
-            None if needs_more(answer) => {
-                // It was told all that this client declared (GW-29).
-                let text = patch::string(answer.payload().unwrap_or_default(), &["message"]);
-                let text = text.unwrap_or_default().into_owned();
-                self.fail(number, &text);
-            }
-            None | Some("complete") => {
-                let revision = self.revision_of(&call.ticket);
-                let answer = older_answer(answer, method, revision);
-                self.finish(number, answer);
-            }
-            Some(other) => {
-                let text = format!("the server answered with an unknown resultType, {other:?}");
-                self.finish(number, Message::refusal(None, &Refusal::FarSide { text }));
-            }
-        }
-    }
-
-    fn finish(&mut self, number: u64, answer: Message) {
-        if let Some(call) = self.calls.remove(&number) {
-            self.recall_round(&call);
-            self.down.push_back(Down::Finish { to: call.ticket, answer });
         }
     }
 
@@ -370,27 +356,6 @@ impl<T: Ticket> ToModern<T> {
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
         self.calls.len() + self.greeters.len() + self.ear.waiting()
-    }
-}
-
-/// Whether the server wants a client that can do more.
-fn needs_more(answer: &Message) -> bool {
-    let error = answer.payload().filter(|_| answer.kind() == Kind::Error);
-    error.and_then(project::code_of) == Some(code::MISSING_CAPABILITY)
-}
-
-/// An answer of a modern server in the words of a legacy client (GW-29, GW-70).
-fn older_answer(answer: &Message, method: &str, revision: Revision) -> Message {
-    let payload = answer.payload().unwrap_or_default();
-    if answer.kind() == Kind::Error {
-        let other = project::error_for_legacy(payload, method);
-        return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
-    }
-    let own = Bytes::copy_from_slice(payload);
-    let own = super::across::without_hop(&own, &[meta::SERVER]);
-    match project::legacy(own, method, revision) {
-        Ok(result) => answer.with_payload(&result),
-        Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
     }
 }
 

@@ -10,7 +10,18 @@ use crate::Failure;
 pub(super) fn answering(options: ClientOptions) -> ClientOptions {
     options
         .on_elicitation(async |_| Ok(elicited()))
-        .on_sampling(false, async |params: Value| {
+        .on_url_elicitation(async |params: Value| {
+            let known = params["url"] == "https://peer.test/sign-in?a=1&b=%20";
+            Ok(json!({"action": if known { "accept" } else { "decline" }}))
+        })
+        .on_sampling(true, async |params: Value| {
+            if params["tools"][0]["name"] == "weather" {
+                let input = json!({"city": "Ulm"});
+                let used =
+                    json!([{"type": "tool_use", "id": "use-1", "name": "weather", "input": input}]);
+                let message = json!({"role": "assistant", "model": "peer-model", "content": used});
+                return Ok(with(message, "stopReason", "toolUse"));
+            }
             let content = &params["messages"][0]["content"];
             let words = content["text"].as_str().or_else(|| content[0]["text"].as_str());
             let words = words.ok_or_else(|| Declined("no text message".to_owned()))?;
@@ -19,6 +30,11 @@ pub(super) fn answering(options: ClientOptions) -> ClientOptions {
             Ok(json!({"role": "assistant", "model": "peer-model", "content": content}))
         })
         .on_roots(async |_| Ok(json!({"roots": [root()]})))
+}
+
+fn with(mut value: Value, name: &str, text: &str) -> Value {
+    value[name] = text.into();
+    value
 }
 
 /// The person behind the form; not plain ASCII, so that mangled text shows.
@@ -39,6 +55,18 @@ pub(super) async fn elicit(connection: &Connection) -> Result<(), Failure> {
     let answer = asked(connection, "form").await?;
     let answer = json!({"action": answer["action"], "content": answer["content"]});
     same(&answer, &elicited())
+}
+
+pub(super) async fn visit(connection: &Connection) -> Result<(), Failure> {
+    same(&asked(connection, "url").await?["action"], &json!("accept"))
+}
+
+pub(super) async fn sample_tools(connection: &Connection) -> Result<(), Failure> {
+    let answer = asked(connection, "tools").await?;
+    let content = &answer["content"];
+    let content = content.get(0).unwrap_or(content);
+    let found = json!([answer["stopReason"], content["name"], content["input"]]);
+    same(&found, &json!(["toolUse", "weather", {"city": "Ulm"}]))
 }
 
 pub(super) async fn sample(connection: &Connection) -> Result<(), Failure> {

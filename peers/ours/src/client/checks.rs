@@ -3,14 +3,14 @@
 use std::fmt::Debug;
 
 use super::Connection;
-use super::asks::{elicit, roots, sample};
+use super::asks::{elicit, roots, sample, sample_tools, visit};
 use super::calls::{big, cancel, echo, parallel, restart, unicode, unknown_tool};
 use super::lists::list;
 use super::notes::{list_changed, log, progress, subscribe};
 use crate::Failure;
 
 /// What runs when nothing is asked for; `restart` needs somebody who starts servers again.
-pub(super) const DEFAULT: [&str; 15] = [
+pub(super) const DEFAULT: [&str; 17] = [
     "connect",
     "list",
     "echo",
@@ -19,7 +19,9 @@ pub(super) const DEFAULT: [&str; 15] = [
     "progress",
     "cancel",
     "elicit",
+    "visit",
     "sample",
+    "sample_tools",
     "roots",
     "log",
     "subscribe",
@@ -37,7 +39,9 @@ pub(super) async fn run(check: &str, connection: &Connection) -> Result<(), Fail
         "progress" => progress(connection).await,
         "cancel" => cancel(connection).await,
         "elicit" => elicit(connection).await,
+        "visit" => visit(connection).await,
         "sample" => sample(connection).await,
+        "sample_tools" => sample_tools(connection).await,
         "roots" => roots(connection).await,
         "log" => log(connection).await,
         "subscribe" => subscribe(connection).await,

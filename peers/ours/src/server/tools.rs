@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{Context, Draft, Error, Level, Tool, ToolResult};
+use switchboard_proto::revision::Era;
 use tokio::time::sleep;
 
 const PATTERN: &str = "0123456789abcdef";
@@ -67,13 +68,30 @@ async fn ask(args: &Value, cx: &Context) -> Result<String, Error> {
                 json!({"mode": "form", "message": "What is your name?", "requestedSchema": schema});
             ("elicitation/create", params)
         }
+        Some("url") => {
+            let page = "https://peer.test/sign-in?a=1&b=%20";
+            let mut params = json!({"mode": "url", "message": "Please sign in.", "url": page});
+            if cx.era() == Era::Legacy {
+                params["elicitationId"] = "visit-1".into();
+            }
+            ("elicitation/create", params)
+        }
+        Some("tools") => {
+            let words = json!({"type": "text", "text": "How is the weather?"});
+            let messages = json!([{"role": "user", "content": words}]);
+            let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+            let tools = json!([{"name": "weather", "inputSchema": schema}]);
+            let mut params = json!({"messages": messages, "maxTokens": 100, "tools": tools});
+            params["toolChoice"] = json!({"mode": "required"});
+            ("sampling/createMessage", params)
+        }
         Some("sampling") => {
             let words = json!({"type": "text", "text": "Say something"});
             let messages = json!([{"role": "user", "content": words}]);
             ("sampling/createMessage", json!({"messages": messages, "maxTokens": 100}))
         }
         Some("roots") => ("roots/list", json!({})),
-        _ => return Err(Error::invalid_params("kind is form, sampling or roots")),
+        _ => return Err(Error::invalid_params("kind is form, url, sampling, tools or roots")),
     };
     Ok(cx.ask_as("answer", method, params).await?.to_string())
 }

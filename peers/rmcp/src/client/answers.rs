@@ -4,9 +4,10 @@ use rmcp::{
     ClientHandler, ErrorData,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-        ElicitRequestParams, ElicitResult, ElicitationAction, Implementation, ListRootsResult,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+        FormElicitationCapability, Implementation, ListRootsResult,
         LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
-        ResourceUpdatedNotificationParam, Root, SamplingMessage,
+        ResourceUpdatedNotificationParam, Root, SamplingMessage, UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
@@ -53,9 +54,14 @@ pub(crate) fn form_answer() -> Value {
 impl ClientHandler for Answers {
     fn get_info(&self) -> ClientConfig {
         let capabilities = ClientCapabilities::builder()
-            .enable_elicitation()
+            .enable_elicitation_with(
+                ElicitationCapability::new()
+                    .with_form(FormElicitationCapability::default())
+                    .with_url(UrlElicitationCapability::default()),
+            )
             .enable_roots()
             .enable_sampling()
+            .enable_sampling_tools()
             .build();
         ClientConfig::new(capabilities, Implementation::new("rmcp-peer", "0.1.0"))
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
@@ -63,9 +69,14 @@ impl ClientHandler for Answers {
 
     async fn create_elicitation(
         &self,
-        _request: ElicitRequestParams,
+        request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        if let ElicitRequestParams::UrlElicitationParams { url, .. } = request {
+            let known = url == "https://peer.test/sign-in?a=1&b=%20";
+            let action = if known { ElicitationAction::Accept } else { ElicitationAction::Decline };
+            return Ok(ElicitResult::new(action));
+        }
         let content = form_answer()["content"].take();
         Ok(ElicitResult::new(ElicitationAction::Accept).with_content(content))
     }
@@ -75,6 +86,13 @@ impl ClientHandler for Answers {
         params: CreateMessageRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
+        let tool = params.tools.as_ref().and_then(|tools| tools.first());
+        if tool.is_some_and(|tool| tool.name == "weather") {
+            let input = json!({ "city": "Ulm" }).as_object().cloned().unwrap_or_default();
+            let message = SamplingMessage::assistant_tool_use("use-1", "weather", input);
+            return Ok(CreateMessageResult::new(message, "peer-model".to_owned())
+                .with_stop_reason("toolUse"));
+        }
         let asked = params.messages.first().and_then(|message| {
             let content = message.content.first()?;
             content.as_text().map(|text| text.text.clone())

@@ -7,7 +7,7 @@ mod lists;
 mod notes;
 
 use self::{
-    asks::{elicit, roots, sample},
+    asks::{elicit, roots, sample, sample_tools, visit},
     calls::{big, cancel, echo, parallel, restart, unicode, unknown_tool},
     changes::{list_changed, subscribe},
     lists::list,
@@ -17,7 +17,7 @@ use super::connection::Connection;
 use crate::era::Failure;
 
 /// What runs when nothing is asked for; `restart` needs a bridge that starts servers again.
-pub(crate) const DEFAULT: [&str; 15] = [
+pub(crate) const DEFAULT: [&str; 17] = [
     "connect",
     "list",
     "echo",
@@ -26,7 +26,9 @@ pub(crate) const DEFAULT: [&str; 15] = [
     "progress",
     "cancel",
     "elicit",
+    "visit",
     "sample",
+    "sample_tools",
     "roots",
     "log",
     "subscribe",
@@ -44,7 +46,9 @@ pub(crate) async fn run(check: &str, connection: &Connection) -> Result<(), Fail
         "progress" => progress(connection).await,
         "cancel" => cancel(connection).await,
         "elicit" => elicit(connection).await,
+        "visit" => visit(connection).await,
         "sample" => sample(connection).await,
+        "sample_tools" => sample_tools(connection).await,
         "roots" => roots(connection).await,
         "log" => log(connection).await,
         "subscribe" => subscribe(connection).await,

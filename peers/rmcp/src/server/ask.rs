@@ -5,7 +5,7 @@ use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CreateMessageRequest, CreateMessageRequestParams,
         ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult,
-        ListRootsRequest, SamplingMessage,
+        ListRootsRequest, SamplingMessage, Tool, ToolChoice,
     },
     service::{RequestContext, RoleServer},
 };
@@ -42,6 +42,24 @@ fn question(kind: &str) -> Result<InputRequest, ErrorData> {
         "sampling" => {
             let message = SamplingMessage::user_text("Say something");
             let params = CreateMessageRequestParams::new(vec![message], 100);
+            Ok(InputRequest::CreateMessage(CreateMessageRequest::new(params)))
+        }
+        "url" => Ok(InputRequest::Elicitation(ElicitRequest::new(
+            ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message: "Please sign in.".to_owned(),
+                url: "https://peer.test/sign-in?a=1&b=%20".to_owned(),
+                elicitation_id: "visit-1".to_owned(),
+            },
+        ))),
+        "tools" => {
+            let message = SamplingMessage::user_text("How is the weather?");
+            let schema =
+                json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+            let schema = schema.as_object().cloned().unwrap_or_default();
+            let mut params = CreateMessageRequestParams::new(vec![message], 100);
+            params.tools = Some(vec![Tool::new("weather", "The weather", schema)]);
+            params.tool_choice = Some(ToolChoice::required());
             Ok(InputRequest::CreateMessage(CreateMessageRequest::new(params)))
         }
         "roots" => Ok(InputRequest::ListRoots(ListRootsRequest::default())),

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_gateway::fleet::Fleet;
-use switchboard_gateway::front::Front;
-use switchboard_gateway::plan::Plan;
+use switchboard_gateway::gateway::Place;
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::tap::{Tap, Tapped};
 use switchboard_gateway::{metrics, status};
@@ -14,11 +13,11 @@ use switchboard_net::inside::Inside;
 use switchboard_net::roster::State;
 
 use super::otel;
+use super::reload::Loaded;
 
 /// Sees all calls; sends spans if the environment says where to.
-pub(super) fn tap(plan: &Plan, fetch: &Fetch) -> Arc<Tap> {
+pub(super) fn tap(fetch: &Fetch) -> Arc<Tap> {
     let tap = Arc::new(Tap::default());
-    tap.offer_tools(plan.diagnostics);
     let wanted = otel::wanted(|name| std::env::var(name).ok());
     for complaint in wanted.complaints {
         tracing::warn!("{complaint}");
@@ -31,25 +30,32 @@ pub(super) fn tap(plan: &Plan, fetch: &Fetch) -> Arc<Tap> {
     tap
 }
 
-/// A front whose calls are seen.
-pub(super) fn many(fleet: &Fleet, front: Arc<Front>, is_stdio: bool) -> Arc<dyn Inside> {
-    let tapped = Tapped::many(fleet.tap(), front);
+/// What is at a place, with its calls seen.
+pub(super) fn tapped(
+    fleet: &Fleet,
+    place: &Place,
+    inside: Arc<dyn Inside>,
+    is_stdio: bool,
+) -> Arc<dyn Inside> {
+    let tapped = match place {
+        Place::Server(name) => Tapped::one(fleet.tap(), &Arc::from(name.as_str()), inside),
+        Place::All | Place::Group(_) => Tapped::many(fleet.tap(), inside),
+    };
     Arc::new(if is_stdio { tapped.on_stdio() } else { tapped })
 }
 
-/// One server whose calls are seen.
-pub(super) fn one(fleet: &Fleet, name: &Arc<str>, inside: Arc<dyn Inside>) -> Arc<dyn Inside> {
-    Arc::new(Tapped::one(fleet.tap(), name, inside))
-}
-
 /// Whether we are well, whether a server is there, how everything stands, and what was counted.
-pub(super) fn pages(fleet: &Arc<Fleet>) -> Vec<(String, Page)> {
+pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
         let is_there = |state: &State| matches!(state, State::Ready);
         ready.states().iter().any(|(_, state)| is_there(state))
     };
-    let status = move |sites: &_| status::status(&all, sites).to_string();
+    let status = move |sites: &_| {
+        let mut status = status::status(&all, sites);
+        status["config"] = loaded.status();
+        status.to_string()
+    };
     let metrics = move |sites: &_| metrics::page(&counted, sites);
     vec![
         ("/healthz".to_owned(), Page::Text("ok".to_owned())),

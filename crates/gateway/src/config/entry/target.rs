@@ -61,6 +61,7 @@ impl Draft<'_> {
 
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
         let path = self.reader.path(path);
+        self.reader.besides.push(path.clone());
         dotenv::read(&path).unwrap_or_else(|error| {
             let what = format!("cannot read {}: {error}", path.display());
             self.reader.error(&place, what, "check \"envFile\", or put the variables into \"env\"");

@@ -44,6 +44,10 @@ impl Recipient for Part {
         self.listen.face.number()
     }
 
+    fn principal(&self) -> u64 {
+        Recipient::principal(&*self.listen.face)
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         if message.method() != method::ACKNOWLEDGED {
             self.listen.face.note(exchange, message);

@@ -21,6 +21,7 @@ use crate::server::handler::{Call, Caught};
 use crate::server::listen::{Change, tell};
 use crate::server::session::Caller;
 use crate::server::tool::{Answer, Tool, ToolResult};
+use crate::upstream::Recipient;
 
 /// Whether the library makes a task of this call (TASK-1, UTL-9).
 pub(in crate::server) fn wanted(tool: &Tool, call: &Call, cx: &Context) -> Result<bool, Error> {
@@ -83,7 +84,7 @@ impl Context {
             return work(self.clone()).await.into_answer();
         };
         let server = Arc::clone(&self.state.server);
-        let task = Task::new(&self.state.caller, face.number(), ttl)?;
+        let task = Task::new(&self.state.caller, face.number(), principal(self), ttl)?;
         server.tasks.add(Arc::clone(&task))?;
         let cx = self.as_task(Arc::clone(&task));
         *lock(&task.state) = Arc::downgrade(&cx.state);
@@ -115,6 +116,14 @@ impl Context {
             });
         });
         Ok(ToolResult::created(created))
+    }
+}
+
+/// On whose behalf a call is made.
+fn principal(cx: &Context) -> u64 {
+    match &cx.state.way {
+        Way::Call { face, .. } => Recipient::principal(&**face),
+        Way::Task(task) => task.principal,
     }
 }
 
@@ -154,7 +163,7 @@ impl Server {
         }
         let find = || {
             let id = call.text("taskId")?;
-            let task = self.tasks.find(&id, &cx.state.caller);
+            let task = self.tasks.find(&id, &cx.state.caller, principal(cx));
             task.ok_or_else(|| Error::invalid_params(format!("Task not found: {id}")))
         };
         let result = match (call.method(), era) {
@@ -199,7 +208,7 @@ impl Server {
     /// The tasks of a session, oldest first.
     fn list_tasks(&self, call: &Call, cx: &Context) -> Result<Value, Error> {
         let mut tasks: Vec<_> = lock(&self.tasks.by_id).values().cloned().collect();
-        tasks.retain(|task| self.tasks.find(&task.id, &cx.state.caller).is_some());
+        tasks.retain(|task| self.tasks.find(&task.id, &cx.state.caller, principal(cx)).is_some());
         tasks.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         let start = match call.param(&["cursor"]).and_then(patch::as_string) {
             None => 0,

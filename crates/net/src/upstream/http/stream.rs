@@ -59,6 +59,8 @@ enum Over {
     Ended,
     /// It broke before that.
     Broken,
+    /// It is the stream of the first revision's transport, whatever was asked.
+    Old,
 }
 
 impl Upstream {
@@ -79,6 +81,7 @@ impl Upstream {
                         self.pass_hang_up(post.lane);
                     }
                     Over::Ended | Over::Broken => {}
+                    Over::Old => return self.take_old(post),
                 }
             }
             if course.skipped {
@@ -97,6 +100,19 @@ impl Upstream {
                 }
                 Err(_) => return self.no_answer_unless_note(post),
             }
+        }
+    }
+
+    /// The answer to a POST is where to POST to (OLD-2): so the greeting goes by
+    /// that transport, if it may.
+    fn take_old(self: &Arc<Self>, post: &Post) -> Works {
+        let why = "HTTP 200, but with the stream of an HTTP+SSE server";
+        if post.message.method() != method::INITIALIZE {
+            return self.unanswered(post, why.to_owned());
+        }
+        match self.try_other_road(why, Some(&post.message)) {
+            Ok(()) => Works::none(),
+            Err(why) => self.unanswered(post, why),
         }
     }
 
@@ -144,6 +160,9 @@ impl Upstream {
                 if let Some(id) = event.id.as_ref().and_then(|id| HeaderValue::from_str(id).ok()) {
                     course.last = Some(id);
                 }
+                if event.name.as_deref() == Some("endpoint") && lane != Lane::MAIN {
+                    return Over::Old;
+                }
                 if event.is_message() {
                     course.reconnect.handle_success();
                     self.take_event(link, lane, message, event.data).await;
@@ -169,6 +188,7 @@ impl Upstream {
 
     async fn take_event(self: &Arc<Self>, link: &Link, lane: Lane, message: &Message, data: Bytes) {
         if message.method() == method::INITIALIZE {
+            self.settle_road();
             link.remember_version(&data);
         }
         self.handle_text(lane, data).detach();
@@ -210,6 +230,11 @@ impl Upstream {
         }
     }
 
+    /// It is known whether the server can say what belongs to no call.
+    pub(in crate::upstream) fn hears(self: &Arc<Self>, hears: bool) {
+        self.step(|half, now| half.handle_hearing(hears, now)).1.detach();
+    }
+
     /// The server has answered: time to listen again, if that had been given up.
     pub(super) fn listen_again(self: &Arc<Self>, link: &Link) {
         let lost = *lock(&link.ear) == Ear::Lost;
@@ -229,6 +254,7 @@ impl Upstream {
             link.heard.say();
             match got {
                 Ok(Some(response)) => {
+                    self.hears(true);
                     let read = self.read(link, Lane::MAIN, &nothing, &mut course, response);
                     if self.stop.until(read).await.is_none() {
                         return;
@@ -236,6 +262,9 @@ impl Upstream {
                 }
                 Ok(None) => {}
                 Err(status) => {
+                    if status == StatusCode::METHOD_NOT_ALLOWED {
+                        self.hears(false);
+                    }
                     tracing::debug!(server = self.name, "no listening stream: HTTP {status}");
                     break Ear::Refused;
                 }

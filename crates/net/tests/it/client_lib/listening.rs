@@ -149,3 +149,37 @@ async fn what_a_listen_hears_is_told_to_whoever_asked_in_both_eras() {
     assert_eq!(within(told.recv()).await.unwrap().method, CHANGED);
     assert_eq!(within(listening.unwrap().next()).await.unwrap().method, CHANGED);
 }
+
+/// wire: GW-51
+#[tokio::test]
+async fn closing_a_listen_leaves_what_another_one_watches() {
+    let mut server = HttpServer::start().await;
+    let client = legacy(&mut server, ClientOptions::default()).await;
+    let filter = |uris: &[&str]| Filter {
+        uris: uris.iter().map(|uri| (*uri).to_owned()).collect(),
+        ..Filter::default()
+    };
+    let (first, ()) = tokio::join!(client.listen(filter(&["a://1", "a://2"])), async {
+        for _ in 0..2 {
+            server.post("resources/subscribe").await.result(json!({})).await;
+        }
+    });
+    let (second, ()) = tokio::join!(client.listen(filter(&["a://1"])), async {
+        server.post("resources/subscribe").await.result(json!({})).await;
+    });
+    let told = |hit: &Hit| hit.message()["params"]["uri"].clone();
+    let ((), uri) = tokio::join!(first.unwrap().close(), async {
+        let hit = server.post("resources/unsubscribe").await;
+        let uri = told(&hit);
+        hit.result(json!({})).await;
+        uri
+    });
+    assert_eq!(uri, "a://2", "the other is still watched");
+    let ((), uri) = tokio::join!(second.unwrap().close(), async {
+        let hit = server.post("resources/unsubscribe").await;
+        let uri = told(&hit);
+        hit.result(json!({})).await;
+        uri
+    });
+    assert_eq!(uri, "a://1");
+}

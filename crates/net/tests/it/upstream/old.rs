@@ -14,7 +14,7 @@ use super::before;
 const OLD: &str = "2024-11-05";
 
 /// Answers the GET with `endpoint`, and the handshake after it.
-pub(super) async fn serve_old(server: &mut HttpServer, endpoint: &str, end: &str) -> Answer {
+pub(crate) async fn serve_old(server: &mut HttpServer, endpoint: &str, end: &str) -> Answer {
     let get = server.get().await;
     assert_eq!(get.header("accept"), Some("text/event-stream"));
     let mut stream = get.stream().await;

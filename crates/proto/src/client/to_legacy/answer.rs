@@ -4,9 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::ToLegacy;
-use super::task::EXTENSION;
 use crate::client::Ticket;
-use crate::client::across::{identity, member, without_hop};
+use crate::client::across::{TASKS as EXTENSION, identity, member, without_hop};
 use crate::exchange::Said;
 use crate::jsonrpc::{Kind, Message};
 use crate::method::{self, meta};

@@ -49,12 +49,15 @@ impl<T: Ticket> ToLegacy<T> {
         request: &Message,
         now: Instant,
     ) {
-        if self.keep_question(ask, request) {
+        if self.keep_question(ask, request) || self.keep_early(ask, request, now) {
             return;
         }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
+        let waits = self.waits_for(request);
         let request = request.with_payload(&params);
+        // A task's question may come by any call's lane.
         let (number, guessed) = match to {
+            _ if waits.is_some() => (waits, false),
             &To::Call(Errand::Call { number, .. }) => (Some(number), false),
             To::Session => (self.likely(now), true),
             To::Call(_) => (None, false),

@@ -1,8 +1,9 @@
 //! `subscriptions/listen` at a server that has never heard of it (GW-51).
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{Errand, ToLegacy};
@@ -31,6 +32,9 @@ pub(super) struct Listen<T> {
     pub(super) ticket: T,
     lists: BTreeSet<&'static str>,
     uris: BTreeSet<Box<str>>,
+    tasks: BTreeSet<Box<str>>,
+    /// Until when it waits to be known whether the server can tell.
+    deaf: Option<Instant>,
     /// Resources that the server has not said yes or no to.
     pending: usize,
     acknowledged: bool,
@@ -38,15 +42,42 @@ pub(super) struct Listen<T> {
     early: Vec<Message>,
 }
 
+/// How long it may take to see whether a server can tell what belongs to no
+/// call. Some do not say so before they have something to tell.
+const HEARING: Duration = Duration::from_secs(1);
+
 /// Notes that wait for an acknowledgement. Who listens for more looks again anyway.
 const MOST_EARLY: usize = 64;
 
 impl<T> Listen<T> {
+    /// What a client wants to hear of; none if it does not say.
+    fn of(ticket: T, request: &Message) -> Option<Self> {
+        let wanted = member(request.payload()?, &["notifications"]).filter(Value::is_object)?;
+        let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
+        let names = |member: &str| -> Option<BTreeSet<Box<str>>> {
+            let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
+            serde_json::from_value(names).ok().filter(|it: &BTreeSet<_>| it.len() <= MOST_WATCHED)
+        };
+        let (uris, tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
+        let (deaf, early) = (None, Vec::new());
+        let lists = lists.collect();
+        let (pending, acknowledged) = (0, false);
+        Some(Self { ticket, lists, uris, tasks, deaf, pending, acknowledged, early })
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.deaf
+    }
+
     /// Whether it asked to be told this.
     fn wants(&self, message: &Message) -> bool {
         let about = LISTS.iter().map(|(_, list)| *list);
         let about = about.into_iter().find(|it| method::list_changed(it) == Some(message.method()));
-        let uri = message.payload().and_then(|params| patch::string(params, &["uri"]));
+        let named = |name| message.payload().and_then(|params| patch::string(params, &[name]));
+        if message.method() == method::TASK_CHANGED {
+            return named("taskId").is_some_and(|id| self.tasks.contains(&*id));
+        }
+        let uri = named("uri");
         match (about, uri) {
             (Some(list), _) => self.lists.contains(list),
             (None, Some(uri)) => self.uris.iter().any(|watched| covers(watched, &uri)),
@@ -57,16 +88,15 @@ impl<T> Listen<T> {
 
 impl<T: Ticket> ToLegacy<T> {
     pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let Some((lists, uris)) = wanted(request) else {
+        let Some(mut listen) = Listen::of(ticket.clone(), request) else {
             let what = "params.notifications must say what to listen for".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
         if self.listens.len() >= self.most_calls {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
+        listen.tasks.retain(|id| self.knows_task(id, &ticket));
         let number = self.next_number();
-        let (acknowledged, early) = (false, Vec::new());
-        let listen = Listen { ticket, lists, uris, pending: 0, acknowledged, early };
         self.listens.insert(number, listen);
         self.inner.meet(Errand::Listen(number), now);
         CallId(number)
@@ -81,10 +111,45 @@ impl<T: Ticket> ToLegacy<T> {
             }
             return;
         }
+        let waits = self.hears.is_none();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        let welcome = answer.payload().unwrap_or_default();
+        if waits {
+            listen.deaf = Some(now + HEARING);
+        } else {
+            self.honour(number, now);
+        }
+    }
+
+    /// It is known whether the server can tell what belongs to no call (GW-51).
+    pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
+        self.hears = Some(hears);
+        let waiting = self
+            .listens
+            .iter_mut()
+            .filter_map(|(&number, listen)| listen.deaf.take().map(|_| number));
+        for number in waiting.collect::<Vec<_>>() {
+            self.honour(number, now);
+        }
+        self.settle(now);
+    }
+
+    /// Those that have waited long enough are taken to be told.
+    pub(super) fn stop_listening_for_an_ear(&mut self, now: Instant) {
+        let late = self.listens.iter_mut().filter_map(|(&number, listen)| {
+            listen.deaf.take_if(|until| *until <= now).map(|_| number)
+        });
+        for number in late.collect::<Vec<_>>() {
+            self.honour(number, now);
+        }
+    }
+
+    /// Has the server watch what it can, and says what that is.
+    fn honour(&mut self, number: u64, now: Instant) {
+        let welcome = self.inner.welcome().map(Bytes::copy_from_slice).unwrap_or_default();
+        let deaf = self.hears == Some(false);
+        let Some(listen) = self.listens.get_mut(&number) else { return };
         let offers = |capability: &str, member: &str| {
-            patch::get(welcome, &["capabilities", capability, member]) == Some(b"true")
+            !deaf && patch::get(&welcome, &["capabilities", capability, member]) == Some(b"true")
         };
         listen.lists.retain(|capability| offers(capability, "listChanged"));
         if !offers("resources", "subscribe") {
@@ -121,6 +186,9 @@ impl<T: Ticket> ToLegacy<T> {
         }
         if !listen.uris.is_empty() {
             honoured.insert("resourceSubscriptions".to_owned(), json!(listen.uris));
+        }
+        if !listen.tasks.is_empty() {
+            honoured.insert("taskIds".to_owned(), json!(listen.tasks));
         }
         let nothing = honoured.is_empty();
         let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
@@ -179,15 +247,4 @@ impl<T: Ticket> ToLegacy<T> {
             }
         }
     }
-}
-
-/// What a client wants to hear of; none if it does not say.
-fn wanted(request: &Message) -> Option<(BTreeSet<&'static str>, BTreeSet<Box<str>>)> {
-    let wanted = member(request.payload()?, &["notifications"]).filter(Value::is_object)?;
-    let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
-    let uris: BTreeSet<Box<str>> = match wanted.get("resourceSubscriptions") {
-        None => BTreeSet::new(),
-        Some(uris) => serde_json::from_value(uris.clone()).ok()?,
-    };
-    (uris.len() <= MOST_WATCHED).then(|| (lists.collect(), uris))
 }

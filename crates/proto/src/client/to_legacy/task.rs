@@ -15,17 +15,20 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::{Errand, ToLegacy};
-use crate::client::across::{member, take_off};
+use crate::client::across::{TASKS as EXTENSION, member, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
 use crate::jsonrpc::{Id, Kind, Message};
-use crate::method::{self, meta};
+use crate::method;
 use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
+use early::{Early, related};
+use shape::{declares, flat, full};
 
-/// What clients declare that know tasks.
-pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+mod early;
+mod shape;
+mod told;
 
 /// Tasks that are remembered for their questions and their ends; the oldest goes first.
 const MOST_TASKS: usize = 1024;
@@ -44,11 +47,16 @@ pub(super) struct Tasks<T> {
     held: Vec<u64>,
     /// By their number, oldest first.
     all: BTreeMap<u64, Task<T>>,
+    /// Questions of tasks that are not known yet.
+    early: Vec<Early>,
 }
 
 #[derive(Debug)]
 struct Task<T> {
     id: Box<str>,
+    principal: u64,
+    /// As a modern client is shown it, without what it came to or asks.
+    state: Value,
     /// What it came to.
     end: Option<Message>,
     questions: BTreeMap<String, (Ask, Value)>,
@@ -57,10 +65,18 @@ struct Task<T> {
     waiting: Vec<(T, Value)>,
 }
 
+impl<T> Task<T> {
+    fn open_questions(&self) -> Map<String, Value> {
+        let open = self.questions.iter();
+        open.map(|(key, (_, question))| (key.clone(), question.clone())).collect()
+    }
+}
+
 impl<T> Default for Tasks<T> {
     fn default() -> Self {
         let (tools, listing, pages) = (None, None, 0);
-        Self { tools, listing, pages, held: Vec::new(), all: BTreeMap::new() }
+        let (held, early) = (Vec::new(), Vec::new());
+        Self { tools, listing, pages, held, all: BTreeMap::new(), early }
     }
 }
 
@@ -185,10 +201,14 @@ impl<T: Ticket> ToLegacy<T> {
         if !declares(&call.request) {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &wait, now);
+            call.task = Some(id);
+            self.settle_early(now);
             return true;
         }
-        let mut created = flat(&task, "working");
+        let state = flat(&task, "working");
+        let mut created = state.clone();
         created["resultType"] = "task".into();
+        let principal = call.ticket.principal();
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
         self.finish(number, answer);
@@ -196,8 +216,10 @@ impl<T: Ticket> ToLegacy<T> {
             self.tasks.all.pop_first();
         }
         let (questions, next_key, waiting) = (BTreeMap::new(), 0, Vec::new());
-        self.tasks.all.insert(number, Task { id, end: None, questions, next_key, waiting });
+        let task = Task { id, principal, state, end: None, questions, next_key, waiting };
+        self.tasks.all.insert(number, task);
         self.inner.open(Errand::TaskEnd(number), &wait, now);
+        self.settle_early(now);
         true
     }
 
@@ -207,6 +229,8 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(task) = self.tasks.all.get_mut(&number) else { return };
         task.end = Some(answer.clone());
         task.questions.clear();
+        self.tell_end(number);
+        let Some(task) = self.tasks.all.get_mut(&number) else { return };
         for (ticket, state) in std::mem::take(&mut task.waiting) {
             self.tell_task(ticket, state, Some(&answer), None);
         }
@@ -214,10 +238,10 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A question of a task: it is answered by an update.
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message) -> bool {
+        let Some(id) = related(request) else { return false };
         let params = request.payload().unwrap_or(b"{}");
-        let id = patch::string(params, &["_meta", meta::RELATED_TASK, "taskId"]);
-        let Some(id) = id else { return false };
-        let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else {
+        let mut all = self.tasks.all.iter_mut();
+        let Some((&number, task)) = all.find(|(_, task)| *task.id == *id) else {
             return false;
         };
         task.next_key += 1;
@@ -225,11 +249,14 @@ impl<T: Ticket> ToLegacy<T> {
         let params: Value = serde_json::from_slice(&params).unwrap_or_default();
         let question = json!({"method": request.method(), "params": params});
         task.questions.insert(format!("q{}", task.next_key), (ask, question));
+        task.state["status"] = "input_required".into();
+        self.tell_change(number);
         true
     }
 
     /// The server does not need an answer of a task any more.
     pub(super) fn recall_question(&mut self, ask: Ask) {
+        self.tasks.early.retain(|early| early.ask != ask);
         for task in self.tasks.all.values_mut() {
             task.questions.retain(|_, (asked, _)| *asked != ask);
         }
@@ -244,6 +271,11 @@ impl<T: Ticket> ToLegacy<T> {
         if self.takes_tasks() == Some(false) {
             let method = request.method().to_owned();
             return self.refuse(ticket, &Refusal::UnknownMethod { method });
+        }
+        let id = request.payload().and_then(|it| patch::string(it, &["taskId"]));
+        if self.is_of_another(&id.unwrap_or_default(), &ticket) {
+            let what = "there is no such task".to_owned();
+            return self.refuse(ticket, &Refusal::BadParams { what });
         }
         if request.method() == method::UPDATE_TASK {
             return self.update_task(ticket, request, now);
@@ -263,6 +295,7 @@ impl<T: Ticket> ToLegacy<T> {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
+        task.state["status"] = "working".into();
         let given = answers.iter().filter(|(_, answer)| answer.is_object());
         let given = given.filter_map(|(key, answer)| Some((task.questions.remove(key)?.0, answer)));
         for (ask, answer) in given.collect::<Vec<_>>() {
@@ -290,6 +323,7 @@ impl<T: Ticket> ToLegacy<T> {
             method::CANCEL_TASK if known || answer.kind() == Kind::Result => {
                 self.calls.remove(&number);
                 self.acknowledge_task(ticket);
+                self.handle_cancelled(&request);
                 true
             }
             method::GET_TASK if answer.kind() == Kind::Result => {
@@ -308,11 +342,8 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(task) = self.find_task(request) else {
             return self.tell_task(ticket, state, None, None);
         };
-        let questions: Map<String, Value> = task
-            .questions
-            .iter()
-            .map(|(key, (_, question))| (key.clone(), question.clone()))
-            .collect();
+        task.state = state.clone();
+        let questions = task.open_questions();
         let end = task.end.clone();
         if matches!(status.as_str(), "completed" | "failed") && end.is_none() {
             task.waiting.push((ticket, state));
@@ -325,56 +356,13 @@ impl<T: Ticket> ToLegacy<T> {
     fn tell_task(
         &mut self,
         to: T,
-        mut state: Value,
+        state: Value,
         end: Option<&Message>,
         questions: Option<Map<String, Value>>,
     ) {
-        let status = state["status"].as_str().unwrap_or_default().to_owned();
-        let payload = end.and_then(|end| serde_json::from_slice::<Value>(end.payload()?).ok());
-        match (status.as_str(), end.map(Message::kind), payload) {
-            // A tool that failed has completed; only a call that failed has not (TASK-3).
-            ("completed" | "failed", Some(Kind::Result), Some(result)) => {
-                state["status"] = "completed".into();
-                state["result"] = result;
-            }
-            ("completed" | "failed", Some(_), Some(error)) => {
-                state["status"] = "failed".into();
-                state["error"] = error;
-            }
-            ("input_required", ..) => state["inputRequests"] = questions.unwrap_or_default().into(),
-            _ => {}
-        }
+        let state = full(state, end, questions);
         let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::GET_TASK);
         self.down.push_back(Down::Finish { to, answer });
     }
-}
-
-/// A task of a legacy server as a modern one shows it.
-fn flat(task: &Value, status: &str) -> Value {
-    let mut shown = json!({"status": status});
-    for (name, as_name) in [
-        ("taskId", "taskId"),
-        ("status", "status"),
-        ("statusMessage", "statusMessage"),
-        ("createdAt", "createdAt"),
-        ("lastUpdatedAt", "lastUpdatedAt"),
-        ("ttl", "ttlMs"),
-        ("pollInterval", "pollIntervalMs"),
-    ] {
-        if let Some(value) = task.get(name) {
-            shown[as_name] = value.clone();
-        }
-    }
-    if shown.get("ttlMs").is_none() {
-        shown["ttlMs"] = Value::Null;
-    }
-    shown
-}
-
-/// Whether the client that made a request knows tasks.
-fn declares(request: &Message) -> bool {
-    let path = ["_meta", meta::CAPABILITIES, "extensions", EXTENSION];
-    let declared = request.payload().and_then(|params| patch::get(params, &path));
-    declared.is_some_and(|settings| settings.starts_with(b"{"))
 }

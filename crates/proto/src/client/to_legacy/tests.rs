@@ -52,6 +52,22 @@ fn requests_lose_their_envelope_and_results_are_dressed() {
     );
 }
 
+/// wire: GW-71, GW-73
+#[test]
+fn a_result_passes_as_it_is_and_nothing_is_made_up() {
+    check(
+        Sharing::Alone,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@,"traceparent":"00-1"}}
+           recv: 3 = {"content":[{"type":"text","text":"{\"a\":1}"}],"x":1.0e2}
+           open a2: 6 tools/call {"name":"t","_meta":{@}}
+           recv: 4 = {"content":[],"structuredContent":{"a" : 1.50},"isError":false}"#,
+        r#"send 3: 3 tools/call {"name":"t","_meta":{"traceparent":"00-1"}}
+           a1: finish 3 = {"resultType":"complete",#S,"content":[{"type":"text","text":"{\"a\":1}"}],"x":1.0e2}
+           send 4: 4 tools/call {"name":"t"}
+           a2: finish 4 = {"resultType":"complete",#S,"content":[],"structuredContent":{"a" : 1.50},"isError":false}"#,
+    );
+}
+
 /// wire: GW-45, GW-47, GW-50, GW-56
 #[test]
 fn a_question_goes_to_the_call_that_it_must_be_about() {
@@ -310,5 +326,138 @@ fn a_task_of_a_legacy_server_is_a_task_of_the_extension() {
            send 9: 9 tasks/cancel {"taskId":"t1"}
            a5: finish 0 = {"resultType":"complete",#S}
            a6: finish - ! -32602 there is no such task"#,
+    );
+}
+
+/// wire: TASK-7, TASK-8, SUB-2, SUB-3
+#[test]
+fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let open = |name: &str, call: &str| {
+        format!("open {name}: 5 {}\n", call.replace('^', &format!("\"_meta\":{{{able}}}")))
+    };
+    let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}"#;
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
+    let script = [
+        open("a1", r#"tools/call {"name":"j",^}"#),
+        r#"recv: 3 = {"tools":[{"name":"j","execution":{"taskSupport":"optional"}}]}
+           recv: 4 = {"task":{"taskId":"t1","status":"working","ttl":9}}
+        "#
+        .to_owned(),
+        open("a2", r#"subscriptions/listen {"notifications":{"taskIds":["t1","t2"]},^}"#),
+        // Another principal, by the first letter of its name.
+        open("B1", r#"subscriptions/listen {"notifications":{"taskIds":["t1"]},^}"#),
+        open("B2", r#"tasks/get {"taskId":"t1",^}"#),
+        open("B3", r#"tasks/update {"taskId":"t1",^}"#),
+        "recv: notifications/tasks/status {\"taskId\":\"t1\",\"status\":\"input_required\",\"ttl\":9}\n".to_owned(),
+        format!("recv: \"q\" roots/list {{{related}}}\n"),
+        "recv: notifications/tasks/status {\"taskId\":\"t1\",\"status\":\"working\",\"ttl\":9}\n".to_owned(),
+        "recv: notifications/tasks/status {\"taskId\":\"t1\",\"status\":\"completed\",\"ttl\":9}\n".to_owned(),
+        format!("recv: 5 = {{\"content\":[],{related}}}\n"),
+    ];
+    let told = |status: &str, more: &str| {
+        format!(
+            r#"a2: note notifications/tasks {{{sub},{more}"status":"{status}","taskId":"t1","ttlMs":9}}"#
+        )
+    };
+    let asks =
+        told("input_required", r#""inputRequests":{"q1":{"method":"roots/list","params":{}}},"#);
+    let end = told(
+        "completed",
+        r#""result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"resultType":"complete"},"#,
+    );
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        &format!(
+            r#"send 3: 3 tools/list {{}}
+               send 4: 4 tools/call {{"task":{{}},"name":"j"}}
+               a1: finish 4 = {{#S,"resultType":"task","status":"working","taskId":"t1","ttlMs":9}}
+               send 5: 5 tasks/result {{"taskId":"t1"}}
+               a2: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{"taskIds":["t1"]}}}}
+               B1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{}}}}
+               B1: finish 0 = {{"resultType":"complete",{sub}}}
+               B2: finish - ! -32602 there is no such task
+               B3: finish - ! -32602 there is no such task
+               {asks}
+               {}
+               {end}"#,
+            told("working", ""),
+        ),
+    );
+}
+
+/// wire: GW-51
+#[test]
+fn a_listen_at_a_server_that_cannot_tell_is_not_honoured() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
+    let listen = r#"subscriptions/listen {"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1"]},"_meta":{@}}"#;
+    let whole = r#"{"resourceSubscriptions":["x:1"],"toolsListChanged":true}"#;
+    for (seen, honours) in [("deaf", false), ("hears", true), ("wait 1000", true)] {
+        let half = ToLegacy::<Name>::new(Carrier::Http, Sharing::Shared, &Limits::default());
+        let half = Half::ToLegacy(Box::new(half));
+        let rest = if honours { "recv 2: 2 = {}" } else { "" };
+        let script = format!("open a1: 5 {listen}\nrecv 1: 1 = {WELCOME}\n{seen}\n{rest}");
+        let (watch, honoured, end) = if honours {
+            ("send 2: 2 resources/subscribe {\"uri\":\"x:1\"}\n", whole, String::new())
+        } else {
+            ("", "{}", format!("a1: finish 0 = {{\"resultType\":\"complete\",{sub}}}"))
+        };
+        let expected = format!(
+            "send 1: 1 initialize {HELLO}\nsend 0: notifications/initialized\n{watch}a1: note notifications/subscriptions/acknowledged {{{sub},\"notifications\":{honoured}}}\n{end}"
+        );
+        script::check(half, ENVELOPE, &script, &expected);
+    }
+}
+
+/// wire: GW-47, GW-59, TASK-5
+#[test]
+fn a_question_that_is_here_before_its_task_waits_for_it() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let call = |name: &str, tool: &str, envelope: &str| {
+        format!("open {name}: 5 tools/call {{\"name\":\"{tool}\",\"_meta\":{{{envelope}}}}}\n")
+    };
+    let asks = |id: &str, task: &str| {
+        format!(
+            "recv: \"{id}\" roots/list {{\"_meta\":{{\"io.modelcontextprotocol/related-task\":{{\"taskId\":\"{task}\"}}}}}}\n"
+        )
+    };
+    let script = [
+        call("a1", "j", &able),
+        "recv: 3 = {\"tools\":[{\"name\":\"j\",\"execution\":{\"taskSupport\":\"optional\"}}]}\n"
+            .to_owned(),
+        asks("q", "t1"),
+        asks("r", "t9"),
+        "recv: 4 = {\"task\":{\"taskId\":\"t1\",\"status\":\"working\"}}\n".to_owned(),
+        format!(
+            "open a2: 6 tasks/update {{\"taskId\":\"t1\",\"inputResponses\":{{\"q1\":{{\"roots\":[]}}}},\"_meta\":{{{able}}}}}\n"
+        ),
+        "wait 5000\n".to_owned(),
+        // Two clients that know no tasks; the tool makes one all the same.
+        call("b1", "x", ENVELOPE),
+        call("c1", "k", ENVELOPE),
+        "recv: 7 ! -32601 runs as a task only\n".to_owned(),
+        asks("s", "t2"),
+        "recv: 8 = {\"task\":{\"taskId\":\"t2\"}}\n".to_owned(),
+        asks("u", "t2"),
+    ];
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        r#"send 3: 3 tools/list {}
+           send 4: 4 tools/call {"task":{},"name":"j"}
+           a1: finish 4 = {#S,"resultType":"task","status":"working","taskId":"t1","ttlMs":null}
+           send 5: 5 tasks/result {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S}
+           send 0: "q" = {"roots":[]}
+           send 0: "r" ! -32601 no client is there to answer this request
+           send 6: 6 tools/call {"name":"x"}
+           send 7: 7 tools/call {"name":"k"}
+           send 8: 8 tools/call {"task":{},"name":"k"}
+           c1: ask 3 "s" roots/list {}
+           send 9: 9 tasks/result {"taskId":"t2"}
+           c1: ask 4 "u" roots/list {}"#,
     );
 }

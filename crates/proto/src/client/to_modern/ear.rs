@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use super::answer::older_answer;
 use super::{Errand, ToModern};
 use crate::backoff::Reconnect;
 use crate::client::across::{Envelope, member, unmarked};
@@ -140,6 +141,10 @@ impl<T: Ticket> ToModern<T> {
         if !uris.is_empty() {
             wanted.insert("resourceSubscriptions".to_owned(), json!(uris));
         }
+        let tasks = self.tasks_to_hear_of();
+        if !tasks.is_empty() {
+            wanted.insert("taskIds".to_owned(), json!(tasks));
+        }
         (!wanted.is_empty()).then(|| wanted.into())
     }
 
@@ -178,7 +183,9 @@ impl<T: Ticket> ToModern<T> {
         }
         // While two overlap, one of them tells.
         let teller = self.ear.heard.as_ref().or(self.ear.fresh.as_ref());
-        if teller.is_some_and(|listen| listen.number == number) {
+        if message.method() == method::TASK_CHANGED {
+            self.handle_task_note(message, now);
+        } else if teller.is_some_and(|listen| listen.number == number) {
             self.down.push_back(Down::Note { to: To::Session, message: unmarked(message) });
         }
     }
@@ -234,7 +241,7 @@ impl<T: Ticket> ToModern<T> {
         if was_fresh {
             for (to, uri) in std::mem::take(&mut self.ear.subscribers) {
                 self.ear.watches.remove(&uri, to.owner());
-                let answer = super::older_answer(answer, method::SUBSCRIBE, self.revision_of(&to));
+                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to));
                 self.down.push_back(Down::Finish { to, answer });
             }
         }

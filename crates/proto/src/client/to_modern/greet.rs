@@ -84,6 +84,11 @@ impl<T: Ticket> ToModern<T> {
         let mut capabilities = member(discovered, &["capabilities"]).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
+            if self.offers_tasks(&ticket) {
+                let requests = json!({"tools": {"call": {}}});
+                let tasks = json!({"cancel": {}, "list": {}, "requests": requests});
+                all.insert("tasks".to_owned(), tasks);
+            }
         }
         result.insert("capabilities".to_owned(), capabilities);
         let mut about: Map<String, Value> = member(discovered, &["_meta"])

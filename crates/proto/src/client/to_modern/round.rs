@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Call, Errand, ToModern};
+use super::{Call, ToModern};
 use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::exchange::{Ask, Down, To};
@@ -49,10 +49,10 @@ pub(super) struct Round {
 
 /// One thing that the server wants to know.
 #[derive(Debug)]
-struct Entry {
-    key: String,
-    method: String,
-    params: Bytes,
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) method: String,
+    pub(super) params: Bytes,
 }
 
 impl<T: Ticket> ToModern<T> {
@@ -102,7 +102,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// All entries as the client knows them; none if one of them cannot be asked.
-    fn in_older_words(&self, number: u64, entries: &[Entry]) -> Option<Vec<Bytes>> {
+    pub(super) fn in_older_words(&self, number: u64, entries: &[Entry]) -> Option<Vec<Bytes>> {
         let call = self.calls.get(&number)?;
         let session = self.session_of(&call.ticket)?;
         let asked = entries.iter().enumerate().map(|(index, entry)| {
@@ -117,6 +117,9 @@ impl<T: Ticket> ToModern<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         let Some(number) = self.asks.remove(&ask) else { return };
+        if self.update_task(number, ask, answer, now) {
+            return self.settle(now);
+        }
         let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
         let Some(round) = round else { return };
         let Some(entry) = round.waiting.remove(&ask) else { return };
@@ -146,12 +149,10 @@ impl<T: Ticket> ToModern<T> {
 
     /// The call again, under another id, with what the server asked for (MRTR-5).
     fn go_on(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
-        let envelope = self.envelope_of(&call.ticket);
         let Some(call) = self.calls.get_mut(&number) else { return };
         let Some(round) = call.round.take() else { return };
-        let again = envelope.put_on(&call.request);
-        let mut params = Bytes::copy_from_slice(again.payload().unwrap_or(b"{}"));
+        let request = call.request.clone();
+        let mut params = Bytes::copy_from_slice(request.payload().unwrap_or(b"{}"));
         if let Some(state) = &round.state {
             params = patch::put(&params, &[], "requestState", state).unwrap_or(params);
         }
@@ -164,8 +165,7 @@ impl<T: Ticket> ToModern<T> {
             let answers = [b"{", answers.as_slice(), b"}"].concat();
             params = patch::put(&params, &[], "inputResponses", &answers).unwrap_or(params);
         }
-        let errand = Errand::Call { number, ticket: call.ticket.clone() };
-        call.inner = self.inner.open(errand, &again.with_payload(&params), &None, now);
+        self.begin(number, Some(&request.with_payload(&params)), now);
     }
 
     /// Goes on with calls whose server wants to be asked again, and gives up on
@@ -185,8 +185,8 @@ impl<T: Ticket> ToModern<T> {
 
     /// What was asked is not wanted any more.
     pub(super) fn recall_round(&mut self, call: &Call<T>) {
-        let Some(round) = &call.round else { return };
-        for &ask in round.waiting.keys() {
+        let rounds = call.round.iter().flat_map(|round| round.waiting.keys());
+        for &ask in rounds.chain(call.tasking.asked()) {
             self.asks.remove(&ask);
             let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
             let to = To::Call(call.ticket.clone());
@@ -208,7 +208,7 @@ impl<T: Ticket> ToModern<T> {
     }
 }
 
-fn entries(result: &[u8]) -> Vec<Entry> {
+pub(super) fn entries(result: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let Some(requests) = patch::get(result, &["inputRequests"]) else { return entries };
     // What is no object has no entries.

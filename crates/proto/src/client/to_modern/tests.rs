@@ -26,6 +26,12 @@ fn greeting(version: &str, capabilities: &str) -> String {
 
 #[track_caller]
 fn check(version: &str, capabilities: &str, script: &str, expected: &str) {
+    check_offering(version, [capabilities, capabilities], script, expected);
+}
+
+/// The same with a server that says of itself the first, of which its client is told the second.
+#[track_caller]
+fn check_offering(version: &str, [capabilities, offered]: [&str; 2], script: &str, expected: &str) {
     let half = ToModern::<Name>::new(Carrier::Http, Sharing::Alone, &Limits::default());
     let half = Half::ToModern(Box::new(half));
     let script = format!("{}{script}", greeting(version, capabilities));
@@ -33,7 +39,7 @@ fn check(version: &str, capabilities: &str, script: &str, expected: &str) {
     let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
     let expected = format!(
         r#"send 1: 1 server/discover {{{OURS}}}
-           a0: finish 0 = {{"capabilities":{capabilities},"protocolVersion":"{version}","serverInfo":{server}}}
+           a0: finish 0 = {{"capabilities":{offered},"protocolVersion":"{version}","serverInfo":{server}}}
            {expected}"#
     )
     .replace("#OURS", OURS);
@@ -82,9 +88,9 @@ fn each_round_is_a_new_call_with_the_answers_of_that_round_alone() {
         r#"send 2: 2 tools/call {"_meta":{@},"name":"t"}
            a1: ask 1 "k \"1" roots/list {}
            a1: ask 2 "e" elicitation/create {"message":"m"}
-           send 3: 3 tools/call {"inputResponses":{"e":{"action":"accept"},"k \"1":{"roots":[]}},"requestState":"a\/b","_meta":{@},"name":"t"}
+           send 3: 3 tools/call {"_meta":{@},"inputResponses":{"e":{"action":"accept"},"k \"1":{"roots":[]}},"requestState":"a\/b","name":"t"}
            a1: ask 3 "e" elicitation/create {}
-           send 4: 4 tools/call {"inputResponses":{"e":{"action":"cancel"}},"_meta":{@},"name":"t"}
+           send 4: 4 tools/call {"_meta":{@},"inputResponses":{"e":{"action":"cancel"}},"name":"t"}
            a1: ask 4 "r" roots/list {}
            a1: recall 4"#,
     );
@@ -157,7 +163,7 @@ fn a_server_that_wants_to_be_asked_again_is_and_progress_only_grows() {
     let script =
         format!("open a1: 5 tools/call {{\"name\":\"t\"}}\n{}", endless.collect::<String>());
     let again = (3..=12).map(|lane| {
-        format!("send {lane}: {lane} tools/call {{\"requestState\":\"s\",\"_meta\":{{@}},\"name\":\"t\"}}\n")
+        format!("send {lane}: {lane} tools/call {{\"_meta\":{{@}},\"requestState\":\"s\",\"name\":\"t\"}}\n")
     });
     let expected = format!(
         "send 2: 2 tools/call {{\"_meta\":{{@}},\"name\":\"t\"}}\n{}{}",
@@ -228,4 +234,177 @@ fn what_is_open_when_the_link_is_lost_fails_once() {
            a1: recall 1
            a1: finish - ! -32603 Transport closed"#,
     );
+}
+
+/// What a server says that has tasks, and what its clients of 2025-11-25 are told.
+const TASKS: [&str; 2] = [
+    r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+    r#"{"tasks":{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}}"#,
+];
+
+/// An envelope that says that a task will do.
+fn taking_tasks(text: &str) -> String {
+    let more = r#""elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}},"#;
+    text.replace('$', &ENVELOPE.replace("\"elicitation\":{},", more))
+}
+
+/// wire: GW-27, TASK-2, TASK-3, TASK-7, UTL-9
+#[test]
+fn a_legacy_client_has_its_task_at_a_modern_server() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":3}"#;
+    let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}"#;
+    let state = |status: &str, more: &str| {
+        format!(
+            r#"{{"taskId":"x","status":"{status}","createdAt":"c","lastUpdatedAt":"u","ttlMs":9,"pollIntervalMs":100{more}}}"#
+        )
+    };
+    let shown = |status: &str| {
+        format!(
+            r#"{{"createdAt":"c","lastUpdatedAt":"u","pollInterval":100,"status":"{status}","taskId":"x","ttl":9}}"#
+        )
+    };
+    let created = state("working", r#","resultType":"task""#);
+    let asks = state(
+        "input_required",
+        r#","inputRequests":{"k":{"method":"roots/list"},"e":{"method":"elicitation/create","params":{"message":"m"}}}"#,
+    );
+    let note = format!(r#"{{"taskId":"x","status":"working","ttlMs":9,{sub}}}"#);
+    let failed = state("completed", r#","result":{"content":[],"isError":true}"#);
+    let script = format!(
+        r#"open a1: 5 tools/list
+           recv 2: 2 = {{"tools":[{{"name":"t"}},{{"name":"u","execution":{{}}}}]}}
+           open a2: 6 tools/call {{"name":"t","task":{{"ttl":9}}}}
+           recv 3: 3 = {created}
+           recv 4: notifications/subscriptions/acknowledged {{"notifications":{{"taskIds":["x"]}},{sub4}}}
+           open a3: 7 tasks/get {{"taskId":"x"}}
+           recv 5: 5 = {asks}
+           open b1: 7 initialize {{"protocolVersion":"2025-11-25","capabilities":{{}}}}
+           open b2: 7 tasks/get {{"taskId":"x"}}
+           open a4: 8 tasks/result {{"taskId":"x"}}
+           recv 6: 6 = {asks}
+           supply 1: 0 = {{"roots":[]}}
+           recv 7: 7 = {{"resultType":"complete"}}
+           wait 0
+           supply 2: 0 ! -1 broken
+           recv 8: 8 = {asks}
+           recv 4: notifications/tasks {note4}
+           recv 9: 9 = {{"resultType":"complete"}}
+           recv 10: 10 = {failed}
+           open a5: 9 tasks/list
+           open a6: 10 tasks/cancel {{"taskId":"x"}}
+           recv 11: 11 = {{"resultType":"complete"}}
+           recv 12: 12 = {failed}"#,
+        sub4 = sub.replace('3', "4"),
+        note4 = note.replace(":3}", ":4}"),
+    );
+    let expected = format!(
+        r#"send 2: 2 tools/list {{"_meta":{{@}}}}
+           a1: finish 2 = {{"tools":[{{"execution":{{"taskSupport":"optional"}},"name":"t"}},{{"name":"u","execution":{{}}}}]}}
+           send 3: 3 tools/call {{"_meta":{{$}},"name":"t"}}
+           a2: finish 0 = {{"task":{working}}}
+           send 4: 4 subscriptions/listen {{#OURS,"notifications":{{"taskIds":["x"]}}}}
+           send 5: 5 tasks/get {{"_meta":{{$}},"taskId":"x"}}
+           a3: finish 0 = {asking}
+           b1: finish 0 = {{"capabilities":{offered},"protocolVersion":"2025-11-25","serverInfo":{server}}}
+           b2: finish - ! -32602 Task not found: x
+           send 6: 6 tasks/get {{"_meta":{{$}},"taskId":"x"}}
+           a4: ask 1 "k" roots/list {{{related}}}
+           a4: ask 2 "e" elicitation/create {{{related},"message":"m"}}
+           send 7: 7 tasks/update {{"_meta":{{$}},"inputResponses":{{"k":{{"roots":[]}}}},"taskId":"x"}}
+           send 8: 8 tasks/get {{"_meta":{{$}},"taskId":"x"}}
+           send 9: 9 tasks/update {{"_meta":{{$}},"inputResponses":{{"e":{{"action":"cancel"}}}},"taskId":"x"}}
+           all: note notifications/tasks/status {{"status":"working","taskId":"x","ttl":9}}
+           send 10: 10 tasks/get {{"_meta":{{$}},"taskId":"x"}}
+           a4: finish 0 = {{{related},"content":[],"isError":true}}
+           a5: finish 0 = {{"tasks":[{{"status":"working","taskId":"x","ttl":9}}]}}
+           send 11: 11 tasks/cancel {{"_meta":{{$}},"taskId":"x"}}
+           send 12: 12 tasks/get {{"_meta":{{$}},"taskId":"x"}}
+           a6: finish - ! -32602 the task is over"#,
+        working = shown("working"),
+        asking = shown("input_required"),
+        offered = TASKS[1],
+        server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")}),
+    );
+    check_offering("2025-11-25", TASKS, &script, &taking_tasks(&expected));
+}
+
+/// wire: GW-27, GW-29, TASK-1
+#[test]
+fn what_is_over_at_once_is_a_task_and_what_must_be_one_is_waited_for() {
+    let needs = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32021,"message":"task only","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}"#;
+    let done = r#"{"createdAt":"1970-01-01T00:00:00.000Z","lastUpdatedAt":"1970-01-01T00:00:00.000Z","status":"completed","taskId":"switchboard-1","ttl":9}"#;
+    let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"switchboard-1"}}"#;
+    let script = format!(
+        r#"open a1: 5 tools/call {{"name":"t","task":{{"ttl":9}}}}
+           recv 2: 2 = {{"resultType":"complete","content":[]}}
+           open a2: 6 tasks/get {{"taskId":"switchboard-1"}}
+           open a3: 7 tasks/result {{"taskId":"switchboard-1"}}
+           open a4: 8 tasks/cancel {{"taskId":"switchboard-1"}}
+           open a5: 9 tools/call {{"name":"u"}}
+           recv 3: {needs}
+           recv 4: 4 = {{"resultType":"task","taskId":"y","status":"working"}}
+           wait 499
+           wait 1
+           recv 5: 5 = {{"resultType":"complete","taskId":"y","status":"completed","result":{{"resultType":"complete","content":[]}}}}
+           open a6: 9 tools/call {{"name":"u"}}
+           recv 6: {again}
+           recv 7: 7 = {{"resultType":"task","taskId":"z","status":"working"}}
+           drop a6"#,
+        again = needs.replace(":3,", ":6,"),
+    );
+    let expected = format!(
+        r#"send 2: 2 tools/call {{"_meta":{{$}},"name":"t"}}
+           a1: finish 0 = {{"task":{done}}}
+           a2: finish 0 = {done}
+           a3: finish 0 = {{{related},"content":[]}}
+           a4: finish - ! -32602 the task is over
+           send 3: 3 tools/call {{"_meta":{{@}},"name":"u"}}
+           send 4: 4 tools/call {{"_meta":{{$}},"name":"u"}}
+           send 5: 5 tasks/get {{"_meta":{{$}},"taskId":"y"}}
+           a5: finish 0 = {{"content":[]}}
+           send 6: 6 tools/call {{"_meta":{{@}},"name":"u"}}
+           send 7: 7 tools/call {{"_meta":{{$}},"name":"u"}}
+           send 8: 8 tasks/cancel {{"_meta":{{$}},"taskId":"z"}}"#,
+    );
+    let expected = taking_tasks(&expected).replace("\"switchboard-1", "\"T1");
+    check_offering("2025-11-25", TASKS, &script, &expected);
+}
+
+/// wire: GW-20, GW-81, LOG-1
+#[test]
+fn a_record_on_a_shared_pipe_goes_to_the_one_call_that_wants_any() {
+    let half = ToModern::<Name>::new(Carrier::Pipe, Sharing::Shared, &Limits::default());
+    let half = Half::ToModern(Box::new(half));
+    let capabilities = r#"{"logging":{},"tools":{"listChanged":true}}"#;
+    let script = format!(
+        r#"{}recv: notifications/subscriptions/acknowledged {{"notifications":{{"toolsListChanged":true}},"_meta":{{"io.modelcontextprotocol/subscriptionId":2}}}}
+           open b0: 0 initialize {{"protocolVersion":"2025-11-25","capabilities":{{}}}}
+           open a1: 5 logging/setLevel {{"level":"info"}}
+           open b1: 5 tools/call {{"name":"t"}}
+           open a2: 6 tools/call {{"name":"t"}}
+           recv: notifications/message {{"level":"info","data":1}}
+           open a3: 7 tools/call {{"name":"t"}}
+           recv: notifications/message {{"level":"info","data":2}}"#,
+        greeting("2025-11-25", capabilities)
+    );
+    let (before, wanted) = (r#""io.modelcontextprotocol/clientInfo":{"name":"c"}"#, "info");
+    let wants = ENVELOPE
+        .replace(before, &format!(r#"{before},"io.modelcontextprotocol/logLevel":"{wanted}""#));
+    let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+    let welcome = format!(
+        r#"{{"capabilities":{capabilities},"protocolVersion":"2025-11-25","serverInfo":{server}}}"#
+    );
+    let bare = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
+    let expected = format!(
+        r#"send 1: 1 server/discover {{{OURS}}}
+           a0: finish 0 = {welcome}
+           send 2: 2 subscriptions/listen {{{OURS},"notifications":{{"toolsListChanged":true}}}}
+           b0: finish 0 = {welcome}
+           a1: finish 0 = {{}}
+           send 3: 3 tools/call {{"_meta":{{{bare}}},"name":"t"}}
+           send 4: 4 tools/call {{"_meta":{{{wants}}},"name":"t"}}
+           a2: note notifications/message {{"level":"info","data":1}}
+           send 5: 5 tools/call {{"_meta":{{{wants}}},"name":"t"}}"#
+    );
+    script::check(half, "no envelope", &script, &expected);
 }

@@ -14,6 +14,18 @@ pub(super) async fn elicit(connection: &Connection) -> Result<(), Failure> {
     same(&answer["content"], &form_answer()["content"])
 }
 
+pub(super) async fn visit(connection: &Connection) -> Result<(), Failure> {
+    same(&ask(connection, "url").await?["action"], &json!("accept"))
+}
+
+pub(super) async fn sample_tools(connection: &Connection) -> Result<(), Failure> {
+    let answer = ask(connection, "tools").await?;
+    let content = &answer["content"];
+    let content = content.get(0).unwrap_or(content);
+    let found = json!([answer["stopReason"], content["name"], content["input"]]);
+    same(&found, &json!(["toolUse", "weather", {"city": "Ulm"}]))
+}
+
 pub(super) async fn sample(connection: &Connection) -> Result<(), Failure> {
     let answer = ask(connection, "sampling").await?;
     same(&answer["role"], &json!("assistant"))?;

@@ -1,0 +1,72 @@
+//! What stands at each path, while servers come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use switchboard_gateway::gateway::{self, Gateway, Offered};
+use switchboard_gateway::plan::Changes;
+use switchboard_net::http::site::Site;
+use switchboard_net::http::sites::Sites;
+use switchboard_proto::limits::Limits;
+
+use super::seeing;
+use crate::serve::Offer;
+use crate::serve::web::{Mount, Place, Web};
+
+/// The sites of a gateway, by place.
+pub(super) struct Stands {
+    sites: Sites,
+    mount: Mount,
+    limits: Arc<Limits>,
+    /// Each with whether its clients share a server, which it cannot unlearn.
+    there: BTreeMap<Place, (Site, bool)>,
+}
+
+impl Stands {
+    pub(super) fn new(web: &Web, limits: Arc<Limits>) -> Self {
+        let (sites, mount) = (web.sites.clone(), web.mount.clone());
+        Self { sites, mount, limits, there: BTreeMap::new() }
+    }
+
+    /// Serves what the gateway offers. What is there stays, with its sessions;
+    /// sessions of what is not there any more end with their last answer.
+    pub(super) fn follow(&mut self, gateway: &Gateway) {
+        let mut before = std::mem::take(&mut self.there);
+        let mut sites = Vec::new();
+        for Offered { place, inside, shared, light } in gateway.places() {
+            let inside = seeing::tapped(gateway.fleet(), &place, inside, false);
+            let place = placed(place);
+            let site = match before.remove(&place) {
+                Some((site, same)) if same == shared => site,
+                other => {
+                    other.inspect(|(site, _)| site.close());
+                    let limits = Arc::clone(&self.limits);
+                    self.mount.site(&place, Offer { inside, shared, limits }, light)
+                }
+            };
+            sites.push(site.clone());
+            self.there.insert(place, (site, shared));
+        }
+        self.sites.replace(sites);
+        for (site, _) in before.into_values() {
+            site.close();
+        }
+    }
+
+    /// Ends listens at servers that are others now, or of which something else is seen.
+    pub(super) fn end_listens(&self, changes: &Changes) {
+        for name in changes.changed.iter().chain(&changes.adjusted) {
+            if let Some((site, _)) = self.there.get(&Place::Server(name.clone())) {
+                site.end_listens();
+            }
+        }
+    }
+}
+
+fn placed(place: gateway::Place) -> Place {
+    match place {
+        gateway::Place::All => Place::Root,
+        gateway::Place::Server(name) => Place::Server(name),
+        gateway::Place::Group(name) => Place::Group(name),
+    }
+}

@@ -1,0 +1,140 @@
+//! Follows the files while the gateway runs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use switchboard_gateway::gateway::Gateway;
+use switchboard_gateway::plan::{Changes, Reading};
+use switchboard_gateway::watch::Watch;
+use tokio::task::JoinHandle;
+
+use super::place::Stands;
+use super::{check_plan, check_reach, tell};
+use crate::args::GatewayArgs;
+use crate::exit::Failure;
+use crate::log;
+use crate::signal::Stop;
+use crate::target;
+
+/// Has the gateway do what the files say.
+pub(super) struct Follow {
+    args: GatewayArgs,
+    gateway: Arc<Gateway>,
+    watch: Watch,
+    loaded: Arc<Loaded>,
+}
+
+/// Which configuration is in force, for whoever looks.
+pub(super) struct Loaded {
+    state: Mutex<State>,
+}
+
+struct State {
+    at: SystemTime,
+    /// Mistakes for which what the files say is not in force.
+    problems: usize,
+}
+
+/// Goes on until it is dropped.
+pub(super) struct Following(JoinHandle<()>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Loaded {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when it is in force, and how many mistakes keep another from it. The
+    /// log has the rest: files are not for everybody to know.
+    pub(super) fn status(&self) -> Value {
+        let state = self.state();
+        json!({"loaded": log::timestamp_of(state.at), "problems": state.problems})
+    }
+}
+
+impl Follow {
+    /// Listens from now on, for changes of files and SIGHUP.
+    pub(super) fn new(
+        args: &GatewayArgs,
+        gateway: &Arc<Gateway>,
+        reading: &Reading,
+        stop: &Stop,
+    ) -> Result<Self, Failure> {
+        let mut watch = Watch::new(args.config.clone(), target::surroundings()?, reading);
+        if !args.config.is_empty() {
+            let heard = stop.reload_on_hangup(watch.reload());
+            heard.map_err(|error| Failure::of(&error))?;
+            if let Err(error) = watch.listen() {
+                tracing::warn!("{}; send SIGHUP after a change", Failure::of(&error).line());
+            }
+        }
+        let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
+        let (args, gateway) = (args.clone(), Arc::clone(gateway));
+        Ok(Self { args, gateway, watch, loaded: Arc::new(Loaded { state }) })
+    }
+
+    pub(super) fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded)
+    }
+
+    /// Follows; `stands` is what is served over HTTP.
+    pub(super) fn run(mut self, mut stands: Option<Stands>) -> Following {
+        Following(tokio::spawn(async move {
+            loop {
+                let reading = self.watch.changed().await;
+                let problems = self.take(reading, stands.as_mut());
+                let mut state = self.loaded.state();
+                state.problems = problems;
+                if problems == 0 {
+                    state.at = SystemTime::now();
+                }
+            }
+        }))
+    }
+
+    /// Follows what was read; the number of mistakes because of which it is not followed.
+    fn take(&self, reading: Reading, stands: Option<&mut Stands>) -> usize {
+        for error in &reading.unread {
+            tracing::error!("{}", error.line());
+        }
+        tell(&reading.problems);
+        if !reading.is_sound() {
+            tracing::error!("the configuration has mistakes; what was in force stays in force");
+            return reading.unread.len() + reading.errors().count();
+        }
+        let checked =
+            check_plan(&reading.plan).and_then(|()| check_reach(&self.args, &reading.plan));
+        let applied = checked
+            .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
+        match applied {
+            Ok(changes) => {
+                if let Some(stands) = stands {
+                    stands.follow(&self.gateway);
+                    stands.end_listens(&changes);
+                }
+                told(&changes);
+                0
+            }
+            Err(failure) => {
+                tracing::error!("{}; what was in force stays in force", failure.line());
+                1
+            }
+        }
+    }
+}
+
+fn told(changes: &Changes) {
+    let Changes { added, removed, changed, adjusted, .. } = changes;
+    tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
+    if changes.listen {
+        tracing::warn!(
+            "host, port, allowedHosts, allowedOrigins and allowUnauthenticated hold from the next start on"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Clients that come in crowds, and go without a word.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use super::super::Gateway;
+use super::super::reload::{events, rude, shared};
+use super::size;
+use crate::named::Home;
+use crate::process::{Switchboard, text_of, until};
+use crate::web::{Session, send};
+
+/// Opens sessions, each with a stream and a call; half of them say goodbye.
+fn crowd(gateway: &Gateway, sessions: usize, descriptors: usize) {
+    let port = gateway.port;
+    let open = |_| {
+        let session = Session::open_at(port, "switchboard");
+        let stream = events(port, "/mcp", &session.id);
+        let answer = session.call("it__echo", &json!({"text": session.id})).message();
+        assert_eq!(text_of(&answer), session.id);
+        (session, stream)
+    };
+    let each = sessions.div_ceil(8);
+    let there: Vec<(Session, TcpStream)> = thread::scope(|scope| {
+        let opening: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| (0..each).map(open).collect::<Vec<_>>())).collect();
+        opening.into_iter().flat_map(|opening| opening.join().unwrap()).collect()
+    });
+    assert!(gateway.process.descriptors() > sessions, "each has its stream");
+    for (session, _) in there.iter().step_by(2) {
+        let headers = [("Mcp-Session-Id", session.id.as_str())];
+        assert_eq!(send(port, "DELETE /mcp", &headers, b"").status, 204);
+    }
+    let last = there.last().map(|(session, _)| session.id.clone()).unwrap();
+    drop(there);
+    until("sessions that were abandoned are over", || {
+        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+        // To look is to use it.
+        thread::sleep(Duration::from_secs(4));
+        Session { port, id: last.clone() }.post(ping.as_bytes()).status == 404
+    });
+    until("no descriptor is left", || gateway.process.descriptors() <= descriptors);
+}
+
+/// Memory once it has stopped to fall.
+fn at_rest(process: &Switchboard) -> u64 {
+    let mut last = u64::MAX;
+    until("memory is at rest", || {
+        thread::sleep(Duration::from_secs(3));
+        let now = process.memory();
+        let rests = now + now / 50 >= last;
+        last = now;
+        rests
+    });
+    last
+}
+
+/// What the first crowd leaves behind is what is kept for the next.
+fn check(server: &Value, sessions: usize) {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let args = ["--session-timeout", "2", "--log-level", "error"];
+    let gateway = Gateway::start_with(Home::new(), &json!({"it": server}), &json!({}), &args);
+    gateway.until_ready(&["it"]);
+    crowd(&gateway, sessions, 64);
+    let (descriptors, first) = (gateway.process.descriptors(), at_rest(&gateway.process));
+    let children = gateway.process.children().len();
+    crowd(&gateway, sessions, descriptors);
+    until("no process is left", || gateway.process.children().len() <= children);
+    until("memory is back", || gateway.process.memory() <= first + first / 10);
+}
+
+#[test]
+fn crowds_with_open_streams_leave_nothing_behind() {
+    check(&shared(rude("")), size(300, 2000));
+}
+
+#[test]
+fn crowds_with_a_server_each_leave_none_behind() {
+    check(&rude(""), size(40, 200));
+}

@@ -1,0 +1,83 @@
+//! From one plan to another while clients call.
+//!
+//! ```text
+//!   the same, or other filters and names ──▶ the same connections
+//!   another place, process, ...          ──▶ a new one takes the calls, the old one leaves
+//!   not in the plan any more             ──▶ it leaves
+//! ```
+
+use std::sync::{Arc, PoisonError};
+
+use switchboard_net::roster::AddError;
+
+use super::{Backend, Backends, Fleet, hidden};
+use crate::plan::{Plan, ServerPlan};
+use crate::tap::Peer;
+
+/// Servers at once: what the roster holds.
+const MOST: usize = 1024;
+
+impl Fleet {
+    /// Has the servers of `plan`, and no others. Those that run as before are
+    /// not touched.
+    pub(crate) fn change(&self, plan: &Plan) -> Result<(), AddError> {
+        if plan.servers.len() > MOST {
+            return Err(AddError::Full { most: MOST });
+        }
+        self.tap().offer_tools(plan.diagnostics);
+        let old = self.backends();
+        for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
+            if let Some(gone) = self.roster.let_go(name) {
+                self.leaving.end(gone);
+            }
+        }
+        let mut next = Backends::new();
+        for (name, plan) in &plan.servers {
+            let name: Arc<str> = name.as_str().into();
+            let backend = match old.get(&name) {
+                Some(before) if before.plan == *plan => Arc::clone(before),
+                Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
+                before => Arc::new(self.started(&name, plan, before.is_some())?),
+            };
+            next.insert(name, backend);
+        }
+        let next = Arc::new(next);
+        *self.backends.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        // Whoever looks from here on finds the new ones.
+        for (name, before) in old.iter() {
+            let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
+            if !goes_on {
+                self.leaving.leave(name, before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to connect a server, in the place of another if there was one.
+    fn started(
+        &self,
+        name: &Arc<str>,
+        plan: &ServerPlan,
+        replaces: bool,
+    ) -> Result<Backend, AddError> {
+        let server = (self.reach)(plan);
+        self.tap().meet(name, Peer::of(&server));
+        if replaces {
+            if let Some(gone) = self.roster.replace(name, server.clone()) {
+                self.leaving.end(gone);
+            }
+        } else {
+            self.roster.add(Arc::clone(name), server.clone())?;
+        }
+        Ok(self.made(plan, server))
+    }
+}
+
+impl Backend {
+    /// The same connections under another plan.
+    fn adjusted(&self, plan: &ServerPlan) -> Self {
+        self.bridge.hide(hidden(plan));
+        let (bridge, held) = (Arc::clone(&self.bridge), Arc::clone(&self.held));
+        Self { plan: plan.clone(), bridge, held }
+    }
+}

@@ -1,0 +1,174 @@
+//! A gateway that runs: its servers, and what clients find at each path.
+//!
+//! ```text
+//!   /mcp           Front of all servers ─┐
+//!   /groups/NAME   Front of some         ├─▶ Fleet ──▶ servers
+//!   /servers/NAME  Alone                 ─┘
+//! ```
+//!
+//! [`Gateway::apply`] leads from one plan to another while clients call. What
+//! stays keeps its sessions; what is served at the paths is told by
+//! [`Gateway::places`], and the caller serves it there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use switchboard_net::inside::Inside;
+use switchboard_net::roster::AddError;
+use switchboard_net::upstream::Server;
+
+use crate::fleet::{Fleet, FleetOptions};
+use crate::front::Front;
+use crate::front::alone::Alone;
+use crate::plan::{Changes, Plan, Process, ServerPlan};
+
+/// Many servers behind one address, of which others may take the place.
+pub struct Gateway {
+    fleet: Arc<Fleet>,
+    all: Arc<Front>,
+    state: Mutex<State>,
+}
+
+struct State {
+    plan: Arc<Plan>,
+    groups: BTreeMap<String, Arc<Front>>,
+    alone: BTreeMap<String, Arc<Alone>>,
+}
+
+/// Where clients find something.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Place {
+    /// All servers together.
+    All,
+    /// A server alone.
+    Server(String),
+    /// A group of servers.
+    Group(String),
+}
+
+/// What is at a place.
+#[derive(Clone)]
+pub struct Offered {
+    /// Where it is.
+    pub place: Place,
+    /// Who answers there.
+    pub inside: Arc<dyn Inside>,
+    /// Whether its clients may share a connection to a server.
+    pub shared: bool,
+    /// Whether no process is started for one of its clients alone.
+    pub light: bool,
+}
+
+impl Gateway {
+    /// Starts the servers of `plan`; `server` says how each is reached. Must be
+    /// called within a tokio runtime.
+    pub fn start(
+        plan: Plan,
+        options: FleetOptions,
+        server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
+    ) -> Result<Arc<Self>, AddError> {
+        let fleet = Fleet::start(&plan, options, server)?;
+        let all = Front::new(&fleet, fleet.names());
+        let mut state =
+            State { plan: Arc::default(), groups: BTreeMap::new(), alone: BTreeMap::new() };
+        state.follow(&fleet, &plan);
+        state.plan = Arc::new(plan);
+        Ok(Arc::new(Self { fleet, all, state: Mutex::new(state) }))
+    }
+
+    /// Follows another plan from here on; what is different about it. Servers
+    /// that run as before go on, calls that are open are answered by whom they
+    /// were made to, and clients are told whose lists are others now.
+    ///
+    /// Where we listen does not change, whatever the plan says of it.
+    pub fn apply(&self, plan: Plan) -> Result<Changes, AddError> {
+        let mut state = self.state();
+        let changes = plan.diff(&state.plan);
+        self.fleet.change(&plan)?;
+        state.follow(&self.fleet, &plan);
+        self.all.change(self.fleet.names());
+        state.alone.values().for_each(|alone| alone.change());
+        state.plan = Arc::new(plan);
+        Ok(changes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plan that is followed.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.state().plan)
+    }
+
+    /// The servers.
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// All that is served: everything together first, then groups, then each
+    /// server, by name. What was there before a change is the same thing after it.
+    pub fn places(&self) -> Vec<Offered> {
+        let state = self.state();
+        let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
+        let light = state.plan.servers.values().all(is_shared);
+        let front = |place, front: &Arc<Front>| {
+            let inside: Arc<dyn Inside> = Arc::<Front>::clone(front);
+            // Each server may be shared, and what is not theirs is kept from clients.
+            Offered { place, inside, shared: true, light }
+        };
+        let mut places = vec![front(Place::All, &self.all)];
+        let groups = state.groups.iter();
+        places.extend(groups.map(|(name, group)| front(Place::Group(name.clone()), group)));
+        let servers = state.alone.iter().map(|(name, alone)| {
+            let inside: Arc<dyn Inside> = Arc::<Alone>::clone(alone);
+            let shared = state.plan.servers.get(name).is_some_and(is_shared);
+            Offered { place: Place::Server(name.clone()), inside, shared, light: shared }
+        });
+        places.extend(servers);
+        places
+    }
+
+    /// Ends every listen with its result: nothing else would (SUB-8).
+    pub fn end_listens(&self) {
+        self.all.close();
+        self.state().groups.values().for_each(|group| group.close());
+    }
+
+    /// Ends every server, and waits for the end of each.
+    pub async fn close(&self) {
+        self.fleet.close().await;
+    }
+}
+
+impl State {
+    /// Has the groups and the servers of `plan`, which the fleet follows already.
+    fn follow(&mut self, fleet: &Arc<Fleet>, plan: &Plan) {
+        self.alone.retain(|name, _| plan.servers.contains_key(name));
+        for name in fleet.names() {
+            self.alone.entry(name.to_string()).or_insert_with(|| Alone::new(fleet, &name));
+        }
+        let gone = self.groups.extract_if(.., |name, _| !plan.groups.contains_key(name));
+        gone.for_each(|(_, group)| group.close());
+        for (name, members) in &plan.groups {
+            let members = members.iter().map(|member| Arc::from(member.as_str()));
+            match self.groups.get(name) {
+                Some(group) => group.change(members),
+                None => _ = self.groups.insert(name.clone(), Front::new(fleet, members)),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("fleet", &self.fleet).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offered").field("place", &self.place).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Tasks, where client and server have them in different forms.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchboard_net::bridge::Bridge;
+use switchboard_net::inside::Inside;
+use switchboard_net::server::{Context, Error, Server, Support, Tool};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_testkit::caller::Caller;
+
+use super::{able, bridge_to, host, text};
+use crate::upstream::caller;
+
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// A server of one era whose tools are tasks: one asks, one may not be anything else.
+async fn meet(era: Era) -> (Arc<Bridge>, Caller) {
+    let ask = Tool::new("ask").tasks(Support::Optional).run(async |_: Value, cx: Context| {
+        let roots = cx.roots().await?;
+        Ok::<_, Error>(format!("{} roots", roots.len()))
+    });
+    let must = Tool::new("must").tasks(Support::Required).run(async |_: Value, _| "must");
+    let quick = Tool::new("quick").run(async |_: Value, _| "quick");
+    let spoken: Vec<_> = Revision::ALL.into_iter().filter(|it| it.era() == era).collect();
+    let builder = Server::builder("far", "1").only(&spoken).tool(ask).tool(must).tool(quick);
+    let limits = Arc::new(Limits::default());
+    let url = host(builder.build().unwrap() as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let bridge = bridge_to(url, limits);
+    let client = caller(&bridge);
+    (bridge, client)
+}
+
+/// wire: GW-10, GW-27, TASK-1, UTL-9
+#[tokio::test]
+async fn a_legacy_client_has_tasks_at_a_modern_server() {
+    let (_bridge, mut client) = meet(Era::Modern).await;
+    let welcome = client.greet().await;
+    let offered = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+    assert_eq!(welcome["result"]["capabilities"]["tasks"], offered, "{welcome}");
+    let listed = client.call("tools/list", json!({})).await;
+    for tool in listed["result"]["tools"].as_array().unwrap() {
+        assert_eq!(tool["execution"]["taskSupport"], "optional", "{tool}");
+    }
+
+    let task = json!({"name": "ask", "task": {"ttl": 60_000}});
+    let created = client.call("tools/call", task).await;
+    let id = created["result"]["task"]["taskId"].clone();
+    assert!(id.is_string(), "{created}");
+    let open = client.ask("tasks/result", json!({"taskId": id})).await;
+    let question = client.told("roots/list").await;
+    let related = &question["params"]["_meta"]["io.modelcontextprotocol/related-task"]["taskId"];
+    assert_eq!(*related, id);
+    let roots = json!({"roots": [{"uri": "file:///r"}]});
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": roots})).await;
+    let result = client.answer(open).await;
+    assert_eq!(text(&result), "1 roots");
+    let related = &result["result"]["_meta"]["io.modelcontextprotocol/related-task"]["taskId"];
+    assert_eq!(*related, id);
+    let state = client.call("tasks/get", json!({"taskId": id})).await;
+    assert_eq!(state["result"]["status"], "completed", "{state}");
+
+    let over = client.call("tools/call", json!({"name": "quick", "task": {}})).await;
+    assert_eq!(over["result"]["task"]["status"], "completed", "{over}");
+    let id = over["result"]["task"]["taskId"].clone();
+    assert_eq!(text(&client.call("tasks/result", json!({"taskId": id})).await), "quick");
+    let all = client.call("tasks/list", json!({})).await;
+    assert_eq!(all["result"]["tasks"].as_array().unwrap().len(), 2, "{all}");
+    // Its client asked for none, and need not know.
+    assert_eq!(text(&client.call("tools/call", json!({"name": "must"})).await), "must");
+}
+
+/// wire: TASK-7, GW-51, GW-59
+#[tokio::test]
+async fn a_modern_client_listens_to_a_task_of_a_legacy_server() {
+    let (_bridge, mut client) = meet(Era::Legacy).await;
+    let knowing = |params: Value| {
+        let mut params = able(params);
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
+            json!({EXTENSION: {}});
+        params
+    };
+    let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
+    let id = created["result"]["taskId"].clone();
+    assert_eq!(created["result"]["resultType"], "task", "{created}");
+    let state = loop {
+        let state = client.call("tasks/get", knowing(json!({"taskId": id}))).await;
+        if state["result"]["status"] == "input_required" {
+            break state;
+        }
+    };
+    let wanted = json!({"taskIds": [id, "another"]});
+    client.ask("subscriptions/listen", knowing(json!({"notifications": wanted}))).await;
+    let ack = client.told("notifications/subscriptions/acknowledged").await;
+    assert_eq!(ack["params"]["notifications"], json!({"taskIds": [id]}), "{ack}");
+    let key = state["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let update = json!({"taskId": id, "inputResponses": {key: {"roots": []}}});
+    client.call("tasks/update", knowing(update)).await;
+    let ended = loop {
+        let told = client.told("notifications/tasks").await;
+        if told["params"]["status"] == "completed" {
+            break told;
+        }
+    };
+    assert_eq!(ended["params"]["result"]["content"][0]["text"], "0 roots", "{ended}");
+    assert_eq!(text(&client.call("tools/call", able(json!({"name": "must"}))).await), "must");
+}

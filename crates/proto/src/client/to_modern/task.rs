@@ -1,0 +1,376 @@
+//! Tasks: the core of one legacy revision, at a server that has them as an extension (9.4).
+//!
+//! ```text
+//!   tools/call with `task` ─▶ the call, extension declared ─▶ a task, in its client's words
+//!                                  └▶ its result at once: a task that is over, kept here
+//!   tasks/get, tasks/cancel ─▶ asked of the server
+//!   tasks/result ─▶ tasks/get until it is over; what it asks is asked of the client
+//!   tasks/list ───▶ what this client has begun
+//! ```
+//!
+//! A tool that runs as a task only is waited for, if its client wants no task.
+//! A task is seen by the client that began it, and by no other.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::ToModern;
+use crate::client::across::TASKS;
+use crate::client::{CallId, Sharing, Ticket};
+use crate::exchange::{Ask, Down, To};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::method::{self, meta};
+use crate::moment;
+use crate::patch;
+use crate::project;
+use crate::refusal::{Refusal, code};
+use wait::{Wait, pace};
+
+mod wait;
+
+/// Tasks that are remembered, of all clients; the oldest goes first.
+const MOST_TASKS: usize = 1024;
+
+/// What the results that are kept here may take; the oldest goes first.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The tasks of the clients.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    /// By the number of the call that began them, oldest first.
+    all: BTreeMap<u64, Task>,
+    bytes: usize,
+    clock: Option<(Instant, SystemTime)>,
+}
+
+#[derive(Debug)]
+struct Task {
+    owner: u64,
+    id: Box<str>,
+    /// As its client is shown it.
+    shown: Value,
+    /// What it came to, if the server made no task of it.
+    end: Option<Bytes>,
+}
+
+/// What a call has to do with tasks.
+#[derive(Debug)]
+pub(super) enum Tasking {
+    Nothing,
+    /// Its client wants one.
+    Wanted,
+    /// Its client wants none, but the server makes one or nothing.
+    Needed,
+    /// The answer shows one.
+    Show,
+    /// The same, after it was cancelled.
+    Cancel,
+    /// It lasts as long as a task.
+    Wait(Wait),
+}
+
+impl Tasking {
+    /// Whether the server is told that a task will do.
+    pub(super) fn declares(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// What is asked of the server first, if not what the client asked.
+    pub(super) fn first(&self) -> Option<Message> {
+        if let Self::Wait(wait) = self { Some(about(method::GET_TASK, &wait.id)) } else { None }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        if let Self::Wait(wait) = self { wait.due } else { None }
+    }
+
+    pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
+        let wait = if let Self::Wait(wait) = self { Some(wait) } else { None };
+        wait.into_iter().flat_map(|wait| wait.asked.keys())
+    }
+}
+
+impl Tasks {
+    fn find(&mut self, owner: u64, id: &str) -> Option<&mut Task> {
+        self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
+    }
+
+    fn add(&mut self, number: u64, task: Task) {
+        self.bytes += task.end.as_ref().map_or(0, Bytes::len);
+        self.all.insert(number, task);
+        while self.all.len() > MOST_TASKS || (self.bytes > MOST_BYTES && self.all.len() > 1) {
+            let Some((_, old)) = self.all.pop_first() else { return };
+            self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Task) -> bool) {
+        self.all.retain(|_, task| keep(task));
+        self.bytes = self.all.values().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum();
+    }
+
+    /// A client is gone, and with it the only one who could ask for its tasks.
+    pub(super) fn forget(&mut self, owner: u64) {
+        self.retain(|task| task.owner != owner);
+    }
+
+    /// The server is gone, and its tasks with it.
+    pub(super) fn lose(&mut self) {
+        self.retain(|task| task.end.is_some());
+    }
+
+    fn date(&self, now: Instant) -> String {
+        let since =
+            |(then, date): (Instant, SystemTime)| date + now.saturating_duration_since(then);
+        moment::text(self.clock.map_or(UNIX_EPOCH, since))
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// Says what time it is, for tasks have dates.
+    #[must_use]
+    pub fn knowing_time(mut self, now: Instant, date: SystemTime) -> Self {
+        self.tasks.clock = Some((now, date));
+        self
+    }
+
+    /// Whether this client knows tasks, and the server has them.
+    pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
+        let discovered = self.discovered.as_deref().unwrap_or_default();
+        let has = patch::get(discovered, &["capabilities", "extensions", TASKS]).is_some();
+        has && self.revision_of(ticket).rules().core_tasks
+    }
+
+    /// Whether a call is to become a task.
+    pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
+        let wanted = request.payload().and_then(|params| patch::get(params, &["task"]));
+        let is_call = request.method() == method::CALL_TOOL;
+        if is_call && wanted.is_some_and(|it| it.starts_with(b"{")) && self.offers_tasks(ticket) {
+            Tasking::Wanted
+        } else {
+            Tasking::Nothing
+        }
+    }
+
+    /// A client asks about a task.
+    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if !self.offers_tasks(&ticket) {
+            let method = request.method().to_owned();
+            return self.refuse(ticket, &Refusal::UnknownMethod { method });
+        }
+        let owner = ticket.owner();
+        if request.method() == method::LIST_TASKS {
+            let theirs = self.tasks.all.values().filter(|task| task.owner == owner);
+            let theirs: Vec<&Value> = theirs.map(|task| &task.shown).collect();
+            let result = json!({ "tasks": theirs }).to_string();
+            return self.answer(ticket, result.as_bytes());
+        }
+        let id = request.payload().and_then(|params| patch::string(params, &["taskId"]));
+        let id = id.unwrap_or_default().into_owned();
+        let Some(task) = self.tasks.find(owner, &id) else {
+            let what = format!("Task not found: {id}");
+            return self.refuse(ticket, &Refusal::BadParams { what });
+        };
+        if let Some(end) = task.end.clone() {
+            let shown = task.shown.to_string();
+            return match request.method() {
+                method::GET_TASK => self.answer(ticket, shown.as_bytes()),
+                method::TASK_RESULT => self.answer(ticket, &end),
+                _ => self.refuse(ticket, &over()),
+            };
+        }
+        let tasking = match request.method() {
+            method::GET_TASK => Tasking::Show,
+            method::CANCEL_TASK => Tasking::Cancel,
+            _ => Tasking::Wait(Wait::new(&id, false)),
+        };
+        self.call(ticket, request, tasking, now)
+    }
+
+    /// The tool runs as a task only, and its client asked for none (GW-27).
+    pub(super) fn try_as_task(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
+        let error = answer.payload().filter(|_| answer.kind() == Kind::Error).unwrap_or_default();
+        let path = ["data", "requiredCapabilities", "extensions", TASKS];
+        let needs = project::code_of(error) == Some(code::MISSING_CAPABILITY)
+            && patch::get(error, &path).is_some();
+        let call = self.calls.get_mut(&number).filter(|call| !call.tasking.declares());
+        let Some(call) = call.filter(|call| needs && call.request.method() == method::CALL_TOOL)
+        else {
+            return false;
+        };
+        call.tasking = Tasking::Needed;
+        self.begin(number, None, now);
+        true
+    }
+
+    /// The server made a task of a call: its client gets it, or is kept until its end.
+    pub(super) fn handle_created(&mut self, number: u64, result: &[u8], now: Instant) {
+        let state: Value = serde_json::from_slice(result).unwrap_or_default();
+        let id = state["taskId"].as_str().unwrap_or_default();
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if !matches!(call.tasking, Tasking::Wanted) {
+            let mut wait = Wait::new(id, true);
+            wait.due = Some(now + pace(&state));
+            call.tasking = Tasking::Wait(wait);
+            return;
+        }
+        let shown = shown(&state);
+        let result = json!({"task": shown}).to_string();
+        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end: None };
+        self.tasks.add(number, task);
+        self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
+        self.listen_anew(now);
+    }
+
+    /// What was to be a task is over at once: it is kept until its client asks for it.
+    pub(super) fn keep_end(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let result = answer.payload().unwrap_or_default();
+        let failed = patch::get(result, &["isError"]) == Some(b"true");
+        let params = call.request.payload().unwrap_or_default();
+        let ttl =
+            patch::get(params, &["task", "ttl"]).and_then(|it| serde_json::from_slice(it).ok());
+        let (id, date) = (format!("switchboard-{number}"), self.tasks.date(now));
+        let shown = json!({
+            "taskId": id,
+            "status": if failed { "failed" } else { "completed" },
+            "createdAt": date,
+            "lastUpdatedAt": date,
+            "ttl": ttl.filter(Value::is_u64).unwrap_or_default(),
+        });
+        let end = Some(related(result, &id));
+        let created = json!({"task": shown}).to_string();
+        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end };
+        self.tasks.add(number, task);
+        self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
+    }
+
+    /// The server says how a task stands. False if that is not what the call is about.
+    pub(super) fn handle_task_answer(
+        &mut self,
+        number: u64,
+        answer: &Message,
+        now: Instant,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let failed = answer.kind() == Kind::Error;
+        let state = answer.payload().unwrap_or_default();
+        let id = call.request.payload().and_then(|params| patch::string(params, &["taskId"]));
+        let id = id.unwrap_or_default().into_owned();
+        match &call.tasking {
+            Tasking::Show | Tasking::Cancel | Tasking::Wait(_) if failed => return false,
+            Tasking::Show => self.show(number, &id, state),
+            Tasking::Cancel => {
+                call.tasking = Tasking::Show;
+                self.begin(number, Some(&about(method::GET_TASK, &id)), now);
+            }
+            Tasking::Wait(_) => self.handle_polled(number, state, now),
+            Tasking::Nothing | Tasking::Wanted | Tasking::Needed => return false,
+        }
+        true
+    }
+
+    fn show(&mut self, number: u64, id: &str, state: &[u8]) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let shown = shown(&serde_json::from_slice(state).unwrap_or_default());
+        let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
+        let cancels = call.request.method() == method::CANCEL_TASK;
+        let answer = if cancels && ended {
+            Message::refusal(None, &over())
+        } else {
+            Message::result(&Id::from(0), shown.to_string().as_bytes())
+        };
+        if let Some(task) = self.tasks.find(call.ticket.owner(), id) {
+            task.shown = shown;
+        }
+        self.finish(number, answer);
+    }
+
+    /// The tasks that a client may be told about: what belongs to no call is
+    /// told to all who share a connection.
+    pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
+        let goes_on = |task: &&Task| {
+            matches!(task.shown["status"].as_str(), Some("working" | "input_required"))
+        };
+        let alone = self.sharing == Sharing::Alone;
+        self.tasks.all.values().filter(|_| alone).filter(goes_on).map(|task| &*task.id).collect()
+    }
+
+    /// A task has changed.
+    pub(super) fn handle_task_note(&mut self, message: &Message, now: Instant) {
+        let state = message.payload().unwrap_or_default();
+        let state: Value = serde_json::from_slice(state).unwrap_or_default();
+        let id = state["taskId"].as_str().unwrap_or_default();
+        let shown = shown(&state);
+        let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
+        task.shown = shown.clone();
+        let params = shown.to_string();
+        let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
+        self.down.push_back(Down::Note { to: To::Session, message });
+        for call in self.calls.values_mut() {
+            if let Tasking::Wait(wait) = &mut call.tasking
+                && *wait.id == *id
+            {
+                wait.due = wait.due.map(|due| due.min(now));
+            }
+        }
+        self.poll_tasks(now);
+    }
+}
+
+fn over() -> Refusal {
+    Refusal::BadParams { what: "the task is over".to_owned() }
+}
+
+fn about(method: &str, id: &str) -> Message {
+    let params = json!({ "taskId": id }).to_string();
+    Message::request(&0.into(), method, Some(params.as_bytes()))
+}
+
+/// `payload`, saying which task it is about (UTL-9).
+fn related(payload: &[u8], id: &str) -> Bytes {
+    let own = Bytes::copy_from_slice(payload);
+    let has = patch::get(&own, &["_meta"]).is_some_and(|it| it.starts_with(b"{"));
+    let own = if has { own } else { patch::put(&own, &[], "_meta", b"{}").unwrap_or(own) };
+    let task = json!({ "taskId": id }).to_string();
+    patch::put(&own, &["_meta"], meta::RELATED_TASK, task.as_bytes()).unwrap_or(own)
+}
+
+/// A task of the extension as the core shows it.
+fn shown(state: &Value) -> Value {
+    let mut shown = json!({"ttl": null});
+    for (name, as_name) in [
+        ("taskId", "taskId"),
+        ("status", "status"),
+        ("statusMessage", "statusMessage"),
+        ("createdAt", "createdAt"),
+        ("lastUpdatedAt", "lastUpdatedAt"),
+        ("ttlMs", "ttl"),
+        ("pollIntervalMs", "pollInterval"),
+    ] {
+        if let Some(value) = state.get(name) {
+            shown[as_name] = value.clone();
+        }
+    }
+    // A tool that failed has completed for one era, and has failed for the other (TASK-3).
+    if state["result"]["isError"] == true {
+        shown["status"] = "failed".into();
+    }
+    shown
+}
+
+/// A list of tools, each of which may be called as a task.
+pub(super) fn may_be_tasks(result: &[u8]) -> Bytes {
+    let tool = |tool: &[u8]| {
+        let says = patch::get(tool, &["execution"]).is_some();
+        if says {
+            None
+        } else {
+            patch::put(tool, &[], "execution", br#"{"taskSupport":"optional"}"#)
+        }
+    };
+    patch::each(result, &["tools"], tool).unwrap_or_else(|| Bytes::copy_from_slice(result))
+}
