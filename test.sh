@@ -251,6 +251,9 @@ check_conformance() {
     say "the same over HTTP, at a server's own path behind the gateway"
     node conformance/run.mjs server --brief --behind "$demo" --at /servers/demo/mcp \
         --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway.json --port 0"
+    say "the same over HTTP, at /mcp of a gateway with one server that keeps its names"
+    node conformance/run.mjs server --brief --behind "$demo" --at /mcp --expected conformance/expected-gateway.txt \
+        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway-plain.json --port 0"
     local bridge="$switchboard bridge --port 0 --hang-up-after 1"
     say "the suites of one era, with a server of the other behind the bridge, on stdio and over HTTP"
     at_once \

@@ -93,7 +93,7 @@ function say(suite, result, { ok, excused, left, stale }, brief) {
   const skipped = result.skipped.length ? `, ${result.skipped.length} skipped` : '';
   console.log(`${word} ${suite.name} ${result.scenario}: ${result.passed.length} checks${skipped}`);
   for (const { id, status, message } of left) console.log(`      ${id} (${status.toLowerCase()}): ${message}`);
-  for (const { id } of excused) console.log(`      ${id}: expected, see expected-failures.txt`);
+  for (const { id } of excused) console.log(`      ${id}: expected, see the list`);
   for (const { check, reason } of stale) {
     console.log(`      stale: ${check ?? 'the scenario'} passes, but is expected to fail: ${reason}`);
   }

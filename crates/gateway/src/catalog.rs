@@ -11,19 +11,22 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_net::roster::{Definition, Kind};
+use switchboard_proto::header::param::Annotation;
 use switchboard_proto::patch;
 
-use crate::name;
 use crate::plan::ServerPlan;
 use edit::Shaped;
+use seek::Seek;
 use template::Pattern;
 
 mod edit;
+mod mirror;
+mod seek;
 mod template;
 
 /// Definitions on one page. Many clients read the first page only, so it is a large one.
@@ -38,6 +41,10 @@ pub struct Catalog {
     resources: HashMap<String, Arc<str>>,
     templates: Vec<(Pattern, Arc<str>)>,
     collisions: Vec<Collision>,
+    /// The tools that want arguments repeated as headers.
+    annotated: HashMap<String, Arc<[Annotation]>>,
+    /// Made when somebody first searches.
+    seek: OnceLock<Seek>,
 }
 
 /// Whose something is, and what its server calls it.
@@ -79,6 +86,8 @@ struct Item {
     server: Arc<str>,
     /// Which one of its server it is.
     index: usize,
+    /// What its server calls it: its name, its URI or its pattern.
+    own: Box<str>,
     text: Bytes,
 }
 
@@ -105,8 +114,15 @@ impl Catalog {
     }
 
     fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: Shaped) {
+        let own = shaped.own.as_str().into();
         let text = match kind {
-            Kind::Tools => named(&mut self.tools, server, shaped),
+            Kind::Tools => {
+                let annotations = mirror::annotations(&shaped.text);
+                if !annotations.is_empty() && !self.tools.contains_key(&shaped.offered) {
+                    self.annotated.insert(shaped.offered.clone(), annotations.into());
+                }
+                named(&mut self.tools, server, shaped)
+            }
             Kind::Prompts => named(&mut self.prompts, server, shaped),
             Kind::Resources => match self.resources.entry(shaped.own) {
                 Entry::Vacant(free) => {
@@ -125,12 +141,37 @@ impl Catalog {
                 let list = &mut self.lists[kind as usize];
                 let before = list.last().filter(|item| item.server == *server);
                 let index = before.map_or(0, |item| item.index + 1);
-                list.push(Item { server: Arc::clone(server), index, text });
+                list.push(Item { server: Arc::clone(server), index, own, text });
             }
             Err((name, kept)) => {
                 self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });
             }
         }
+    }
+
+    /// The same without what `lets` does not let through: asked with the server,
+    /// the kind, and what the server calls it. What one principal may see is this.
+    #[must_use]
+    pub fn view(&self, lets: impl Fn(&str, Kind, &str) -> bool) -> Self {
+        let mut view = Self::default();
+        for kind in Kind::ALL {
+            let list = &self.lists[kind as usize];
+            let kept = list.iter().filter(|item| lets(&item.server, kind, &item.own));
+            view.lists[kind as usize] = kept.cloned().collect();
+        }
+        let owned = |table: &HashMap<String, Owned>, kind| {
+            let kept = table.iter().filter(|(_, it)| lets(&it.server, kind, &it.name));
+            kept.map(|(offered, it)| (offered.clone(), it.clone())).collect()
+        };
+        view.tools = owned(&self.tools, Kind::Tools);
+        view.prompts = owned(&self.prompts, Kind::Prompts);
+        let kept = self.resources.iter().filter(|(uri, it)| lets(it, Kind::Resources, uri));
+        view.resources = kept.map(|(uri, it)| (uri.clone(), Arc::clone(it))).collect();
+        let kept = self.templates.iter();
+        let kept = kept.filter(|(pattern, it)| lets(it, Kind::Templates, pattern.text()));
+        view.templates = kept.cloned().collect();
+        view.annotated.clone_from(&self.annotated);
+        view
     }
 
     /// Whether two offer the same of one kind.
@@ -197,8 +238,7 @@ fn named(
     server: &Arc<str>,
     shaped: Shaped,
 ) -> Result<Bytes, (String, Arc<str>)> {
-    let offered = name::offered(server, &shaped.shown);
-    match table.entry(offered) {
+    match table.entry(shaped.offered) {
         Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(&taken.get().server))),
         Entry::Vacant(free) => {
             let name = Value::from(free.key().as_str()).to_string();

@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children, Hidden};
-use switchboard_net::client::ClientOptions;
+use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
-use crate::plan::{Plan, Process, ServerPlan};
+use crate::front::Tasks;
+use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
 use crate::tap::Tap;
 pub use gauge::Gauges;
 use leave::Leaving;
@@ -36,6 +38,9 @@ pub struct Fleet {
     /// As they are; replaced as a whole.
     backends: RwLock<Arc<Backends>>,
     leaving: Leaving,
+    /// Of all clients, whichever way they come.
+    pub(crate) tasks: Tasks,
+    search: RwLock<ToolSearch>,
 }
 
 /// The servers at one time, by name.
@@ -71,23 +76,33 @@ impl Fleet {
         options: FleetOptions,
         server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
-        let client = ClientOptions::default();
         let roster = Roster::new(RosterOptions {
             cache: options.cache.clone(),
             patience: PATIENCE,
             connect: plan.servers.values().map(|plan| plan.start).max().unwrap_or_default(),
-            client,
+            client: able(),
             ..RosterOptions::default()
         });
-        let (reach, backends) = (Box::new(server), RwLock::default());
-        let leaving = Leaving::default();
-        let fleet = Arc::new(Self { roster, options, reach, backends, leaving });
+        let fleet = Arc::new(Self {
+            roster,
+            options,
+            reach: Box::new(server),
+            backends: RwLock::default(),
+            leaving: Leaving::default(),
+            tasks: Tasks::default(),
+            search: RwLock::default(),
+        });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
         Ok(fleet)
+    }
+
+    /// When clients search for tools rather than list them.
+    pub(crate) fn search(&self) -> ToolSearch {
+        *self.search.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A server of a plan, that nobody has called yet.
@@ -153,6 +168,18 @@ impl Fleet {
         tokio::join!(self.roster.close(), self.leaving.hurry());
         while closing.join_next().await.is_some() {}
     }
+}
+
+/// A client that can do everything, so that servers show all they have: some list
+/// tools only to clients that can be asked. Whoever calls one asks in a session
+/// of its own; here nobody is asked, and who asks all the same hears so.
+fn able() -> ClientOptions {
+    let nobody = async |_| Err(Declined("nobody is here to be asked".to_owned()));
+    ClientOptions::default()
+        .on_elicitation(async |_| Ok(json!({"action": "decline"})))
+        .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
+        .on_sampling(true, nobody)
+        .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
 /// Who shares a connection. What there is no such rule for has one a session.

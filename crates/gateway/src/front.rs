@@ -24,20 +24,25 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
-use crate::catalog::Catalog;
-use crate::fleet::Fleet;
+use crate::catalog::{Catalog, Owned};
+use crate::fleet::{Backend, Fleet};
 use crate::route::{self, Nowhere, Servers, Way};
 use leg::Leg;
 use listen::Listens;
+use seek::Sought;
 use session::Session;
+use task::Errand;
+pub(crate) use task::Tasks;
 
 pub(crate) mod alone;
 mod greet;
 mod leg;
 mod list;
 mod listen;
+mod seek;
 mod session;
 mod state;
+mod task;
 #[cfg(test)]
 mod tests;
 
@@ -104,6 +109,11 @@ impl Front {
         Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn backends(&self) -> Vec<Arc<Backend>> {
+        let members = self.members();
+        members.iter().filter_map(|name| self.fleet.backend(name)).collect()
+    }
+
     /// Offers these servers from here on; tells clients whose lists are others now.
     pub(crate) fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
         let members = Arc::new(members.into_iter().collect());
@@ -126,12 +136,42 @@ impl Front {
             Era::Modern => method::REMOVED.contains(&request.method()),
             Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
         };
-        let way = if is_removed {
-            Way::Nowhere(Nowhere::Method { method: request.method().to_owned() })
-        } else {
-            route::route(request, &self.catalog(), self)
-        };
-        match way {
+        if is_removed {
+            let why = Refusal::UnknownMethod { method: request.method().to_owned() };
+            face.turn_away(exchange, request.id(), &why);
+            return Works::none();
+        }
+        if request.method().starts_with("tasks/") {
+            return self.task(face, exchange, request, said);
+        }
+        let catalog = self.catalog();
+        match self.sought(request, &catalog) {
+            Sought::Plain => self.route(face, exchange, request, said, &catalog),
+            Sought::Find => self.find(face, exchange, request),
+            // The client saw no arguments to repeat as headers.
+            Sought::Call(request) => self.route(face, exchange, &request, None, &catalog),
+            Sought::Unclear => {
+                seek::refuse(face, exchange, request);
+                Works::none()
+            }
+        }
+    }
+
+    fn route(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+        said: Said,
+        catalog: &Catalog,
+    ) -> Works {
+        if request.method() == method::CALL_TOOL
+            && let Err(why) = catalog.check_headers(request, &said)
+        {
+            face.turn_away(exchange, request.id(), &why);
+            return Works::none();
+        }
+        match route::route(request, catalog, self) {
             Way::Here => self.answer(face, exchange, request),
             Way::List(kind) => self.list(face, exchange, request, kind),
             Way::To { server, request } => self.forward(face, exchange, &server, request, said),
@@ -140,7 +180,8 @@ impl Front {
                 Works::none()
             }
             Way::Nowhere(nowhere) => {
-                face.finish(exchange, &Message::error(request.id(), &nowhere.error(era)));
+                let error = nowhere.error(face.era());
+                face.finish(exchange, &Message::error(request.id(), &error));
                 Works::none()
             }
         }
@@ -181,14 +222,19 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), why));
             Works::none()
         };
+        let errand = Errand::of(&request, face.era());
+        let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
-            return session.leg(server, &backend).open(&backend, exchange, request, said);
+            let leg = session.leg(server, &backend);
+            expect(&leg);
+            return leg.open(&backend, exchange, request, said);
         }
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_ref(), face, server, &request) {
             Ok(request) => {
                 let leg = Leg::modern(face, server, &self.this);
+                expect(&leg);
                 let open = Up::Open { exchange, request, said };
                 backend.bridge.take_for(face, leg, open)
             }
@@ -239,11 +285,16 @@ fn id(request: &Message) -> &Id {
 }
 
 impl Servers for Front {
-    fn unlisted(&self, name: &str) -> Option<Arc<str>> {
-        let member = self.members().get(name).cloned()?;
-        let deferred = self.fleet.deferred();
-        let is_unknown = deferred.iter().any(|late| late.name == member && !late.is_cached);
-        is_unknown.then_some(member)
+    fn unlisted(&self, offered: &str) -> Option<Owned> {
+        let (deferred, members) = (self.fleet.deferred(), self.members());
+        let unknown = deferred.into_iter().filter(|late| !late.is_cached).map(|late| late.name);
+        let meant = unknown.filter(|name| members.contains(name)).filter_map(|server| {
+            let name = self.fleet.backend(&server)?.plan.meant(offered)?;
+            Some(Owned { server, name })
+        });
+        let mut meant: Vec<_> = meant.collect();
+        // With nothing before its names one of several may be meant.
+        if meant.len() == 1 { meant.pop() } else { None }
     }
 
     fn only_with_resources(&self) -> Option<Arc<str>> {
@@ -262,7 +313,10 @@ impl Inside for Front {
         match verb {
             Up::Open { exchange, request, said } => self.open(face, exchange, &request, said),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
-            Up::Supply { .. } => self.tell_all(face, &verb),
+            Up::Supply { ask, answer } => {
+                let answer = self.fleet.tasks.given(face, &answer).into_owned();
+                self.tell_all(face, &Up::Supply { ask, answer })
+            }
             Up::Note { message } => match self.session(face) {
                 Some(session) => session.note(&message),
                 None => Works::none(),
@@ -272,6 +326,7 @@ impl Inside for Front {
 
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
+        self.fleet.tasks.forget(face.number());
         lock(&self.sessions).remove(&face.number());
         let members = self.members();
         for bridge in self.fleet.bridges(|name| members.contains(name)) {

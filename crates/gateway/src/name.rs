@@ -11,6 +11,10 @@
 //! `a-z A-Z 0-9 _ -`). A name that had to be changed ends with a hash of what it
 //! was, so that it depends on nothing but its own server and name: whatever
 //! other servers come and go, it means the same.
+//!
+//! A file may put another word in place of the server's name, or none: then the
+//! server's names stay as they are, and which of two servers has one is for the
+//! catalog to say.
 
 use std::fmt::Write as _;
 
@@ -25,10 +29,21 @@ const HASH: usize = "_h".len() + 8;
 
 /// What `name` of `server` is offered as.
 pub fn offered(server: &str, name: &str) -> String {
-    let prefix = plain_prefix(server);
+    let prefix = prefix(server);
     let plain: String = name.chars().map(legal).collect();
     let is_unchanged = prefix == server && plain == name && !name.is_empty();
-    let whole = format!("{prefix}{BETWEEN}{plain}");
+    shortened(format!("{prefix}{BETWEEN}{plain}"), is_unchanged, server, name)
+}
+
+/// What `name` is offered as with nothing in front of it.
+pub fn bare(name: &str) -> String {
+    let plain: String = name.chars().map(legal).collect();
+    let is_unchanged = plain == name && !name.is_empty();
+    shortened(plain, is_unchanged, "", name)
+}
+
+/// The name as it is, or with a hash of what it was.
+fn shortened(whole: String, is_unchanged: bool, server: &str, name: &str) -> String {
     if is_unchanged && whole.len() <= MOST && !is_hashed(&whole) {
         return whole;
     }
@@ -52,7 +67,7 @@ fn is_hashed(whole: &str) -> bool {
 }
 
 /// The server's part: legal, without [`BETWEEN`], and not to be confused with it at the end.
-fn plain_prefix(server: &str) -> String {
+pub fn prefix(server: &str) -> String {
     let mut plain = String::with_capacity(server.len());
     for character in server.chars().map(legal) {
         if !(character == '_' && plain.ends_with('_')) {
@@ -117,12 +132,26 @@ mod tests {
         assert_ne!(offered("a", "b.c"), offered("a", "b/c"));
     }
 
+    #[test]
+    fn a_name_with_nothing_in_front_stays_as_it_is_where_clients_take_it() {
+        for name in ["read", "a__b", "-", "_"] {
+            assert_eq!(bare(name), name);
+        }
+        for name in ["", "a.b", "a/b", "x_h01234567"] {
+            assert!(bare(name).contains("_h") && bare(name) != name, "{name}");
+        }
+        assert_ne!(bare("a.b"), bare("a/b"));
+    }
+
     proptest! {
         #[test]
         fn every_name_is_legal_and_depends_on_itself_alone(server in ".{0,80}", name in ".{0,80}") {
             let whole = offered(&server, &name);
-            prop_assert!(!whole.is_empty() && whole.len() <= MOST);
-            prop_assert!(whole.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+            for whole in [&whole, &bare(&name)] {
+                prop_assert!(!whole.is_empty() && whole.len() <= MOST);
+                let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+                prop_assert!(whole.chars().all(is_legal));
+            }
             prop_assert_eq!(&whole, &offered(&server, &name));
             if let Some(parts) = parts(&whole) {
                 prop_assert_eq!(parts, (server.as_str(), name.as_str()));

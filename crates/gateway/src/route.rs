@@ -17,7 +17,6 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::{method, patch};
 
 use crate::catalog::{Catalog, Owned};
-use crate::name;
 
 /// Where a call goes.
 #[derive(Clone, Debug)]
@@ -74,8 +73,9 @@ impl Nowhere {
 
 /// What is known of the servers besides what they list.
 pub trait Servers {
-    /// The server of this name, if it has not said yet what it offers.
-    fn unlisted(&self, name: &str) -> Option<Arc<str>>;
+    /// Whose this is, if that can be told from its name and the server has not
+    /// said yet what it offers.
+    fn unlisted(&self, offered: &str) -> Option<Owned>;
     /// The only server that may have resources that nobody lists, if there is one only.
     fn only_with_resources(&self) -> Option<Arc<str>>;
 }
@@ -121,11 +121,8 @@ fn named<'c>(
 ) -> Found {
     let params = params(request);
     let offered = patch::string(params, path).ok_or(Nowhere::Params { member: "name" })?;
-    let owned = find(&offered).cloned().or_else(|| {
-        // Perhaps it is there; its server knows better.
-        let (server, name) = name::parts(&offered)?;
-        Some(Owned { server: servers.unlisted(server)?, name: name.to_owned() })
-    });
+    // Perhaps it is there; its server knows better.
+    let owned = find(&offered).cloned().or_else(|| servers.unlisted(&offered));
     let owned = owned.ok_or_else(|| Nowhere::Unknown { what, name: offered.into_owned() })?;
     let name = Value::from(owned.name).to_string();
     let params = patch::replace(params, path, name.as_bytes());

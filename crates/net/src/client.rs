@@ -56,7 +56,7 @@ pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
 };
 pub use question::{Declined, form_defaults};
-pub(crate) use raw::elements;
+pub(crate) use raw::{Listed, elements};
 pub use skill::Skill;
 pub use task::{Called, Task};
 

@@ -57,6 +57,7 @@ pub use cache::{Bounds, Cache};
 pub use definition::{Definition, Kind};
 pub use options::RosterOptions;
 pub use state::{AddError, CallError, Change, Deferred, State};
+pub use switchboard_proto::project::Cache as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
 use crate::face::now;
@@ -186,6 +187,25 @@ impl Roster {
     /// What all servers offer of one kind: by name, in the order of each.
     pub fn definitions(&self, kind: Kind) -> Vec<Definition> {
         self.inner.berths().iter().flat_map(|berth| berth.definitions(kind)).collect()
+    }
+
+    /// How long others may keep the lists of one kind of these servers together,
+    /// and by whom it may be shared: the least that any of them allows (GW-83).
+    pub fn hints(&self, kind: Kind, of: impl Fn(&str) -> bool) -> Hints {
+        let (berths, now) = (self.inner.berths(), now());
+        let each = berths.iter().filter(|berth| of(&berth.name));
+        let each = each.filter_map(|berth| berth.hints(kind, now));
+        let least = |one: Hints, other: Hints| Hints {
+            ttl_ms: one.ttl_ms.min(other.ttl_ms),
+            public: one.public && other.public,
+        };
+        each.reduce(least).unwrap_or_default()
+    }
+
+    /// Has lists of one kind read again whose time is over, without waiting for them.
+    pub fn freshen(&self, kind: Kind, of: impl Fn(&str) -> bool) {
+        let (berths, now) = (self.inner.berths(), now());
+        berths.iter().filter(|berth| of(&berth.name)).for_each(|berth| berth.freshen(kind, now));
     }
 
     /// The tools of all servers.

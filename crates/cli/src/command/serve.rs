@@ -8,7 +8,7 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep, ToolSearch};
+use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -183,9 +183,6 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
     }
     if plan.bounds != Bounds::default() {
         tracing::warn!("the bounds of the configuration file are not kept; ours hold");
-    }
-    if plan.search != ToolSearch::Never {
-        tracing::warn!("tools are listed, not searched");
     }
     Ok(())
 }

@@ -8,15 +8,18 @@ use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::revision::Era;
 
 use crate::named::Home;
-use crate::process::{SERVER, Switchboard, until};
+use crate::process::{PATIENCE, SERVER, Switchboard, until};
 use crate::web::send;
 
 mod bad;
 mod feature;
+mod list;
 mod load;
 mod place;
 mod reload;
+mod search;
 mod seeing;
+mod task;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -96,6 +99,12 @@ impl Gateway {
         std::fs::rename(draft, self.home.path.join("servers.json")).unwrap();
     }
 
+    /// Waits until so many calls are open at a server.
+    pub(crate) async fn until_calls(&self, server: &str, wanted: u64) {
+        let calls = || self.status()["servers"][server]["calls"] == wanted;
+        eventually(&format!("{server} has {wanted} calls"), calls).await;
+    }
+
     pub(crate) fn status(&self) -> Value {
         send(self.port, "GET /status", &[], b"").message()
     }
@@ -108,6 +117,15 @@ fn file(servers: &Value, more: &Value) -> String {
         config[key] = value.clone();
     }
     config.to_string()
+}
+
+/// Waits for something that clients on this runtime have a part in.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < until, "never: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 pub(crate) fn server(url: &str) -> Server {

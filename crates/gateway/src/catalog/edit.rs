@@ -7,13 +7,16 @@ use serde_json::{Map, Value};
 use switchboard_net::roster::{Definition, Kind};
 use switchboard_proto::patch;
 
+use crate::name;
 use crate::plan::{Edit, Filter, ServerPlan};
 
 /// A definition as clients are to see it; none if they are not.
 pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Option<Shaped> {
     let own = definition.name().into_owned();
     let text = definition.text.clone();
-    let Some(plan) = plan else { return Some(Shaped { shown: own.clone(), own, text }) };
+    let Some(plan) = plan else {
+        return Some(Shaped { offered: name::offered(&definition.server, &own), own, text });
+    };
     let everything = Filter::default();
     let (filter, edits) = match definition.kind {
         Kind::Tools => (&plan.tools, &plan.tool_edits),
@@ -24,22 +27,19 @@ pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Opti
     if !filter.lets(&own) {
         return None;
     }
-    Some(match edits.get(&own) {
-        Some(edit) => Shaped {
-            shown: edit.name.clone().unwrap_or_else(|| own.clone()),
-            text: edited(&text, edit).unwrap_or(text),
-            own,
-        },
-        None => Shaped { shown: own.clone(), own, text },
-    })
+    let edit = edits.get(&own);
+    let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
+    let offered = plan.offered(shown);
+    let text = edit.and_then(|edit| edited(&text, edit)).unwrap_or(text);
+    Some(Shaped { own, offered, text })
 }
 
 /// What comes of a definition.
 pub(super) struct Shaped {
     /// What its server calls it.
     pub(super) own: String,
-    /// What it is called before the server's name is put in front.
-    pub(super) shown: String,
+    /// What a tool or prompt is called among those of other servers.
+    pub(super) offered: String,
     pub(super) text: Bytes,
 }
 

@@ -1,10 +1,15 @@
 //! What many servers offer as one list.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
+use switchboard_proto::jsonrpc::parse_one;
+use switchboard_proto::refusal::Refusal;
 
 use super::*;
+use crate::name;
 use crate::plan::Edit;
 
 fn definition(server: &str, kind: Kind, text: &str) -> Definition {
@@ -116,7 +121,166 @@ fn what_the_plan_takes_out_or_says_otherwise_is_what_clients_see() {
     assert_eq!(catalog.tool("a__secret_1"), None);
 }
 
+#[test]
+fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
+    let target = Target::Command(Command::parse("true").unwrap());
+    let mut plan = ServerPlan::new("any", target);
+    plan.prefix = Some(String::new());
+    let definitions =
+        vec![tool("b", "read"), tool("a", "read"), tool("b", "x.y"), tool("b", "own")];
+    let catalog = Catalog::new(definitions, |_| Some(&plan));
+    assert_eq!(catalog.tool("read").unwrap().server, "a".into());
+    assert_eq!(catalog.tool("own").unwrap().server, "b".into());
+    let lost = Collision { name: "read".to_owned(), kept: "a".into(), lost: "b".into() };
+    assert_eq!(catalog.collisions(), [lost]);
+    assert_eq!(catalog.tool(&name::bare("x.y")).unwrap().name, "x.y");
+    plan.prefix = Some("p".to_owned());
+    let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(&plan));
+    assert_eq!(catalog.tool("p__read").unwrap().name, "read");
+    assert_eq!(plan.meant("p__read").as_deref(), Some("read"));
+    assert_eq!(plan.meant("any__read"), None);
+}
+
+#[test]
+fn a_view_has_what_is_let_through_and_nothing_else_is_found_in_it() {
+    let whole = Catalog::plain(vec![
+        tool("a", "read_file"),
+        tool("a", "write_file"),
+        tool("b", "read_file"),
+        definition("a", Kind::Prompts, r#"{"name":"p"}"#),
+        definition("a", Kind::Resources, r#"{"uri":"x://1"}"#),
+        definition("b", Kind::Templates, r#"{"uriTemplate":"x://{id}"}"#),
+    ]);
+    let view = whole.view(|server, _, name| server == "a" && name != "write_file");
+    let page = view.page(Kind::Tools, None, PAGE).unwrap();
+    assert_eq!(texts(&page), [r#"{"name":"a__read_file"}"#]);
+    assert_eq!((view.tool("a__write_file"), view.tool("b__read_file")), (None, None));
+    assert!(view.prompt("a__p").is_some() && view.resource("x://1").is_some());
+    assert_eq!(view.resource("x://2"), None, "the template is not let through");
+    assert_eq!((view.find("read file", 9).len(), whole.find("read file", 9).len()), (1, 3));
+}
+
+#[test]
+fn tools_are_found_by_the_words_of_all_that_is_said_of_them() {
+    let text = r#"{"name":"t","description":"Sends a letter","inputSchema":{"properties":{"recipient":{}}}}"#;
+    let catalog = Catalog::plain(vec![definition("a", Kind::Tools, text), tool("b", "other")]);
+    for question in ["letter", "recipient"] {
+        let found = catalog.find(question, 5);
+        assert_eq!(found.len(), 1, "{question}");
+        assert!(found[0].starts_with(br#"{"name":"a__t""#), "{found:?}");
+    }
+    assert!(catalog.find("nothing of the kind", 5).is_empty());
+}
+
+/// wire: HDR-11
+#[test]
+fn arguments_that_headers_repeat_wrongly_are_refused() {
+    let text = r#"{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    let catalog = Catalog::plain(vec![definition("a", Kind::Tools, text)]);
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__t","arguments":{"r":"eu"}}}"#;
+    let call = parse_one(call.into()).unwrap();
+    let said = |value: &'static str| {
+        let (name, value) = ("mcp-param-region".parse().unwrap(), value.parse().unwrap());
+        Some(vec![(name, value)])
+    };
+    assert_eq!(catalog.check_headers(&call, &None), Ok(()), "no headers to repeat it in");
+    assert_eq!(catalog.check_headers(&call, &said("eu")), Ok(()));
+    for wrong in [said("us"), Some(Vec::new())] {
+        let refused = catalog.check_headers(&call, &wrong).unwrap_err();
+        assert!(matches!(refused, Refusal::HeaderMismatch { .. }), "{refused}");
+    }
+}
+
+/// Twenty servers with fifty tools each, in any order and with names of any length.
+#[test]
+fn a_thousand_tools_of_twenty_servers_are_all_there_in_pages_of_any_size() {
+    let long = "x".repeat(70);
+    let name = |number: usize| match number % 3 {
+        0 => format!("{long}{number}"),
+        1 => format!("do.it/{number}"),
+        _ => format!("plain_{number}"),
+    };
+    let all: Vec<_> = (0..1000)
+        .map(|number| tool(&format!("server {:02}", number % 20), &name(number / 20)))
+        .collect();
+    let catalog = Catalog::plain(all);
+    assert_eq!((catalog.count(Kind::Tools), catalog.collisions().len()), (1000, 0));
+    for size in [1, 7, 999, 1000, 5000] {
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        while {
+            let page = catalog.page(Kind::Tools, cursor.as_deref(), size).unwrap();
+            seen.extend(page.items);
+            cursor = page.next;
+            cursor.is_some()
+        } {}
+        let names: BTreeSet<_> =
+            seen.iter().map(|text| patch::string(text, &["name"]).unwrap().into_owned()).collect();
+        assert_eq!((seen.len(), names.len()), (1000, 1000), "pages of {size}");
+        for offered in &names {
+            assert!(offered.len() <= name::MOST && catalog.tool(offered).is_some(), "{offered}");
+        }
+    }
+}
+
 proptest! {
+    /// A list that was read while it changed has everything that was there all the time.
+    #[test]
+    fn a_cursor_of_an_older_list_goes_on_without_losing_what_stays(
+        before in proptest::collection::btree_set("[a-e]", 1..5),
+        after in proptest::collection::btree_set("[a-e]", 1..5),
+        size in 1usize..9,
+    ) {
+        let catalog = |servers: &BTreeSet<String>| {
+            let tools = servers.iter().flat_map(|server| ["1", "2", "3"].map(|name| tool(server, name)));
+            Catalog::plain(tools.collect())
+        };
+        let (old, new) = (catalog(&before), catalog(&after));
+        let first = old.page(Kind::Tools, None, size).unwrap();
+        let mut seen: BTreeSet<Bytes> = first.items.into_iter().collect();
+        let mut cursor = first.next;
+        while let Some(at) = cursor {
+            let page = new.page(Kind::Tools, Some(&at), size).unwrap();
+            let count = seen.len() + page.items.len();
+            seen.extend(page.items);
+            prop_assert_eq!(seen.len(), count, "nothing comes twice");
+            cursor = page.next;
+        }
+        for stays in before.intersection(&after) {
+            for name in ["1", "2", "3"] {
+                let text = Bytes::from(format!(r#"{{"name":"{stays}__{name}"}}"#));
+                prop_assert!(seen.contains(&text), "{:?} lost", text);
+            }
+        }
+    }
+
+    /// Whatever the templates: who lists a resource has it, and who fits best is asked for the rest.
+    #[test]
+    fn a_resource_is_asked_of_one_who_may_have_it(
+        templates in proptest::collection::vec(("[a-c]", "x://[a-b]{0,2}\\{v\\}[a-b]{0,2}"), 0..8),
+        uri in "x://[a-b]{0,6}",
+    ) {
+        let definitions = templates.iter().map(|(server, template)| {
+            definition(server, Kind::Templates, &format!(r#"{{"uriTemplate":"{template}"}}"#))
+        });
+        let catalog = Catalog::plain(definitions.collect());
+        let fits = |template: &str| {
+            let (before, after) = template.split_once("{v}").unwrap();
+            uri.len() >= before.len() + after.len() && uri.starts_with(before) && uri.ends_with(after)
+        };
+        let best = templates.iter().filter(|(_, template)| fits(template)).map(|(_, it)| it.len()).max();
+        let asked = catalog.resource(&uri);
+        prop_assert_eq!(asked.is_some(), best.is_some());
+        if let Some(server) = asked {
+            let is_best = |(of, template): &(String, String)| {
+                **of == **server && fits(template) && Some(template.len()) == best
+            };
+            prop_assert!(templates.iter().any(is_best));
+        }
+        for (_, template) in &templates {
+            prop_assert!(catalog.template(template).is_some(), "completion finds {}", template);
+        }
+    }
+
     /// wire: GW-83
     #[test]
     fn pages_of_any_size_are_the_whole_list(

@@ -165,6 +165,11 @@ fn ours(key: Ours) -> Value {
         Ours::OnlyPrompts => is("words", "The only prompts that clients see."),
         Ours::OnlyResources => is("words", "The only resources that clients see, by URI."),
         Ours::PassHeaders => is("words", "Headers of the client that are passed on."),
+        Ours::Prefix => json!({
+            "description": "What stands before the names of its tools and prompts, in place of \
+                            its own; \"\" or false for nothing.",
+            "anyOf": [{ "type": "string", "maxLength": 30 }, { "const": false }],
+        }),
         Ours::Process => is("process", "Who shares a process with whom."),
         Ours::PromptEdits => is("edits", "Other names and words for prompts."),
         Ours::StartTime => is("time", "How long the server may take to start."),

@@ -28,6 +28,8 @@ pub struct Settings {
     pub tool_edits: BTreeMap<String, Edit>,
     /// The same for its prompts.
     pub prompt_edits: BTreeMap<String, Edit>,
+    /// What stands before its names in place of its own; empty for nothing.
+    pub prefix: Option<String>,
     /// What else is sent with each request.
     pub credentials: Credentials,
 }

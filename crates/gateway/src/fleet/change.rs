@@ -41,6 +41,7 @@ impl Fleet {
             };
             next.insert(name, backend);
         }
+        *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
         let next = Arc::new(next);
         *self.backends.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
         // Whoever looks from here on finds the new ones.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchboard_net::client::Client;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
-use switchboard_net::roster::State;
+use switchboard_net::roster::{Hints, State};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method::meta;
@@ -31,13 +31,18 @@ fn whoami() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// A result of ours as a modern client wants it: nobody keeps it, for servers come and go.
-pub(super) fn dressed(mut result: Value) -> Value {
-    result["resultType"] = "complete".into();
-    result["ttlMs"] = 0.into();
-    result["cacheScope"] = "private".into();
-    result["_meta"][meta::SERVER] = whoami();
+/// A result of ours as a modern client wants it, and how long it may be kept.
+pub(super) fn dressed(mut result: Value, hints: Hints) -> Value {
+    result["ttlMs"] = hints.ttl_ms.into();
+    result["cacheScope"] = hints.scope().into();
+    sign(&mut result);
     result
+}
+
+/// Says that a result is whole, and whose it is.
+pub(super) fn sign(result: &mut Value) {
+    result["resultType"] = "complete".into();
+    result["_meta"][meta::SERVER] = whoami();
 }
 
 impl Front {
@@ -49,26 +54,26 @@ impl Front {
         request: &Message,
     ) -> Works {
         let asked = patch::string(request.payload().unwrap_or_default(), &["protocolVersion"]);
-        let Some(asked) = asked else {
+        if asked.is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
-        };
-        let same = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
-        let revision = same.unwrap_or(Revision::NEWEST_LEGACY);
+        }
         let session = Session::new(face, request.clone(), &self.this);
+        let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
         let (face, request) = (Arc::clone(face), request.clone());
         self.once_settled(move |front| {
             let mut result = json!({
                 "protocolVersion": revision.as_str(),
-                "capabilities": front.capabilities(),
+                "capabilities": front.capabilities(Era::Legacy),
                 "serverInfo": whoami(),
             });
-            if let Some(object) = result["capabilities"].as_object_mut() {
-                // No legacy revision knows of extensions.
-                object.remove("extensions");
+            if let Some(object) = result["capabilities"].as_object_mut()
+                && !revision.rules().core_tasks
+            {
+                object.remove("tasks");
             }
             front.instruct(&mut result);
             face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
@@ -84,10 +89,12 @@ impl Front {
     ) -> Works {
         let (face, request) = (Arc::clone(face), request.clone());
         self.once_settled(move |front| {
-            let mut result = dressed(json!({
+            let result = json!({
                 "supportedVersions": Revision::names(Era::Modern),
-                "capabilities": front.capabilities(),
-            }));
+                "capabilities": front.capabilities(Era::Modern),
+            });
+            // Nobody keeps it, for servers come and go.
+            let mut result = dressed(result, Hints::default());
             front.instruct(&mut result);
             face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
         })
@@ -117,11 +124,11 @@ impl Front {
     }
 
     /// What any server has; one that is not there may have anything.
-    pub(super) fn capabilities(&self) -> Value {
+    pub(super) fn capabilities(&self, era: Era) -> Value {
         let clients: Vec<_> =
             self.members().iter().map(|name| self.fleet.roster.present(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
-        merge::capabilities(declared)
+        merge::capabilities(declared, era)
     }
 
     fn instruct(&self, result: &mut Value) {

@@ -12,7 +12,8 @@
 //! A server that another takes the place of has a leg of its own: the calls that
 //! it has come back by it, and the next call goes by a new one.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -28,6 +29,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::{method, patch};
 
 use super::session::Session;
+use super::task::Errand;
 use super::{Front, lock, state};
 use crate::fleet::Backend;
 
@@ -53,6 +55,8 @@ pub(super) struct Leg {
     way: Option<Way>,
     /// Its client hears what the server says of its lists.
     tells_lists: bool,
+    /// Calls whose answers are about tasks; as many as a client may have open.
+    errands: Mutex<HashMap<Exchange, Errand>>,
     this: Weak<Self>,
 }
 
@@ -95,7 +99,7 @@ impl Way {
         let mut watched = lock(&self.watched);
         match request.method() {
             method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
-                watched.extend(uri().map(std::borrow::Cow::into_owned));
+                watched.extend(uri().map(Cow::into_owned));
             }
             method::UNSUBSCRIBE => _ = uri().map(|uri| watched.remove(&*uri)),
             _ => {}
@@ -127,9 +131,10 @@ impl Leg {
         tells_lists: bool,
     ) -> Arc<Self> {
         let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
+        let errands = Mutex::default();
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
-            Self { face, server, front, way, tells_lists, this }
+            Self { face, server, front, way, tells_lists, errands, this }
         })
     }
 
@@ -141,6 +146,16 @@ impl Leg {
     /// What the client watches at the server.
     pub(super) fn watched(&self) -> BTreeSet<String> {
         self.way.as_ref().map(|way| lock(&way.watched).clone()).unwrap_or_default()
+    }
+
+    /// The answer to this call will be about tasks.
+    pub(super) fn expect(&self, exchange: Exchange, errand: Errand) {
+        lock(&self.errands).insert(exchange, errand);
+    }
+
+    /// Nobody waits for the answer to this call any more.
+    pub(super) fn forget(&self, exchange: Exchange) {
+        lock(&self.errands).remove(&exchange);
     }
 
     /// Passes a call on, once the server is greeted.
@@ -271,6 +286,33 @@ impl Leg {
         watched
     }
 
+    /// What the server says, in words that the client knows; none if it is for another.
+    fn told<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
+        match self.front.upgrade() {
+            Some(front) => front.fleet.tasks.told(&self.face, &self.server, message),
+            None => Some(Cow::Borrowed(message)),
+        }
+    }
+
+    /// Passes an answer on, in words that lead back to this server.
+    fn answer(&self, exchange: Exchange, answer: &Message) {
+        let (front, errand) = (self.front.upgrade(), lock(&self.errands).remove(&exchange));
+        let renamed = front.as_ref().zip(errand);
+        let renamed =
+            renamed.map(|(front, errand)| front.renamed(&self.face, &self.server, errand, answer));
+        let answer = renamed.as_ref().unwrap_or(answer);
+        if self.way.is_some() {
+            return self.face.finish(exchange, answer);
+        }
+        let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
+        let ours = state::sealed(sealer, &self.face, &self.server, answer);
+        let answer = ours.unwrap_or_else(|| {
+            let text = "the server's state cannot be sealed".to_owned();
+            Message::refusal(answer.id(), &Refusal::FarSide { text })
+        });
+        self.face.finish(exchange, &answer);
+    }
+
     /// A list has changed in the client's own session with the server.
     fn is_about_lists(message: &Message) -> bool {
         ["tools", "prompts", "resources"]
@@ -290,13 +332,17 @@ impl Recipient for Leg {
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         let is_told = !self.tells_lists && Self::is_about_lists(message);
-        if !exchange.is_some_and(is_ours) && !is_told {
-            self.face.note(exchange, message);
+        if exchange.is_some_and(is_ours) || is_told {
+            return;
+        }
+        if let Some(message) = self.told(message) {
+            self.face.note(exchange, &message);
         }
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Face::ask(&self.face, exchange, ask, request)
+        let request = self.told(request);
+        request.is_some_and(|request| Face::ask(&self.face, exchange, ask, &request))
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
@@ -311,17 +357,7 @@ impl Recipient for Leg {
                 }
             }
             _ if is_ours(exchange) => {}
-            _ if self.way.is_some() => self.face.finish(exchange, answer),
-            _ => {
-                let front = self.front.upgrade();
-                let sealer = front.as_ref().and_then(|front| front.sealer.as_ref());
-                let ours = state::sealed(sealer, &self.face, &self.server, answer);
-                let answer = ours.unwrap_or_else(|| {
-                    let text = "the server's state cannot be sealed".to_owned();
-                    Message::refusal(answer.id(), &Refusal::FarSide { text })
-                });
-                self.face.finish(exchange, &answer);
-            }
+            _ => self.answer(exchange, answer),
         }
     }
 

@@ -2,18 +2,20 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
-use switchboard_net::roster::{Change, Changes, Kind, State};
+use switchboard_net::roster::{Change, Changes, Hints, Kind, State};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch};
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::{method, patch, project};
 
 use super::{Front, greet, id, lock};
 use crate::catalog::{BadCursor, Catalog, PAGE, Page};
+use crate::plan::{Process, ServerPlan};
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -57,7 +59,10 @@ impl Front {
             );
         }
         let mut told = Vec::new();
-        for kind in Kind::ALL.into_iter().filter(|kind| !new.is_same(&old, *kind)) {
+        // Who searches sees the same two tools whatever there is to find.
+        let is_hidden = self.is_searched(&old) && self.is_searched(&new);
+        let is_same = |kind| kind == Kind::Tools && is_hidden || new.is_same(&old, kind);
+        for kind in Kind::ALL.into_iter().filter(|kind| !is_same(*kind)) {
             if !told.contains(&kind.capability()) {
                 told.push(kind.capability());
                 self.tell_changed(kind.capability());
@@ -84,10 +89,15 @@ impl Front {
         kind: Kind,
     ) -> Works {
         let (face, request) = (Arc::clone(face), request.clone());
+        // What is too old is shown once more while it is read again (CACHE-5).
+        let members = self.members();
+        self.fleet.roster.freshen(kind, |name| members.contains(name));
         self.once_settled(move |front| {
             let answer = match front.page(&request, kind) {
                 Ok(page) => {
-                    let result = written(kind, &page, front.missing(), face.era());
+                    let hints = (face.era() == Era::Modern).then(|| front.hints(kind));
+                    let result = written(kind, &page, front.missing(), hints);
+                    let result = front.in_words_of(&face, kind, result.into());
                     Message::result(id(&request), &result)
                 }
                 Err(bad) => {
@@ -104,7 +114,35 @@ impl Front {
             None => None,
             Some(text) => Some(patch::as_string(text).ok_or(BadCursor)?),
         };
-        self.catalog().page(kind, cursor.as_deref(), PAGE)
+        let catalog = self.catalog();
+        if kind != Kind::Tools || !self.is_searched(&catalog) {
+            return catalog.page(kind, cursor.as_deref(), PAGE);
+        }
+        match cursor {
+            None => Ok(Page { items: self.searching(), next: None }),
+            Some(_) => Err(BadCursor),
+        }
+    }
+
+    /// How long a list may be kept, and by whom: not by all where a server tells
+    /// them apart.
+    fn hints(&self, kind: Kind) -> Hints {
+        let members = self.members();
+        let mut hints = self.fleet.roster.hints(kind, |name| members.contains(name));
+        let is_personal = |plan: &ServerPlan| {
+            plan.process == Process::PerUser || !plan.credentials.pass.is_empty()
+        };
+        hints.public &= !self.backends().iter().any(|backend| is_personal(&backend.plan));
+        hints
+    }
+
+    /// A list as the client's revision has it, whatever its servers speak (GW-44, GW-70).
+    fn in_words_of(&self, face: &Face, kind: Kind, list: Bytes) -> Bytes {
+        if face.era() == Era::Modern {
+            return project::without_dropped(list, kind.method());
+        }
+        let revision = self.session(face).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
+        project::legacy(list.clone(), kind.method(), revision).unwrap_or(list)
     }
 
     /// The servers that are not ready, and what is shown of them. Why is not
@@ -124,11 +162,8 @@ impl Front {
 }
 
 /// The result: what we say, then the definitions as they came.
-fn written(kind: Kind, page: &Page, missing: Vec<Value>, era: Era) -> Vec<u8> {
-    let mut result = match era {
-        Era::Modern => greet::dressed(json!({})),
-        Era::Legacy => json!({}),
-    };
+fn written(kind: Kind, page: &Page, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
+    let mut result = hints.map_or_else(|| json!({}), |hints| greet::dressed(json!({}), hints));
     if !missing.is_empty() {
         result["_meta"][DEFERRED] = missing.into();
     }
@@ -161,8 +196,6 @@ pub(super) fn tell(face: &Arc<Face>, exchange: Option<Exchange>, message: &Messa
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[test]
@@ -170,14 +203,16 @@ mod tests {
         let items = vec![Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
         let page = Page { items, next: Some("1:b".to_owned()) };
         let missing = vec![json!({"server": "b"})];
-        let text = written(Kind::Tools, &page, missing, Era::Legacy);
+        let text = written(Kind::Tools, &page, missing, None);
         let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);
         let empty = Page { items: Vec::new(), next: None };
-        let text = written(Kind::Templates, &empty, Vec::new(), Era::Legacy);
+        let text = written(Kind::Templates, &empty, Vec::new(), None);
         assert_eq!(text, br#"{"resourceTemplates":[]}"#);
-        let text = written(Kind::Tools, &empty, Vec::new(), Era::Modern);
+        let hints = Hints { ttl_ms: 7, public: true };
+        let text = written(Kind::Tools, &empty, Vec::new(), Some(hints));
         let modern: Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!((&modern["resultType"], &modern["ttlMs"]), (&json!("complete"), &json!(0)));
+        assert_eq!((&modern["resultType"], &modern["ttlMs"]), (&json!("complete"), &json!(7)));
+        assert_eq!(modern["cacheScope"], "public");
     }
 }

@@ -1,8 +1,8 @@
 //! `subscriptions/listen` of modern clients: of changed lists we tell ourselves,
-//! of changed resources their servers do, each by a part of the listen.
+//! of changed resources and tasks their servers do, each by a part of the listen.
 //!
 //! ```text
-//!   listen ──▶ parts, one for each server that has some of the resources
+//!   listen ──▶ parts, one for each server that has some of the resources or tasks
 //!     part acknowledged, or refused ──▶ once all are: one acknowledgement
 //!     part ends later ──▶ the whole ends, and the client may listen again
 //! ```
@@ -20,6 +20,7 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
 
 use super::list::tell;
 use super::{Front, greet, lock};
@@ -30,7 +31,7 @@ mod part;
 /// Listens at once, over all clients (SUB-12).
 const MOST: usize = 1024;
 
-/// Resources in one listen.
+/// Resources, or tasks, in one listen.
 const MOST_URIS: usize = 1024;
 
 /// How long servers have to say what they honour before the client is told without them.
@@ -44,6 +45,7 @@ const LISTS: [(&str, &str); 3] = [
 ];
 
 const URIS: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
 
 /// The open listens.
 #[derive(Debug, Default)]
@@ -67,17 +69,25 @@ struct Listen {
 struct Stage {
     /// Servers that have not said what they honour.
     pending: BTreeSet<Arc<str>>,
-    honoured: BTreeSet<String>,
+    honoured: Share,
     is_acknowledged: bool,
 }
 
-/// The resources of each server.
-type Parts = BTreeMap<Arc<str>, Vec<String>>;
+/// What of one server is listened for; tasks by the ids of who is told.
+#[derive(Debug, Default)]
+struct Share {
+    uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
+}
+
+/// The share of each server.
+type Parts = BTreeMap<Arc<str>, Share>;
 
 /// What is wanted, read from params.
 struct Wanted {
     lists: BTreeSet<&'static str>,
     uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
 }
 
 impl Wanted {
@@ -87,13 +97,16 @@ impl Wanted {
         let wanted = patch::get(params, &["notifications"]).unwrap_or_default();
         let wanted: Map<String, Value> = serde_json::from_slice(wanted)
             .map_err(|_| bad("params.notifications must be an object"))?;
-        let uris = wanted.get(URIS).cloned().unwrap_or_else(|| json!([]));
-        let uris = serde_json::from_value::<BTreeSet<String>>(uris).ok();
-        let uris = uris.filter(|uris| uris.len() <= MOST_URIS);
-        let uris = uris.ok_or_else(|| bad("resourceSubscriptions is a list of some strings"))?;
+        let names = |member: &str| {
+            let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
+            let names = serde_json::from_value::<BTreeSet<String>>(names).ok();
+            let names = names.filter(|names| names.len() <= MOST_URIS);
+            names.ok_or_else(|| bad(&format!("{member} is a list of some strings")))
+        };
+        let (uris, tasks) = (names(URIS)?, names(TASKS)?);
         let is_wanted = |member: &str| wanted.get(member) == Some(&Value::Bool(true));
         let lists = LISTS.iter().filter(|(member, _)| is_wanted(member));
-        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), uris })
+        Ok(Self { lists: lists.map(|(_, list)| *list).collect(), uris, tasks })
     }
 }
 
@@ -108,10 +121,10 @@ impl Front {
             }
         };
         let mut works = Works::none();
-        for (server, uris) in parts {
+        for (server, share) in parts {
             let Some(backend) = self.fleet.backend(&server) else { continue };
             let owner = Part::new(&listen, &server, &self.this);
-            let request = narrowed(request, &uris);
+            let request = narrowed(request, &share);
             let open = Up::Open { exchange, request, said: None };
             works.append(backend.bridge.take_for(face, owner, open));
         }
@@ -135,13 +148,18 @@ impl Front {
         request: &Message,
     ) -> Result<(Arc<Listen>, Parts), Refusal> {
         let mut wanted = Wanted::read(request)?;
-        let offered = self.capabilities();
+        let offered = self.capabilities(Era::Modern);
         wanted.lists.retain(|list| offered[list]["listChanged"] == true);
         let catalog = self.catalog();
         let mut parts = Parts::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri) {
-                parts.entry(Arc::clone(server)).or_default().push(uri);
+                parts.entry(Arc::clone(server)).or_default().uris.insert(uri);
+            }
+        }
+        for ours in wanted.tasks {
+            if let Some((server, theirs)) = self.own_task(face, &ours) {
+                parts.entry(server).or_default().tasks.insert(theirs);
             }
         }
         let pending = parts.keys().cloned().collect();
@@ -231,8 +249,10 @@ impl Listen {
         for (member, _) in LISTS.iter().filter(|(_, list)| self.lists.contains(list)) {
             honoured.insert((*member).to_owned(), true.into());
         }
-        if !stage.honoured.is_empty() {
-            honoured.insert(URIS.to_owned(), json!(stage.honoured));
+        for (member, names) in [(URIS, &stage.honoured.uris), (TASKS, &stage.honoured.tasks)] {
+            if !names.is_empty() {
+                honoured.insert(member.to_owned(), json!(names));
+            }
         }
         drop(stage);
         let params = self.stamped(json!({"notifications": honoured}));
@@ -242,10 +262,8 @@ impl Listen {
     }
 
     fn finish(&self) {
-        let mut result = greet::dressed(json!({}));
-        for member in ["ttlMs", "cacheScope"] {
-            result.as_object_mut().map(|result| result.remove(member));
-        }
+        let mut result = json!({});
+        greet::sign(&mut result);
         result["_meta"][meta::SUBSCRIPTION] = self.subscription();
         let answer = Message::result(&self.id, result.to_string().as_bytes());
         self.face.finish(self.exchange, &answer);
@@ -261,9 +279,15 @@ impl Listen {
     }
 }
 
-/// The listen that one server gets: for its own resources alone.
-fn narrowed(request: &Message, uris: &[String]) -> Message {
-    let wanted = json!({URIS: uris}).to_string();
+/// The listen that one server gets: for its own resources and tasks alone.
+fn narrowed(request: &Message, share: &Share) -> Message {
+    let mut wanted = Map::new();
+    for (member, names) in [(URIS, &share.uris), (TASKS, &share.tasks)] {
+        if !names.is_empty() {
+            wanted.insert(member.to_owned(), json!(names));
+        }
+    }
+    let wanted = Value::from(wanted).to_string();
     let params = request.payload().unwrap_or_default();
     match patch::replace(params, &["notifications"], wanted.as_bytes()) {
         Some(params) => request.with_payload(&params),

@@ -9,6 +9,7 @@ use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, patch};
 
 use super::leg::{Leg, Way};
@@ -18,6 +19,8 @@ use crate::fleet::{Backend, Backends};
 /// What is remembered of a client with a session.
 pub(super) struct Session {
     pub(super) face: Arc<Face>,
+    /// What it speaks.
+    pub(super) revision: Revision,
     /// Its greeting, to be repeated to each server that it calls.
     pub(super) hello: Message,
     /// How much it wants logged, in its own words.
@@ -28,8 +31,12 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+        let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
+        let same = asked.and_then(|asked| Revision::parse(&asked));
+        let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
             face: Arc::clone(face),
+            revision: same.unwrap_or(Revision::NEWEST_LEGACY),
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
@@ -82,7 +89,11 @@ impl Session {
 
     /// Whether the call had not left yet: now it never will.
     pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        self.legs().iter().any(|leg| leg.give_up(exchange))
+        let legs = self.legs();
+        for leg in &legs {
+            leg.forget(exchange);
+        }
+        legs.iter().any(|leg| leg.give_up(exchange))
     }
 
     /// Something that concerns every server that the client has called.

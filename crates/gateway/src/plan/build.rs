@@ -165,6 +165,7 @@ impl ServerPlan {
         plan.resources = settings.resources;
         plan.tool_edits = settings.tool_edits;
         plan.prompt_edits = settings.prompt_edits;
+        plan.prefix = settings.prefix;
         plan.credentials = settings.credentials;
         plan
     }

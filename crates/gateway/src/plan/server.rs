@@ -13,6 +13,7 @@ use switchboard_net::upstream::{Server, Target};
 use crate::config::{Edit, Process, Sleep};
 use crate::credential::{Credentials, replace};
 use crate::glob::Filter;
+use crate::name;
 
 /// How to reach a server, how to treat it, and what of it clients see.
 #[derive(Clone, PartialEq)]
@@ -43,6 +44,9 @@ pub struct ServerPlan {
     pub tool_edits: BTreeMap<String, Edit>,
     /// The same for prompts.
     pub prompt_edits: BTreeMap<String, Edit>,
+    /// What stands before the names of its tools and prompts in place of its
+    /// own; empty for nothing.
+    pub prefix: Option<String>,
     /// What else is sent with each request, beyond the headers of `target`.
     pub credentials: Credentials,
 }
@@ -70,6 +74,7 @@ impl ServerPlan {
             resources: Filter::default(),
             tool_edits: BTreeMap::new(),
             prompt_edits: BTreeMap::new(),
+            prefix: None,
             credentials: Credentials::default(),
         }
     }
@@ -90,6 +95,26 @@ impl ServerPlan {
                 Server::url(url, strategy, headers, fetch)
             }
         }
+    }
+
+    /// What `name` of it is called where servers are offered together.
+    pub fn offered(&self, name: &str) -> String {
+        match self.prefix.as_deref() {
+            Some("") => name::bare(name),
+            Some(prefix) => name::offered(prefix, name),
+            None => name::offered(&self.name, name),
+        }
+    }
+
+    /// What it calls something that is offered under this name, if that can be told from the name.
+    pub fn meant(&self, offered: &str) -> Option<String> {
+        let prefix = self.prefix.as_deref().unwrap_or(&self.name);
+        let name = match name::parts(offered) {
+            _ if prefix.is_empty() => offered,
+            Some((server, name)) if server == prefix => name,
+            _ => return None,
+        };
+        Some(name.to_owned())
     }
 
     /// The headers that the file spells out.

@@ -5,12 +5,14 @@ use switchboard_net::roster::Definition;
 use switchboard_proto::jsonrpc::parse_one;
 
 use super::*;
+use crate::name;
 
 struct Two;
 
 impl Servers for Two {
-    fn unlisted(&self, name: &str) -> Option<Arc<str>> {
-        (name == "late").then(|| "late".into())
+    fn unlisted(&self, offered: &str) -> Option<Owned> {
+        let (server, name) = name::parts(offered).filter(|(server, _)| *server == "late")?;
+        Some(Owned { server: server.into(), name: name.to_owned() })
     }
 
     fn only_with_resources(&self) -> Option<Arc<str>> {
@@ -21,7 +23,7 @@ impl Servers for Two {
 struct One;
 
 impl Servers for One {
-    fn unlisted(&self, _: &str) -> Option<Arc<str>> {
+    fn unlisted(&self, _: &str) -> Option<Owned> {
         None
     }
 

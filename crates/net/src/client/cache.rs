@@ -23,7 +23,7 @@ use crate::server::covers;
 use crate::upstream::{Server, Target};
 
 /// The longest that anything is kept, whatever its server says.
-const LONGEST: Duration = Duration::from_hours(24);
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
 
 /// What an entry costs beside its text.
 const OVERHEAD: usize = 256;

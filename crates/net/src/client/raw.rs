@@ -1,5 +1,7 @@
 //! Results as the bytes they came in, for whoever passes them on.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -8,7 +10,7 @@ use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
 use super::list::PAGES;
-use super::{CallError, CallOptions, Client, call};
+use super::{CallError, CallOptions, Client, cache, call};
 
 impl Client {
     /// Calls a method; the result as the bytes it came in.
@@ -24,14 +26,14 @@ impl Client {
 
     /// Every item of a list, in order, of at most `most` bytes in all.
     ///
-    /// wire: PAG-1, UTL-5
+    /// wire: CACHE-4, PAG-1, UTL-5
     pub(crate) async fn list_raw(
         &self,
         method: &str,
         member: &str,
         most: usize,
-    ) -> Result<Vec<Bytes>, CallError> {
-        let mut items = Vec::new();
+    ) -> Result<Listed, CallError> {
+        let mut list = Listed::default();
         let mut size = 0;
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
@@ -41,17 +43,39 @@ impl Client {
             if size > most {
                 return Err(unusable(method, "is too long"));
             }
-            items.extend(elements(&page, member).unwrap_or_default());
+            list.items.extend(elements(&page, member).unwrap_or_default());
+            list.narrow(&page, cursor.is_none());
             let next = patch::string(&page, &["nextCursor"]);
             // An empty cursor is one only where the revision says so.
             let next = next.filter(|next| !next.is_empty() || self.era() == Era::Modern);
-            let Some(next) = next else { return Ok(items) };
+            let Some(next) = next else { return Ok(list) };
             if cursor.as_deref() == Some(&*next) {
                 return Err(unusable(method, "gives the same cursor again and again"));
             }
             cursor = Some(next.into_owned());
         }
         Err(unusable(method, "has no end"))
+    }
+}
+
+/// A whole list, and how long it may be kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) items: Vec<Bytes>,
+    /// The shortest time that any page names.
+    pub(crate) ttl: Duration,
+    /// Whether every page says that anybody may share it.
+    pub(crate) is_public: bool,
+}
+
+impl Listed {
+    /// Another page, which may say less.
+    fn narrow(&mut self, page: &[u8], is_first: bool) {
+        let ttl = patch::get(page, &["ttlMs"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
+        let ttl = Duration::from_millis(ttl.unwrap_or(0)).min(cache::LONGEST);
+        let is_public = patch::string(page, &["cacheScope"]).as_deref() == Some("public");
+        self.ttl = if is_first { ttl } else { self.ttl.min(ttl) };
+        self.is_public = is_public && (is_first || self.is_public);
     }
 }
 
@@ -69,4 +93,27 @@ pub(crate) fn elements(text: &Bytes, member: &str) -> Option<Vec<Bytes>> {
     };
     Walker::new(&array).elements(each).ok()?;
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: CACHE-2, CACHE-4
+    #[test]
+    fn a_list_is_kept_as_its_strictest_page_says() {
+        let listed = |pages: &[&str]| {
+            let mut list = Listed::default();
+            for (number, page) in pages.iter().enumerate() {
+                list.narrow(page.as_bytes(), number == 0);
+            }
+            (list.ttl.as_millis(), list.is_public)
+        };
+        let public = r#"{"ttlMs":9000,"cacheScope":"public"}"#;
+        assert_eq!(listed(&[public, public]), (9000, true));
+        assert_eq!(listed(&[public, r#"{"ttlMs":5,"cacheScope":"private"}"#]), (5, false));
+        assert_eq!(listed(&[r#"{"cacheScope":"public"}"#, public]), (0, true));
+        assert_eq!(listed(&[public, "{}"]), (0, false));
+        assert_eq!(listed(&[r#"{"ttlMs":-1,"cacheScope":7}"#]), (0, false));
+    }
 }

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use switchboard_proto::project::Cache;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::cache::Key;
-use super::definition::{Definition, Definitions, Kind};
+use super::definition::{Definition, Definitions, Kind, Terms};
+use super::keep::List;
 use super::link::Link;
 use super::state::{Deferred, State};
 use crate::client::{Client, ClientOptions, Remembered};
@@ -34,6 +36,8 @@ pub(super) struct View {
     /// There while it is ready.
     pub(super) client: Option<(Client, Arc<Link>)>,
     pub(super) definitions: Arc<Definitions>,
+    /// Of each kind; none for what the server does not have.
+    pub(super) terms: [Option<Terms>; 4],
     /// The definitions are its own, of whatever time.
     pub(super) is_known: bool,
     /// The cache has been asked.
@@ -47,6 +51,7 @@ impl Berth {
             state: State::Waiting,
             client: None,
             definitions: Arc::default(),
+            terms: [None; 4],
             is_known: false,
             is_loaded: false,
             is_removed: false,
@@ -67,14 +72,15 @@ impl Berth {
     }
 
     /// Replaces lists; those that are different now.
-    pub(super) fn set(&self, lists: Vec<(Kind, Vec<Bytes>)>) -> Vec<Kind> {
+    pub(super) fn set(&self, lists: Vec<List>) -> Vec<Kind> {
         let mut different = Vec::new();
         self.view.send_modify(|view| {
             let mut definitions = Definitions::clone(&view.definitions);
-            for (kind, list) in lists {
-                if definitions.list(kind) != list {
+            for List { kind, items, terms } in lists {
+                view.terms[kind as usize] = terms;
+                if definitions.list(kind) != items {
                     different.push(kind);
-                    definitions.set(kind, list);
+                    definitions.set(kind, items);
                 }
             }
             view.definitions = Arc::new(definitions);
@@ -94,6 +100,24 @@ impl Berth {
             is_cached,
         };
         view.definitions.list(kind).iter().map(definition).collect()
+    }
+
+    /// How long others may keep its list; none if it has none of that kind.
+    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<Cache> {
+        let view = self.view.borrow();
+        if view.state != State::Ready {
+            return Some(Cache::default());
+        }
+        view.terms[kind as usize].map(|terms| terms.hints(now))
+    }
+
+    /// Has a list read again whose time is over. Who asks gets the old one.
+    pub(super) fn freshen(&self, kind: Kind, now: Instant) {
+        let view = self.view.borrow();
+        let is_stale = view.terms[kind as usize].is_some_and(|terms| terms.is_stale(now));
+        if let Some((_, link)) = view.client.as_ref().filter(|_| is_stale) {
+            link.changed([kind]);
+        }
     }
 
     /// What there is to say if it is not ready.

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::Value;
+use switchboard_proto::project::Cache;
 use switchboard_proto::{method, patch};
 
 /// What a list is a list of.
@@ -90,6 +92,33 @@ impl Definition {
     }
 }
 
+/// When a list was read, and how long its server lets it be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) read_at: Instant,
+    /// None where the era knows no such time: then a list stands until it is said to have changed.
+    pub(super) ttl: Option<Duration>,
+    pub(super) is_public: bool,
+}
+
+/// However short a time a server names, a list is not read again sooner.
+const SOONEST: Duration = Duration::from_secs(1);
+
+impl Terms {
+    /// Whether it is to be read again before it is shown much longer (CACHE-2).
+    pub(super) fn is_stale(self, now: Instant) -> bool {
+        self.ttl.is_some_and(|ttl| now >= self.read_at + ttl.max(SOONEST))
+    }
+
+    /// How long others may keep it from here on.
+    pub(super) fn hints(self, now: Instant) -> Cache {
+        let left = self.ttl.unwrap_or_default();
+        let left = left.saturating_sub(now.saturating_duration_since(self.read_at));
+        let ttl_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Cache { ttl_ms, public: self.is_public }
+    }
+}
+
 /// All that one server offers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Definitions {
@@ -103,5 +132,27 @@ impl Definitions {
 
     pub(super) fn set(&mut self, kind: Kind, list: Vec<Bytes>) {
         self.lists[kind as usize] = list;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: CACHE-2
+    #[test]
+    fn a_list_is_stale_when_its_time_is_over_and_others_may_keep_what_is_left_of_it() {
+        let start = crate::face::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let terms = |ttl| Terms { read_at: start, ttl, is_public: true };
+        let minute = terms(Some(Duration::from_mins(1)));
+        assert!(!minute.is_stale(after(59)) && minute.is_stale(after(60)));
+        let left = [0, 45, 60, 90].map(|seconds| minute.hints(after(seconds)).ttl_ms);
+        assert_eq!(left, [60_000, 15_000, 0, 0]);
+        let at_once = terms(Some(Duration::ZERO));
+        assert!(!at_once.is_stale(start) && at_once.is_stale(after(1)), "not with every question");
+        let legacy = terms(None);
+        assert!(!legacy.is_stale(after(1_000_000)), "it says when it changes");
+        assert_eq!(legacy.hints(start).ttl_ms, 0);
     }
 }

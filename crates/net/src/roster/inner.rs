@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast};
 
 use super::berth::Berth;
-use super::definition::Kind;
+use super::keep::List;
 use super::link::Link;
 use super::muster::{Action, Muster};
 use super::state::{AddError, Change, State};
@@ -195,7 +194,7 @@ impl Inner {
     }
 
     /// A server offers these lists.
-    pub(super) fn offer(&self, berth: &Berth, lists: Vec<(Kind, Vec<Bytes>)>) {
+    pub(super) fn offer(&self, berth: &Berth, lists: Vec<List>) {
         for kind in berth.set(lists) {
             self.tell_change(Change::Definitions { server: Arc::clone(&berth.name), kind });
         }

@@ -11,11 +11,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::berth::Berth;
-use super::definition::Kind;
+use super::definition::{Kind, Terms};
 use super::inner::Inner;
 use super::link::Link;
 use super::state::Change;
-use crate::client::{CallError, Client, Filter};
+use crate::client::{CallError, Client, Filter, Listed};
 use crate::drive::race;
 use crate::face::{lock, now};
 
@@ -185,16 +185,19 @@ async fn listen(client: &Client, link: &Link) {
     std::future::pending::<()>().await;
 }
 
-/// A list of a server, if it was asked for and given.
-type List = Option<(Kind, Vec<Bytes>)>;
+/// A list of a server, and how long it may be kept.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) kind: Kind,
+    pub(super) items: Vec<Bytes>,
+    /// None if the server does not have it at all.
+    pub(super) terms: Option<Terms>,
+}
 
 /// Reads lists, side by side. Those that the server does not have are empty,
 /// those that it will not give are left out; only a server that cannot be
 /// reached is an error.
-async fn read(
-    client: &Client,
-    kinds: &BTreeSet<Kind>,
-) -> Result<Vec<(Kind, Vec<Bytes>)>, CallError> {
+async fn read(client: &Client, kinds: &BTreeSet<Kind>) -> Result<Vec<List>, CallError> {
     let one = |kind: Kind| read_one(client, kind, kinds.contains(&kind));
     let (tools, prompts, resources, templates) = tokio::try_join!(
         one(Kind::Tools),
@@ -205,16 +208,20 @@ async fn read(
     Ok([tools, prompts, resources, templates].into_iter().flatten().collect())
 }
 
-async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<List, CallError> {
+async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option<List>, CallError> {
     if !is_wanted {
         return Ok(None);
     }
     let capabilities = client.capabilities();
     if capabilities.is_object() && capabilities.get(kind.capability()).is_none() {
-        return Ok(Some((kind, Vec::new())));
+        return Ok(Some(List { kind, items: Vec::new(), terms: None }));
     }
     match client.list_raw(kind.method(), kind.member(), LIST).await {
-        Ok(list) => Ok(Some((kind, list))),
+        Ok(Listed { items, ttl, is_public }) => {
+            let ttl = (client.era() == Era::Modern).then_some(ttl);
+            let terms = Some(Terms { read_at: now(), ttl, is_public });
+            Ok(Some(List { kind, items, terms }))
+        }
         Err(error @ (CallError::Http { .. } | CallError::Transport { .. })) => Err(error),
         Err(error) => {
             tracing::debug!(method = kind.method(), "not listed: {error}");

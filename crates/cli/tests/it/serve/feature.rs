@@ -65,7 +65,7 @@ async fn calls_prompts_resources_and_completions_find_their_server() {
 }
 
 /// Answers questions, and keeps what it is told.
-fn asked(told: &Arc<Mutex<Vec<Value>>>) -> ClientOptions {
+pub(super) fn asked(told: &Arc<Mutex<Vec<Value>>>) -> ClientOptions {
     let told = Arc::clone(told);
     let options = ClientOptions { log_level: Some("info".to_owned()), ..ClientOptions::default() };
     options
@@ -88,7 +88,8 @@ async fn questions_progress_and_logs_go_to_who_made_the_call() {
     with_each(async |gateway, era, what| {
         let (mine, theirs) = (Arc::default(), Arc::default());
         let client = gateway.client_at("/mcp", era, asked(&mine)).await;
-        let other = gateway.client_at("/mcp", era, asked(&theirs)).await;
+        let unasked = asked(&theirs).on_elicitation(async |_| panic!("another's question"));
+        let other = gateway.client_at("/mcp", era, unasked).await;
         assert_eq!(text(&other.call_tool("it__add", json!({"a": 1, "b": 1})).await.unwrap()), "2");
         let answer =
             client.call_tool("it__test_elicitation", json!({"message": what})).await.unwrap();
@@ -129,6 +130,57 @@ async fn who_watches_a_resource_of_a_server_hears_that_it_changed() {
     .await;
 }
 
+/// wire: GW-22, GW-51
+#[tokio::test]
+async fn only_who_watches_a_resource_hears_that_it_changed() {
+    with_each(async |gateway, era, what| {
+        let told = Arc::default();
+        let watcher = gateway.client_at("/mcp", era, ClientOptions::default()).await;
+        let other = gateway.client_at("/mcp", era, asked(&told)).await;
+        let uris = |uri: &str| Filter { uris: vec![uri.to_owned()], ..Filter::default() };
+        let mut watching = watcher.listen(uris("test://watched-resource")).await.unwrap();
+        // Something else of the same server.
+        let elsewhere = other.listen(uris("test://static-text")).await.unwrap();
+        touch(&watcher).await;
+        assert_eq!(
+            watching.next().await.unwrap().params["uri"],
+            "test://watched-resource",
+            "{what}"
+        );
+        // What it was told by now has arrived before the answer.
+        other.call_tool("it__add", json!({"a": 1, "b": 1})).await.unwrap();
+        let updates = told
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|note: &Value| note["method"] == "notifications/resources/updated");
+        assert!(!updates, "{what}");
+        elsewhere.close().await;
+    })
+    .await;
+}
+
+/// wire: GW-18, GW-52
+#[tokio::test]
+async fn a_dropped_call_is_dropped_whatever_its_server_speaks() {
+    for server in ["legacy", "modern"] {
+        let servers = json!({"it": demo(&["--era", server]), "rude": rude()});
+        let gateway = Gateway::start(&servers);
+        for era in ERAS {
+            let client = gateway.client(era, &["it", "rude"]).await;
+            let caller = client.clone();
+            let arguments = json!({"seconds": 60});
+            let call =
+                tokio::spawn(async move { caller.call_tool("it__slow_compute", arguments).await });
+            gateway.until_calls("it", 1).await;
+            call.abort();
+            gateway.until_calls("it", 0).await;
+            let sum = client.call_tool("it__add", json!({"a": 1, "b": 2})).await.unwrap();
+            assert_eq!(text(&sum), "3", "{era:?} client, {server} server");
+        }
+    }
+}
+
 async fn touch(client: &Client) {
     client.call_tool("it__touch", json!({})).await.unwrap();
 }
@@ -137,13 +189,7 @@ async fn touch(client: &Client) {
 #[tokio::test]
 async fn a_call_that_nobody_wants_any_more_is_dropped_at_its_server() {
     let gateway = Gateway::start(&json!({"a": rude(), "b": rude()}));
-    let until_calls = async |wanted: u64| {
-        let until = tokio::time::Instant::now() + crate::process::PATIENCE;
-        while gateway.status()["servers"]["a"]["calls"] != wanted {
-            assert!(tokio::time::Instant::now() < until, "never {wanted} calls");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
+    let until_calls = |wanted: u64| gateway.until_calls("a", wanted);
     for era in ERAS {
         let client = gateway.client(era, &["a", "b"]).await;
         let file = gateway.home.path.join("never");

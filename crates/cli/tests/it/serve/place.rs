@@ -1,11 +1,18 @@
 //! Where servers are found, by whom, and until when.
 
 use std::fs;
+use std::sync::Arc;
 
+use http::HeaderMap;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use switchboard_net::client::ClientOptions;
+use switchboard_net::client::{Client, ClientOptions, Filter};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::stdio::child::Command;
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::revision::Era;
 
+use super::feature::asked;
 use super::{ERAS, Gateway, demo, names, rude, text};
 use crate::named::Home;
 use crate::process::{Switchboard, families, run, running, text_of, until};
@@ -63,6 +70,54 @@ async fn tools_that_the_file_excludes_are_neither_seen_nor_called() {
         assert!(!names(&alone.tools().await.unwrap()).contains(&"echo"));
         alone.call_tool("echo", json!({"message": "x"})).await.unwrap_err();
     }
+}
+
+/// Clients of both eras, at every place, with all that calls need on the way.
+#[tokio::test]
+async fn every_place_serves_both_eras() {
+    let servers = json!({"it": demo(&[]), "rude": rude()});
+    let more = json!({"switchboard": {"groups": {"few": ["it"]}}});
+    let gateway = Gateway::start_in(Home::new(), &servers, &more);
+    gateway.until_ready(&["it", "rude"]);
+    let places = [("/mcp", "it__"), ("/groups/few/mcp", "it__"), ("/servers/it/mcp", "")];
+    for ((path, prefix), era) in places.into_iter().flat_map(|it| ERAS.map(|era| (it, era))) {
+        let client = gateway.client_at(path, era, asked(&Arc::default())).await;
+        check(&client, prefix, &format!("{path} {era:?}")).await;
+    }
+    for (path, prefix) in places {
+        let url = format!("http://127.0.0.1:{}{}", gateway.port, path.replace("/mcp", "/sse"));
+        let fetch = Fetch::new(FetchOptions::default()).unwrap();
+        let url = url.parse().unwrap();
+        let server = Server::url(url, Strategy::SseOnly, HeaderMap::new(), fetch);
+        let options = ClientOptions { era: Some(Era::Legacy), ..asked(&Arc::default()) };
+        let client = Client::connect(server, options).await.unwrap();
+        check(&client, prefix, &format!("/sse beside {path}")).await;
+    }
+    let config = gateway.home.path.join("servers.json");
+    for era in ERAS {
+        let line = ["serve", "--stdio", "--no-cache", "--config", config.to_str().unwrap()];
+        let command = Command::new(env!("CARGO_BIN_EXE_switchboard")).args(line.map(str::to_owned));
+        let server = Server::command(command, std::env::vars_os().collect());
+        let options = ClientOptions { era: Some(era), ..asked(&Arc::default()) };
+        let client = Client::connect(server, options).await.unwrap();
+        check(&client, "it__", &format!("stdio {era:?}")).await;
+        client.close().await;
+    }
+}
+
+async fn check(client: &Client, prefix: &str, what: &str) {
+    let named = |name: &str| format!("{prefix}{name}");
+    let answer = json!({"message": what});
+    let answer = client.call_tool(&named("test_elicitation"), answer).await.unwrap();
+    assert!(text(&answer).contains(what), "{answer}");
+    let tools = client.tools().await.unwrap();
+    assert!(names(&tools).contains(&&*named("echo")), "{what}: {tools:?}");
+    let read = client.read("test://static-text").await.unwrap();
+    assert_eq!(read["contents"][0]["uri"], "test://static-text", "{what}");
+    let uris = vec!["test://watched-resource".to_owned()];
+    let mut watching = client.listen(Filter { uris, ..Filter::default() }).await.unwrap();
+    client.call_tool(&named("touch"), json!({})).await.unwrap();
+    assert_eq!(watching.next().await.unwrap().params["uri"], "test://watched-resource", "{what}");
 }
 
 #[test]

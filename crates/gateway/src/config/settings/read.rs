@@ -10,6 +10,7 @@ use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
 use crate::credential::may_pass;
+use crate::name;
 
 const PROCESS: &str =
     "write \"shared\", \"per-session\", \"per-user\", \"per-request\" or { \"pool\": 4 }";
@@ -45,6 +46,7 @@ impl Settings {
             Ours::OnlyPrompts => self.prompts.only = list(reader),
             Ours::OnlyResources => self.resources.only = list(reader),
             Ours::PassHeaders => self.credentials.pass = passed(reader, key, node),
+            Ours::Prefix => self.prefix = prefix(reader, key, node),
             Ours::Process => self.process = process(reader, key, node),
             Ours::PromptEdits => self.prompt_edits = edits(reader, key, node, "prompt"),
             Ours::ToolEdits => self.tool_edits = edits(reader, key, node, "tool"),
@@ -78,6 +80,21 @@ fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
         reader.wrong(key, node, PROCESS);
     }
     process
+}
+
+/// A word, or `false` for none.
+fn prefix(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<String> {
+    if let Value::Bool(false) = &node.value {
+        return Some(String::new());
+    }
+    let word = reader.text(key, node)?;
+    if !word.is_empty() && name::prefix(&word) != word {
+        let what = format!("{word:?} cannot stand before a name");
+        let instead = "use letters, digits, - and single _, 30 at most; or \"\" for nothing";
+        reader.error(&node.place, what, instead);
+        return None;
+    }
+    Some(word)
 }
 
 /// A time; `false` and 0 are never.

@@ -11,7 +11,7 @@ use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::{method, patch};
 
-use super::{Front, Listen, URIS, lock};
+use super::{Front, Listen, Share, TASKS, URIS, lock};
 
 /// Hears one server in place of the client.
 pub(super) struct Part {
@@ -27,11 +27,12 @@ impl Part {
     }
 
     /// The server has said what it honours: nothing, if it refuses.
-    fn settle(&self, honoured: BTreeSet<String>) -> bool {
+    fn settle(&self, honoured: Share) -> bool {
         let mut stage = lock(&self.listen.stage);
         let is_awaited = stage.pending.remove(&self.server);
         if is_awaited {
-            stage.honoured.extend(honoured);
+            stage.honoured.uris.extend(honoured.uris);
+            stage.honoured.tasks.extend(honoured.tasks);
         }
         drop(stage);
         self.listen.acknowledge_if_known();
@@ -49,13 +50,23 @@ impl Recipient for Part {
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        let Some(front) = self.front.upgrade() else { return };
+        let face = &self.listen.face;
         if message.method() != method::ACKNOWLEDGED {
-            self.listen.face.note(exchange, message);
+            if let Some(message) = front.fleet.tasks.told(face, &self.server, message) {
+                face.note(exchange, &message);
+            }
             return;
         }
         let params = message.payload().unwrap_or_default();
-        let honoured = patch::get(params, &["notifications", URIS]).unwrap_or(b"[]");
-        self.settle(serde_json::from_slice(honoured).unwrap_or_default());
+        let names = |member: &str| -> BTreeSet<String> {
+            let names = patch::get(params, &["notifications", member]).unwrap_or(b"[]");
+            serde_json::from_slice(names).unwrap_or_default()
+        };
+        let tasks = names(TASKS);
+        let tasks =
+            tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(face, &self.server, theirs));
+        self.settle(Share { uris: names(URIS), tasks: tasks.collect() });
     }
 
     fn ask(self: Arc<Self>, _: Option<Exchange>, _: Ask, _: &Message) -> bool {
@@ -66,7 +77,7 @@ impl Recipient for Part {
 
     fn finish(&self, exchange: Exchange, _: &Message) {
         // One that never began is not missed; one that ends takes the listen with it.
-        if !self.settle(BTreeSet::new())
+        if !self.settle(Share::default())
             && let Some(front) = self.front.upgrade()
         {
             front.end_listen(self.number(), exchange);
