@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use http::{HeaderMap, HeaderName};
 
 pub use fetch::FetchError;
+pub use source::Source;
 
 mod fetch;
+mod source;
 
 /// What is sent along beyond the headers that the file spells out.
 ///

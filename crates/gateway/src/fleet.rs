@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use http::HeaderName;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children, Hidden};
 use switchboard_net::client::{ClientOptions, Declined};
@@ -26,6 +27,10 @@ use leave::Leaving;
 mod change;
 mod gauge;
 mod leave;
+mod tend;
+
+/// How often a server that has failed is looked at.
+const PROBE: Duration = Duration::from_mins(1);
 
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -41,6 +46,8 @@ pub struct Fleet {
     /// Of all clients, whichever way they come.
     pub(crate) tasks: Tasks,
     search: RwLock<ToolSearch>,
+    /// Headers of clients that some server wants.
+    carried: RwLock<Option<Arc<[HeaderName]>>>,
 }
 
 /// The servers at one time, by name.
@@ -79,8 +86,8 @@ impl Fleet {
         let roster = Roster::new(RosterOptions {
             cache: options.cache.clone(),
             patience: PATIENCE,
-            connect: plan.servers.values().map(|plan| plan.start).max().unwrap_or_default(),
             client: able(),
+            probe: Some(PROBE),
             ..RosterOptions::default()
         });
         let fleet = Arc::new(Self {
@@ -91,12 +98,14 @@ impl Fleet {
             leaving: Leaving::default(),
             tasks: Tasks::default(),
             search: RwLock::default(),
+            carried: RwLock::default(),
         });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
+        fleet.tend();
         Ok(fleet)
     }
 
@@ -107,11 +116,13 @@ impl Fleet {
 
     /// A server of a plan, that nobody has called yet.
     fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
-        let mut limits = self.options.limits.clone();
-        limits.quiet = plan.call.unwrap_or(limits.quiet);
-        let (hidden, limits) = (hidden(plan), Arc::new(limits));
-        let bridge = Bridge::hiding(hidden, server, children(plan.process), limits);
+        let bridge = bridge(plan, server, &self.options.limits);
         Backend { plan: plan.clone(), bridge, held: Arc::default() }
+    }
+
+    /// Headers of clients that some server wants.
+    pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
+        self.carried.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The servers as they are at this time.
@@ -153,6 +164,11 @@ impl Fleet {
         self.backend(name).map_or(0, |backend| backend.bridge.calls())
     }
 
+    /// How many calls of clients wait for a server, or for their turn there.
+    pub fn queued(&self, name: &str) -> usize {
+        self.backend(name).map_or(0, |backend| backend.bridge.queued())
+    }
+
     /// Waits until every server is ready or known to be broken, for a moment at most.
     pub(crate) async fn settled(&self) {
         self.roster.ready().await;
@@ -182,13 +198,36 @@ fn able() -> ClientOptions {
         .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
-/// Who shares a connection. What there is no such rule for has one a session.
+/// The way of clients' calls to one server.
+fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
+    let mut limits = limits.clone();
+    limits.quiet = plan.call.unwrap_or(limits.quiet);
+    limits.greet = Some(plan.start);
+    let bounds = (plan.calls, plan.start);
+    Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
+}
+
+/// Who shares a connection.
 fn children(process: Process) -> Children {
     match process {
         Process::Shared => Children::Shared,
+        Process::PerSession => Children::PerSession,
+        Process::PerUser => Children::PerUser,
         Process::PerRequest => Children::PerRequest,
-        Process::PerSession | Process::PerUser | Process::Pool(_) => Children::PerSession,
+        Process::Pool(count) => Children::Pool(count.get()),
     }
+}
+
+/// Headers of clients that any server wants, each once.
+fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
+    let wanted = plan.servers.values().flat_map(|plan| &plan.credentials.pass);
+    let mut names: Vec<HeaderName> = Vec::new();
+    for name in wanted {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    (!names.is_empty()).then(|| names.into())
 }
 
 /// The tools that clients must not see, whichever way they come.

@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
+use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
@@ -224,6 +225,7 @@ impl Front {
         };
         let errand = Errand::of(&request, face.era());
         let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
+        self.fleet.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             let leg = session.leg(server, &backend);
@@ -287,10 +289,12 @@ fn id(request: &Message) -> &Id {
 impl Servers for Front {
     fn unlisted(&self, offered: &str) -> Option<Owned> {
         let (deferred, members) = (self.fleet.deferred(), self.members());
-        let unknown = deferred.into_iter().filter(|late| !late.is_cached).map(|late| late.name);
-        let meant = unknown.filter(|name| members.contains(name)).filter_map(|server| {
-            let name = self.fleet.backend(&server)?.plan.meant(offered)?;
-            Some(Owned { server, name })
+        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
+        let meant = members.iter().filter_map(|server| {
+            let plan = &self.fleet.backend(server)?.plan;
+            let name = plan.meant(offered)?;
+            let may_be = plan.is_personal() || is_late(Arc::clone(server));
+            may_be.then(|| Owned { server: Arc::clone(server), name })
         });
         let mut meant: Vec<_> = meant.collect();
         // With nothing before its names one of several may be meant.
@@ -300,7 +304,7 @@ impl Servers for Front {
     fn only_with_resources(&self) -> Option<Arc<str>> {
         let members = self.members();
         let mut having = members.iter().filter(|name| {
-            let client = self.fleet.roster.present(name);
+            let client = self.fleet.roster.known(name);
             client.is_some_and(|client| client.capabilities().get("resources").is_some())
         });
         let only = having.next();
@@ -332,6 +336,10 @@ impl Inside for Front {
         for bridge in self.fleet.bridges(|name| members.contains(name)) {
             bridge.forget(face);
         }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.fleet.carried()
     }
 }
 

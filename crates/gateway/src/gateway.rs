@@ -123,8 +123,10 @@ impl Gateway {
         places.extend(groups.map(|(name, group)| front(Place::Group(name.clone()), group)));
         let servers = state.alone.iter().map(|(name, alone)| {
             let inside: Arc<dyn Inside> = Arc::<Alone>::clone(alone);
-            let shared = state.plan.servers.get(name).is_some_and(is_shared);
-            Offered { place: Place::Server(name.clone()), inside, shared, light: shared }
+            let plan = state.plan.servers.get(name);
+            let light = plan.is_some_and(is_shared);
+            let shared = light || plan.is_some_and(|plan| plan.process == Process::PerUser);
+            Offered { place: Place::Server(name.clone()), inside, shared, light }
         });
         places.extend(servers);
         places

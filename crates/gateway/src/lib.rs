@@ -2,8 +2,9 @@
 //!
 //! [`config`] reads the configuration files that people already have for their
 //! clients, and says what is wrong with them, where, and what to write instead.
-//! [`plan`] is what they mean for a gateway, [`policy`] who may do what, [`search`]
-//! finds tools by plain words, and [`watch`] hears when files change.
+//! [`plan`] is what they mean for a gateway, [`gateway`] is one that runs, [`policy`]
+//! says who may do what, [`search`] finds tools by plain words, and [`watch`] hears
+//! when files change.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -73,8 +73,9 @@ impl Nowhere {
 
 /// What is known of the servers besides what they list.
 pub trait Servers {
-    /// Whose this is, if that can be told from its name and the server has not
-    /// said yet what it offers.
+    /// Whose this is, if that can be told from its name and the server may have
+    /// more than is known: it has not said yet what it offers, or offers
+    /// something else to each client.
     fn unlisted(&self, offered: &str) -> Option<Owned>;
     /// The only server that may have resources that nobody lists, if there is one only.
     fn only_with_resources(&self) -> Option<Arc<str>>;

@@ -1,6 +1,7 @@
 //! How a gateway stands, as JSON, in words that tell no file, address or secret.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::client::Client;
@@ -35,16 +36,17 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
 }
 
 fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
-    let (word, error) = match state {
-        Some(State::Ready) => ("ready", None),
-        Some(State::Retrying { error, .. }) => ("retrying", Some(error)),
-        Some(State::Failed { error, .. }) => ("failed", Some(error)),
-        _ => ("starting", None),
+    let (word, error, next) = match state {
+        Some(State::Ready) => ("ready", None, None),
+        Some(State::Retrying { error, at }) => ("retrying", Some(error), Some(*at)),
+        Some(State::Failed { error, at }) => ("failed", Some(error), *at),
+        Some(State::Asleep) => ("asleep", None, None),
+        _ => ("starting", None, None),
     };
     let present = fleet.roster.present(&gauges.server);
     let tools = fleet.roster.definitions(Kind::Tools);
     let tools = tools.iter().filter(|tool| tool.server == gauges.server).count();
-    json!({
+    let mut server = json!({
         "state": word,
         "error": error.map(|error| class(error)),
         "era": present.as_ref().map(era),
@@ -54,7 +56,12 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
         "children": gauges.traffic.children(),
         "restarts": gauges.traffic.restarted(),
         "tools": tools,
-    })
+    });
+    if let Some(next) = next {
+        let wait = next.saturating_duration_since(Instant::now());
+        server["nextAttemptMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
+    }
+    server
 }
 
 fn era(client: &Client) -> &'static str {

@@ -4,9 +4,10 @@
 //! to the server a client's calls go by ([`Children`]), and which era is spoken
 //! there. Everything else, translation too, is the business of the halves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
+use http::HeaderName;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
@@ -22,14 +23,20 @@ mod children;
 mod connect;
 mod count;
 mod era;
+mod gate;
 mod hide;
 mod idle;
+mod make;
+mod pool;
+mod turn;
 
 use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
+pub use gate::Door;
 pub use hide::Hidden;
+use turn::Gatehouse;
 
 /// Any number of clients in front of one server.
 ///
@@ -40,6 +47,8 @@ pub struct Bridge {
     children: Children,
     limits: Arc<Limits>,
     hidden: RwLock<Arc<Hidden>>,
+    /// Where calls wait, if their number is bounded.
+    house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
     this: Weak<Self>,
 }
@@ -50,37 +59,17 @@ struct State {
     /// The greeting of each client, to repeat it on connections of single calls.
     hellos: HashMap<u64, Message>,
     waiting: Waiting,
+    /// Children that were started ahead.
+    pool: VecDeque<Arc<Upstream>>,
     swept: bool,
     closing: JoinSet<()>,
     closed: bool,
 }
 
 impl Bridge {
-    /// A bridge to `server`; it is reached when the first client needs it.
-    pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
-        Self::hiding(Hidden::default(), server, children, limits)
-    }
-
-    /// The same, without some of the server's tools.
-    pub fn hiding(
-        hidden: Hidden,
-        server: Server,
-        children: Children,
-        limits: Arc<Limits>,
-    ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            server,
-            children,
-            limits,
-            hidden: RwLock::new(Arc::new(hidden)),
-            state: Mutex::default(),
-            this: Weak::clone(this),
-        })
-    }
-
     /// Whether several clients may stand behind one connection.
     pub fn is_shared(&self) -> bool {
-        self.children == Children::Shared
+        self.children.is_shared()
     }
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
@@ -90,7 +79,7 @@ impl Bridge {
             return Works::none();
         }
         let eras = self.eras(face);
-        let whose = self.children.whose(face, exchange, request, eras.server);
+        let whose = self.whose(face, exchange, request);
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
@@ -138,7 +127,10 @@ impl Bridge {
     fn note(&self, face: &Face, message: Message) -> Works {
         let state = lock(&self.state);
         let own = state.connections.get(&Whose::Client(face.number()));
-        let main = own.or_else(|| state.connections.get(&Whose::All(face.era()))).cloned();
+        let is_shared = self.children.is_shared();
+        let theirs = || self.whose(face, Exchange(0), &message);
+        let whose = if is_shared { theirs() } else { Whose::All(face.era()) };
+        let main = own.or_else(|| state.connections.get(&whose)).cloned();
         drop(state);
         main.map_or_else(Works::none, |upstream| upstream.note(message))
     }
@@ -158,7 +150,9 @@ impl Bridge {
             let mut state = lock(&self.state);
             state.closed = true;
             state.waiting.asking.take().iter().for_each(Upstream::stop);
-            for (_, upstream) in std::mem::take(&mut state.connections) {
+            let ahead = std::mem::take(&mut state.pool);
+            let all = std::mem::take(&mut state.connections).into_values();
+            for upstream in all.chain(ahead) {
                 state.close(async move { upstream.close().await });
             }
             std::mem::take(&mut state.closing)
@@ -178,7 +172,8 @@ impl Drop for Bridge {
     /// Nobody waits for the end, but it comes.
     fn drop(&mut self) {
         let state = lock(&self.state);
-        state.connections.values().chain(&state.waiting.asking).for_each(Upstream::stop);
+        let all = state.connections.values().chain(&state.pool);
+        all.chain(&state.waiting.asking).for_each(Upstream::stop);
     }
 }
 
@@ -188,6 +183,7 @@ impl Inside for Bridge {
     }
 
     fn forget(&self, face: &Arc<Face>) {
+        self.leave_gate(face);
         let mut state = lock(&self.state);
         state.hellos.remove(&face.number());
         state.waiting.forget(face);
@@ -200,5 +196,10 @@ impl Inside for Bridge {
         for shared in self.serving(face) {
             shared.forget(face);
         }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        let names = self.server.passes();
+        (!names.is_empty()).then(|| names.into())
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use http::HeaderMap;
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
@@ -25,8 +26,10 @@ use switchboard_proto::server::{Frame, Half};
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 
+mod carry;
 mod lend;
 mod mark;
+mod owed;
 mod park;
 mod room;
 
@@ -47,6 +50,8 @@ pub struct Face {
     principal: OnceLock<Box<[u8]>>,
     /// What its session is called in logs.
     mark: OnceLock<Box<str>>,
+    /// What its first request said to whatever stands behind the inside.
+    carried: OnceLock<HeaderMap>,
 }
 
 struct State {
@@ -128,6 +133,7 @@ impl Face {
             parking: OnceLock::new(),
             principal: OnceLock::new(),
             mark: OnceLock::new(),
+            carried: OnceLock::new(),
         })
     }
 
@@ -310,42 +316,9 @@ impl Face {
         .await
     }
 
-    /// Whether no answer is owed. Listens do not count: they end when told to.
-    pub fn is_answered(&self) -> bool {
-        lock(&self.state).half.owed() == 0
-    }
-
-    /// Waits until no answer is owed.
-    pub async fn all_answered(&self) {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.half.owed() == 0 {
-                return Poll::Ready(());
-            }
-            wait(&mut state.waiting_for_phase, cx);
-            Poll::Pending
-        })
-        .await;
-    }
-
     /// How far a legacy conversation has got.
     pub fn phase(&self) -> Option<Phase> {
         lock(&self.state).phase()
-    }
-
-    /// How long nothing has come from the client; none while it waits for something.
-    pub fn idle_since(&self) -> Option<Instant> {
-        let state = lock(&self.state);
-        let busy = match &state.half {
-            Half::Legacy(half) => half.is_busy(),
-            Half::Modern(half) => half.calls() > 0,
-        };
-        (!busy).then_some(state.used)
-    }
-
-    /// How many calls are open.
-    pub fn calls(&self) -> usize {
-        lock(&self.state).half.calls()
     }
 }
 

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::HeaderName;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 
@@ -35,6 +36,12 @@ pub trait Inside: Send + Sync + 'static {
     /// may be put in its place. Told once for each answer, in no order, so
     /// nothing here may wait; a call that was dropped may be answered all the same.
     fn answered(&self, _face: &Face, _exchange: Exchange, _answer: &Message) -> Option<Message> {
+        None
+    }
+
+    /// Headers of the request that a client begins with, which are kept with it
+    /// for whatever stands behind; see [`Face::carried`].
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
         None
     }
 }

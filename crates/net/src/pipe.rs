@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
 use switchboard_proto::limits::Limits;
@@ -36,6 +37,12 @@ impl Pipe {
         let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
         pipe.modern.park_in(&pipe.parking);
         pipe
+    }
+
+    /// Headers of the request that made the connection.
+    pub(crate) fn carry(&self, headers: &HeaderMap) {
+        self.legacy.carry(headers);
+        self.modern.carry(headers);
     }
 
     /// One message of the client, or why it could not be read.

@@ -103,7 +103,18 @@ impl Roster {
         server: Server,
         options: ClientOptions,
     ) -> Result<(), AddError> {
-        self.inner.add(Berth::new(name.into(), server, options))
+        self.add_within(name, server, options, self.inner.options.connect)
+    }
+
+    /// The same for a server that may take another time to start.
+    pub fn add_within(
+        &self,
+        name: impl Into<Arc<str>>,
+        server: Server,
+        options: ClientOptions,
+        connect: Duration,
+    ) -> Result<(), AddError> {
+        self.inner.add(Berth::new(name.into(), server, options, connect))
     }
 
     /// Removes a server and waits for its end. False if there is none of that name.
@@ -132,14 +143,41 @@ impl Roster {
         name: &str,
         server: Server,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.replace_within(name, server, self.inner.options.connect)
+    }
+
+    /// The same for a server that may take another time to start.
+    pub fn replace_within(
+        &self,
+        name: &str,
+        server: Server,
+        connect: Duration,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let options = self.inner.options.client.clone();
-        let berth = self.inner.replace(Berth::new(name.into(), server, options))?;
+        let berth = self.inner.replace(Berth::new(name.into(), server, options, connect))?;
         Some(gone(berth, self.inner.options.close))
     }
 
     /// Connects a server anew, whatever it is doing. False if there is none of that name.
     pub fn restart(&self, name: &str) -> bool {
         self.inner.step(|muster, now| muster.restart(name, now))
+    }
+
+    /// Ends the connection to a server that nobody uses; what it offers is offered
+    /// as before, and whoever wants it wakes it. False if it is not ready.
+    pub fn sleep(&self, name: &str) -> bool {
+        self.inner.step(|muster, _| muster.sleep(name))
+    }
+
+    /// Whether a server can be called.
+    pub fn is_ready(&self, name: &str) -> bool {
+        let berth = self.inner.berth(name);
+        berth.is_some_and(|berth| berth.view.borrow().state == State::Ready)
+    }
+
+    /// Connects a server that sleeps; nobody waits for it.
+    pub fn wake(&self, name: &str) {
+        self.inner.step(|muster, now| muster.want(name, now));
     }
 
     /// Waits until every server is ready or known to be broken, or until
@@ -275,6 +313,15 @@ impl Roster {
         let view = berth.view.borrow();
         let is_ready = view.state == State::Ready && !view.is_removed;
         view.client.as_ref().filter(|_| is_ready).map(|(client, _)| client.clone())
+    }
+
+    /// What a server that is ready, or sleeps, has said of itself. One that
+    /// sleeps cannot be called by it.
+    pub fn known(&self, server: &str) -> Option<Client> {
+        let berth = self.inner.berth(server)?;
+        let view = berth.view.borrow();
+        let is_known = view.state.is_current() && !view.is_removed;
+        view.client.as_ref().filter(|_| is_known).map(|(client, _)| client.clone())
     }
 
     /// Waits for a server within the time of a call to it.

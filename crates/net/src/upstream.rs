@@ -35,7 +35,9 @@ mod era;
 mod http;
 mod known;
 mod pipe;
+mod rest;
 mod seat;
+mod shown;
 mod sse;
 mod target;
 mod tell;
@@ -45,6 +47,8 @@ use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
+use shown::Shown;
+pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
 pub use traffic::Traffic;
 
@@ -72,8 +76,11 @@ pub struct Upstream {
     drained: Notify,
     /// The server at the other end of the pipe does not read.
     choked: Notify,
+    /// The link is to end until the next call.
+    rested: Notify,
     stop: Stop,
     http: OnceLock<http::Link>,
+    shown: Shown,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -120,8 +127,10 @@ impl Upstream {
             written: Notify::new(),
             drained: Notify::new(),
             choked: Notify::new(),
+            rested: Notify::new(),
             stop: Stop::new(),
             http: OnceLock::new(),
+            shown: Shown::default(),
             tasks: Mutex::new(Vec::new()),
         })
     }

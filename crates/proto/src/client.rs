@@ -276,4 +276,25 @@ impl<T: Ticket> Half<T> {
     pub fn calls(&self) -> usize {
         each!(self, half => half.calls())
     }
+
+    /// Whether a client waits to hear of a resource, without any call of its own.
+    pub fn is_watching(&self) -> bool {
+        match self {
+            Self::Legacy(half) => half.is_watching(),
+            Self::ToModern(half) => half.is_watching(),
+            // Their clients listen by calls.
+            Self::Modern(_) | Self::ToLegacy(_) => false,
+        }
+    }
+
+    /// The link is ended because nobody uses it: the next call begins anew, and
+    /// nobody is told that anything may have changed.
+    pub fn rest(&mut self, why: &Refusal, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.rest(why),
+            Self::Modern(half) => half.handle_lost(why),
+            Self::ToModern(half) => half.rest(why, now),
+            Self::ToLegacy(half) => half.handle_lost(why, now),
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub struct Limits {
     pub park: Duration,
     /// How long the answer to a call may keep us waiting without a sign of life.
     pub quiet: Duration,
+    /// The same for a greeting, if it is another: the server may have to start first.
+    pub greet: Option<Duration>,
     /// How long a call may take in all.
     pub total: Duration,
 }
@@ -59,6 +61,7 @@ impl Default for Limits {
             parked: 1024,
             park: Duration::from_mins(10),
             quiet: Duration::from_hours(1),
+            greet: None,
             total: Duration::from_hours(24),
         }
     }

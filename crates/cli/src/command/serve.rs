@@ -8,7 +8,7 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Bounds, Plan, Process, Reading, ServerPlan, Sleep};
+use switchboard_gateway::plan::{Bounds, Plan, Reading, ServerPlan};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -165,20 +165,9 @@ fn check_support(plan: &Plan) -> Result<(), Failure> {
             .hint("take them out, and use --api-key"));
     }
     for (name, server) in &plan.servers {
-        if !server.credentials.is_static() {
-            return Err(Failure::new(format!(
-                "server {name:?} has headers from files, commands or clients, which are not sent"
-            ))
-            .hint("write them as headers, with ${VAR} for what is secret"));
-        }
-        if matches!(server.process, Process::PerUser | Process::Pool(_)) {
-            tracing::warn!(server = name, "has a process for each session: nothing else is known");
-        }
-        if server.sleep != Sleep::Never {
-            tracing::warn!(server = name, "is not put to sleep");
-        }
-        if server.calls != ServerPlan::CALLS {
-            tracing::warn!(server = name, "has no bound on calls of its own");
+        let is_command = matches!(server.target, Target::Command(_));
+        if is_command && !server.credentials.is_static() {
+            tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
         }
     }
     if plan.bounds != Bounds::default() {

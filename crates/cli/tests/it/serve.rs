@@ -1,6 +1,6 @@
 //! `serve`: many servers behind one address, good ones and bad ones.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
@@ -12,14 +12,19 @@ use crate::process::{PATIENCE, SERVER, Switchboard, until};
 use crate::web::send;
 
 mod bad;
+mod credential;
 mod feature;
 mod list;
 mod load;
 mod place;
+mod policy;
+mod recover;
 mod reload;
 mod search;
 mod seeing;
+mod sleep;
 mod task;
+mod turn;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -39,6 +44,16 @@ pub(crate) fn demo(args: &[&str]) -> Value {
 /// The test server as one.
 pub(crate) fn rude() -> Value {
     json!({"command": SERVER[0], "args": [SERVER[1], "wait"]})
+}
+
+/// The test server, with these tools in its list and these keys beside.
+pub(crate) fn rude_with(tools: &[&str], more: &Value) -> Value {
+    let args = [&[SERVER[1]], tools].concat();
+    let mut server = json!({"command": SERVER[0], "args": args});
+    for (key, value) in more.as_object().unwrap() {
+        server[key] = value.clone();
+    }
+    server
 }
 
 /// A server that starts when a file is there.
@@ -76,6 +91,25 @@ impl Gateway {
         Client::connect(server(&format!("http://127.0.0.1:{}{path}", self.port)), options)
             .await
             .unwrap()
+    }
+
+    /// A client that sends these headers with each request.
+    pub(crate) async fn client_with(&self, era: Era, headers: &[(&str, &str)]) -> Client {
+        let mut sent = HeaderMap::new();
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().unwrap();
+            sent.append(name, value.parse().unwrap());
+        }
+        let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
+        let fetch = Fetch::new(FetchOptions::default()).unwrap();
+        let server = Server::url(url, Strategy::HttpOnly, sent, fetch);
+        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        Client::connect(server, options).await.unwrap()
+    }
+
+    /// Waits until a server is in this state.
+    pub(crate) fn until_state(&self, name: &str, state: &str) {
+        until(&format!("{name} is {state}"), || self.status()["servers"][name]["state"] == state);
     }
 
     /// Waits until these servers can be called.
@@ -135,6 +169,12 @@ pub(crate) fn server(url: &str) -> Server {
 
 pub(crate) fn names(list: &[Value]) -> Vec<&str> {
     list.iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+/// The number of the process that answers.
+pub(crate) async fn pid(client: &Client, tool: &str) -> u32 {
+    let answer = client.call_tool(tool, json!({})).await.unwrap();
+    text(&answer).parse().unwrap()
 }
 
 pub(crate) fn text(result: &Value) -> &str {

@@ -1,13 +1,17 @@
 //! How the binary ends when it is told to, or when its client is gone.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
-use crate::process::{SERVER, Switchboard, text_of, until};
+use crate::process::{PATIENCE, SERVER, Switchboard, text_of, until};
 use crate::web::Session;
 
 /// wire: STD-5
@@ -94,10 +98,10 @@ fn a_client_that_reads_no_more_ends_it_cleanly() {
         SERVER[0],
         SERVER[1]
     );
-    let mut shell = std::process::Command::new("bash")
+    let mut shell = Command::new("bash")
         .args(["-c", &format!("set -o pipefail; {script}")])
-        .stdin(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut stdin = shell.stdin.take().unwrap();
@@ -106,6 +110,40 @@ fn a_client_that_reads_no_more_ends_it_cleanly() {
     // Writes until the bridge is gone; stdin itself stays open.
     while std::io::Write::write_all(&mut stdin, format!("{hello}\n{ping}\n").as_bytes()).is_ok() {}
     assert_eq!(shell.wait().unwrap().code(), Some(0));
+}
+
+/// A gateway reads its files again on SIGHUP, but not in place of ending with its terminal.
+#[test]
+fn a_gateway_whose_terminal_is_closed_ends() {
+    let home = crate::named::Home::new();
+    let servers = json!({"mcpServers": {"a": {"command": SERVER[0], "args": [SERVER[1]]}}});
+    let file = home.write("servers.json", &servers.to_string());
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let path = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    // The terminal becomes its own.
+    let mut gateway = Command::new("setsid")
+        .args(["--ctty", env!("CARGO_BIN_EXE_switchboard")])
+        .args(["serve", "--config", &file, "--port", "0", "--no-cache"])
+        .stdin(theirs)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("http://"), "{line}");
+    drop(ours);
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE && gateway.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // One that has ended is not there to be killed.
+    _ = gateway.kill();
+    assert_eq!(gateway.wait().unwrap().code(), Some(0));
 }
 
 /// A file that the `wait` tool waits for.

@@ -47,7 +47,7 @@ pub enum Process {
     PerUser,
     /// Each call has its own.
     PerRequest,
-    /// Calls are spread over so many, started ahead.
+    /// Each client session has its own, and so many are started ahead.
     Pool(NonZeroUsize),
 }
 

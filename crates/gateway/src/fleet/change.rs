@@ -8,9 +8,11 @@
 
 use std::sync::{Arc, PoisonError};
 
+use switchboard_net::bridge::Door;
+use switchboard_net::client::ClientOptions;
 use switchboard_net::roster::AddError;
 
-use super::{Backend, Backends, Fleet, hidden};
+use super::{Backend, Backends, Fleet, carried, hidden};
 use crate::plan::{Plan, ServerPlan};
 use crate::tap::Peer;
 
@@ -44,10 +46,13 @@ impl Fleet {
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
         let next = Arc::new(next);
         *self.backends.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        *self.carried.write().unwrap_or_else(PoisonError::into_inner) = carried(plan);
         // Whoever looks from here on finds the new ones.
         for (name, before) in old.iter() {
             let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
             if !goes_on {
+                // Nobody looks after it any more: what waits there goes on as it is.
+                before.bridge.stands(Door::Open);
                 self.leaving.leave(name, before);
             }
         }
@@ -64,11 +69,13 @@ impl Fleet {
         let server = (self.reach)(plan);
         self.tap().meet(name, Peer::of(&server));
         if replaces {
-            if let Some(gone) = self.roster.replace(name, server.clone()) {
+            let old = self.roster.replace_within(name, server.clone(), plan.start);
+            if let Some(gone) = old {
                 self.leaving.end(gone);
             }
         } else {
-            self.roster.add(Arc::clone(name), server.clone())?;
+            let client = ClientOptions::default();
+            self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
         }
         Ok(self.made(plan, server))
     }
@@ -78,6 +85,7 @@ impl Backend {
     /// The same connections under another plan.
     fn adjusted(&self, plan: &ServerPlan) -> Self {
         self.bridge.hide(hidden(plan));
+        self.bridge.set_bounds((plan.calls, plan.start));
         let (bridge, held) = (Arc::clone(&self.bridge), Arc::clone(&self.held));
         Self { plan: plan.clone(), bridge, held }
     }

@@ -15,8 +15,10 @@ pub struct Gauges {
     pub server: Arc<str>,
     /// Calls that are open there.
     pub calls: usize,
-    /// Messages and calls that wait for it.
+    /// Calls that wait for it, or for their turn there.
     pub queued: usize,
+    /// Messages that wait to be written to it.
+    pub unsent: usize,
     /// Connections to it for calls of clients.
     pub connections: usize,
     /// What was counted since it is there.
@@ -36,7 +38,8 @@ impl Fleet {
         let gauges = |(name, backend): (&Arc<str>, &Arc<super::Backend>)| Gauges {
             server: Arc::clone(name),
             calls: backend.bridge.calls(),
-            queued: backend.bridge.unsent(),
+            queued: backend.bridge.queued(),
+            unsent: backend.bridge.unsent(),
             connections: backend.bridge.connections(),
             traffic: Arc::clone(backend.bridge.server().traffic()),
         };

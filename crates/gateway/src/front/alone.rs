@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_proto::exchange::{Exchange, Said, Up};
@@ -46,6 +47,7 @@ impl Alone {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         };
+        self.fleet.want(&self.name);
         if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
             let session = Session::new(face, request.clone(), &Weak::new());
             lock(&self.sessions).insert(face.number(), Arc::clone(&session));
@@ -106,5 +108,9 @@ impl Inside for Alone {
         for bridge in self.fleet.bridges(|name| *name == *self.name) {
             bridge.forget(face);
         }
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.fleet.backend(&self.name)?.bridge.carries()
     }
 }

@@ -126,7 +126,7 @@ impl Front {
     /// What any server has; one that is not there may have anything.
     pub(super) fn capabilities(&self, era: Era) -> Value {
         let clients: Vec<_> =
-            self.members().iter().map(|name| self.fleet.roster.present(name)).collect();
+            self.members().iter().map(|name| self.fleet.roster.known(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
         merge::capabilities(declared, era)
     }
@@ -134,7 +134,7 @@ impl Front {
     fn instruct(&self, result: &mut Value) {
         let members = self.members();
         let said = members.iter().filter_map(|name| {
-            let client = self.fleet.roster.present(name)?;
+            let client = self.fleet.roster.known(name)?;
             let text = client.welcome()["instructions"].as_str()?.to_owned();
             Some((name.to_string(), text))
         });

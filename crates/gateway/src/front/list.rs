@@ -88,6 +88,9 @@ impl Front {
         request: &Message,
         kind: Kind,
     ) -> Works {
+        for server in self.members().iter() {
+            self.fleet.want(server);
+        }
         let (face, request) = (Arc::clone(face), request.clone());
         // What is too old is shown once more while it is read again (CACHE-5).
         let members = self.members();

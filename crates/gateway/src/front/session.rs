@@ -66,15 +66,21 @@ impl Session {
         leg
     }
 
-    /// Goes to servers that have taken the place of others, where the client
-    /// waits to hear of resources.
+    /// Leaves servers that are not there any more: their open calls keep what they
+    /// need. Where the client waits to hear of resources, the server that took
+    /// the place of another is greeted at once.
     pub(super) fn follow(self: &Arc<Self>, backends: &Backends) {
-        let legs = lock(&self.legs).clone();
-        for (server, leg) in legs {
-            let Some(backend) = backends.get(&server) else { continue };
-            if !leg.leads_to(&backend.bridge) && !leg.watched().is_empty() {
-                self.leg(&server, backend).greet(backend).detach();
+        let mut watching = Vec::new();
+        lock(&self.legs).retain(|server, leg| match backends.get(server) {
+            Some(backend) if leg.leads_to(&backend.bridge) => true,
+            Some(backend) if !leg.watched().is_empty() => {
+                watching.push((Arc::clone(server), Arc::clone(backend)));
+                true
             }
+            _ => false,
+        });
+        for (server, backend) in watching {
+            self.leg(&server, &backend).greet(&backend).detach();
         }
     }
 

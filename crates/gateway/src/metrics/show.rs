@@ -152,9 +152,10 @@ const CLIENTS: [Row<Tally, u64>; 4] = [
 ];
 
 #[rustfmt::skip]
-const GAUGES: [Row<Gauges, usize>; 3] = [
+const GAUGES: [Row<Gauges, usize>; 4] = [
     row("switchboard_server_open_calls", Kind::Gauge, "Calls that are open at a server.", |it| it.calls),
-    row("switchboard_server_queue", Kind::Gauge, "Messages and calls that wait for a server.", |it| it.queued),
+    row("switchboard_server_queued_calls", Kind::Gauge, "Calls that wait for a server, or for their turn there.", |it| it.queued),
+    row("switchboard_server_unsent_messages", Kind::Gauge, "Messages that wait to be written to a server.", |it| it.unsent),
     row("switchboard_server_connections", Kind::Gauge, "Connections to a server for calls of clients.", |it| it.connections),
 ];
 
@@ -172,7 +173,7 @@ const TRAFFIC: [Row<Traffic, u64>; 7] = [
 fn servers(text: &mut Text, fleet: &Fleet) {
     text.family("switchboard_server_up", Kind::Gauge, "Whether a server is ready.");
     for (server, state) in fleet.states() {
-        let is_up = u8::from(matches!(state, State::Ready));
+        let is_up = u8::from(matches!(state, State::Ready | State::Asleep));
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.gauges();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -11,7 +12,7 @@ use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{Server, Target};
 
 use crate::config::{Edit, Process, Sleep};
-use crate::credential::{Credentials, replace};
+use crate::credential::{Credentials, Source, replace};
 use crate::glob::Filter;
 use crate::name;
 
@@ -92,7 +93,12 @@ impl ServerPlan {
             Target::Command(command) => Server::command(command, environment),
             Target::Url { url, strategy, mut headers } => {
                 replace(&mut headers, more);
-                Server::url(url, strategy, headers, fetch)
+                let server = Server::url(url, strategy, headers.clone(), fetch);
+                if self.credentials.is_static() {
+                    return server;
+                }
+                let credentials = self.credentials.clone();
+                server.showing(Arc::new(Source::new(credentials, headers, environment)))
             }
         }
     }
@@ -115,6 +121,13 @@ impl ServerPlan {
             _ => return None,
         };
         Some(name.to_owned())
+    }
+
+    /// Whether what it offers may be another thing for each client: each has a
+    /// process of its own, or is known there by headers of its own.
+    pub fn is_personal(&self) -> bool {
+        let is_shared = matches!(self.process, Process::Shared | Process::PerRequest);
+        !is_shared || !self.credentials.pass.is_empty()
     }
 
     /// The headers that the file spells out.

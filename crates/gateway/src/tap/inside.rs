@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_proto::exchange::{Exchange, Up};
@@ -80,6 +81,10 @@ impl Inside for Tapped {
     fn forget(&self, face: &Arc<Face>) {
         self.tap.forget(face);
         self.inside.forget(face);
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.inside.carries()
     }
 
     fn answered(&self, face: &Face, exchange: Exchange, answer: &Message) -> Option<Message> {

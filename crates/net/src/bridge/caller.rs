@@ -14,6 +14,8 @@ use crate::upstream::Recipient;
 pub(super) struct Caller {
     pub(super) face: Arc<Face>,
     pub(super) owner: Arc<dyn Recipient>,
+    /// Who hears what belongs to no call: whoever outlives them.
+    pub(super) hears: Arc<dyn Recipient>,
 }
 
 impl Bridge {
@@ -21,9 +23,18 @@ impl Bridge {
     /// is told what comes of its calls. It goes by the client's number, and must
     /// live until the client is forgotten to hear what belongs to no call.
     pub fn take_for(&self, face: &Arc<Face>, owner: Arc<dyn Recipient>, verb: Up) -> Works {
-        let caller = Caller { face: Arc::clone(face), owner };
-        match self.hold_back(&caller, verb) {
-            Some(verb) => self.pass_on(&caller, verb),
+        let hears = Arc::clone(&owner);
+        let caller = Caller { face: Arc::clone(face), owner, hears };
+        match self.admit(caller, verb) {
+            Some((caller, verb)) => self.go_on(&caller, verb),
+            None => Works::none(),
+        }
+    }
+
+    /// Passes a verb on once it is known what the server speaks.
+    pub(super) fn go_on(&self, caller: &Caller, verb: Up) -> Works {
+        match self.hold_back(caller, verb) {
+            Some(verb) => self.pass_on(caller, verb),
             None => Works::none(),
         }
     }

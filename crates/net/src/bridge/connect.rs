@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -10,7 +11,7 @@ use switchboard_proto::server::legacy::Phase;
 
 use super::{Bridge, Children, Whose, idle};
 use crate::face::{Face, lock};
-use crate::upstream::{self, Eras, Upstream};
+use crate::upstream::{self, Eras, Server, Upstream};
 
 impl Bridge {
     /// The connection that a call goes by, made if need be; none at the end.
@@ -32,27 +33,42 @@ impl Bridge {
         if let Some(upstream) = state.connections.get(&whose) {
             return Ok(Arc::clone(upstream));
         }
-        if let Whose::Alike(_) = whose {
-            if state.alike() >= idle::MOST_ALIKE {
-                return Err(Refusal::TooManySessions);
-            }
-            if !std::mem::replace(&mut state.swept, true) {
-                tokio::spawn(idle::sweep(Weak::clone(&self.this)));
-            }
+        if let Some(why) = state.refuses(whose) {
+            return Err(why);
+        }
+        if whose.is_swept() && !std::mem::replace(&mut state.swept, true) {
+            tokio::spawn(idle::sweep(Weak::clone(&self.this)));
         }
         let hello = match whose {
             Whose::Call(number, _) => state.hellos.get(&number).cloned(),
             _ => None,
         };
-        let spare = state.waiting.spare.take_if(|_| eras.clients == Era::Modern);
+        let server = self.server_for(face);
+        let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
+        let is_modern = eras.clients == Era::Modern;
+        let spare = state.waiting.spare.take_if(|spare| is_modern && is_alike(spare));
+        let spare = spare.or_else(|| state.take_warm());
         let upstream = if let Some(spare) = spare {
             spare.turn(eras, whose.sharing());
             spare
         } else {
-            let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+            let limits = Arc::clone(&self.limits);
             Upstream::between(server, eras, whose.sharing(), hello, limits)
         };
         state.connections.insert(whose, Arc::clone(&upstream));
+        drop(state);
+        self.fill_pool();
         Ok(upstream)
+    }
+
+    /// The server, as it is reached for this client.
+    pub(super) fn server_for(&self, face: &Face) -> Server {
+        self.server.passing(self.server.passed_of(face.carried()))
+    }
+
+    /// Who goes by the connection that a call goes by.
+    pub(super) fn whose(&self, face: &Face, exchange: Exchange, request: &Message) -> Whose {
+        let (eras, passed) = (self.eras(face), self.server.passed_of(face.carried()));
+        self.children.whose(face, exchange, request, eras.server, &passed)
     }
 }

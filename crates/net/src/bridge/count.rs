@@ -9,7 +9,9 @@ impl Bridge {
     pub fn calls(&self) -> usize {
         let state = lock(&self.state);
         let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
-        open + state.waiting.calls()
+        let waiting = state.waiting.calls();
+        drop(state);
+        open + waiting + self.queued()
     }
 
     /// How many messages wait to be written to the server.

@@ -37,6 +37,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Whether nobody waits, and the server is not being asked.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.calls() == 0 && self.asking.is_none()
+    }
+
     pub(super) fn calls(&self) -> usize {
         self.opens.len() + self.going
     }
@@ -66,7 +71,10 @@ impl Bridge {
         whose: Whose,
         request: &Message,
     ) -> Seat {
-        let Caller { face, owner } = caller;
+        let Caller { face, owner, hears } = caller;
+        if !Arc::ptr_eq(owner, hears) && face.era() == Era::Legacy {
+            upstream.attach(hears);
+        }
         if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
             return Seat {
                 owner: hide::owner(&self.hidden(), caller, upstream, request),
@@ -81,7 +89,7 @@ impl Bridge {
 
     /// Keeps a modern client's call until it is known what the server speaks.
     pub(super) fn hold_back(&self, caller: &Caller, verb: Up) -> Option<Up> {
-        let Caller { face, owner } = caller;
+        let Caller { face, owner, .. } = caller;
         if face.era() == Era::Legacy {
             return Some(verb);
         }
@@ -105,7 +113,7 @@ impl Bridge {
                 if state.waiting.asking.is_none() {
                     let limits = Arc::clone(&self.limits);
                     let sharing = Sharing::Shared;
-                    let server = self.server.clone();
+                    let server = self.server_for(face);
                     let asking = Upstream::new(server, Era::Modern, sharing, None, limits);
                     state.waiting.asking = Some(Arc::clone(&asking));
                     let bridge = Weak::clone(&self.this);
@@ -119,7 +127,8 @@ impl Bridge {
 
     /// A legacy client's greeting was refused: is that because of its era?
     fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
-        let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+        let server = self.server_for(&greeting.caller.face);
+        let limits = Arc::clone(&self.limits);
         let sharing = greeting.whose.sharing();
         // A child that refused may be gone, or may answer nothing else any more.
         let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);

@@ -141,7 +141,7 @@ pub(super) fn owner(
     }
     if caller.face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
-        upstream.attach(&owner);
+        upstream.attach(&caller.hears);
     }
     Arc::new(Blinkered { owner, hidden: Arc::clone(hidden) })
 }

@@ -136,7 +136,10 @@ async fn converse(
 ) -> Result<Option<Talk>, Refusal> {
     let new = |era| {
         let limits = &site.options.limits;
-        Face::new(era, Carrier::Http, Arc::clone(&site.inside), limits, site.options.shared)
+        let inside = Arc::clone(&site.inside);
+        let face = Face::new(era, Carrier::Http, inside, limits, site.options.shared);
+        face.carry(headers);
+        face
     };
     let method = match incoming {
         Incoming::One(message) => message.method(),
@@ -163,12 +166,13 @@ async fn converse(
         if stateless::wants_nothing(incoming) {
             return Ok(None);
         }
-        let (face, held) = stateless::face(site, revision, incoming).await?;
+        let (face, held) = stateless::face(site, revision, incoming, headers).await?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
         let face = new(Era::Legacy);
+        face.speak_for(principal(headers));
         let held = site.sessions.open(&face)?;
         return Ok(Some(Talk::with(face, Some(held))));
     }

@@ -35,6 +35,7 @@ pub(super) fn listen(site: &Inner, parts: &Parts) -> Reply {
     let limits = &site.options.limits;
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
+    face.carry(&parts.headers);
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use http::header::ALLOW;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message};
 use switchboard_proto::method;
@@ -26,11 +26,13 @@ pub(super) async fn face(
     site: &Inner,
     revision: Revision,
     incoming: &Incoming,
+    headers: &HeaderMap,
 ) -> Result<(Arc<Face>, Held), Refusal> {
     site.is_full()?;
     let limits = &site.options.limits;
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    face.carry(headers);
     let held = site.sessions.open(&face)?;
     if !is_greeting(incoming) {
         greet(&face, revision).await?;

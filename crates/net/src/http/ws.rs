@@ -83,6 +83,7 @@ pub(super) fn open(site: &Inner, parts: &Parts, upgrade: OnUpgrade) -> Reply {
     }
     let limits = &site.options.limits;
     let pipe = Pipe::new(&site.inside, site.options.shared, limits);
+    pipe.carry(&parts.headers);
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {
         match tokio::time::timeout(PATIENCE, upgrade).await {

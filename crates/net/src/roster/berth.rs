@@ -22,6 +22,8 @@ pub(super) struct Berth {
     pub(super) name: Arc<str>,
     pub(super) server: Server,
     pub(super) options: ClientOptions,
+    /// How long connecting and reading the lists may take.
+    pub(super) connect: Duration,
     pub(super) key: Key,
     pub(super) view: watch::Sender<View>,
     /// The latest connection, and the task that keeps it.
@@ -33,7 +35,7 @@ pub(super) struct Berth {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) state: State,
-    /// There while it is ready.
+    /// There while it is ready; while it sleeps, as it was.
     pub(super) client: Option<(Client, Arc<Link>)>,
     pub(super) definitions: Arc<Definitions>,
     /// Of each kind; none for what the server does not have.
@@ -46,7 +48,12 @@ pub(super) struct View {
 }
 
 impl Berth {
-    pub(super) fn new(name: Arc<str>, server: Server, options: ClientOptions) -> Self {
+    pub(super) fn new(
+        name: Arc<str>,
+        server: Server,
+        options: ClientOptions,
+        connect: Duration,
+    ) -> Self {
         let view = View {
             state: State::Waiting,
             client: None,
@@ -59,7 +66,7 @@ impl Berth {
         let view = watch::Sender::new(view);
         let key = Key::of(&server);
         let (kept, remembered) = (Mutex::default(), Mutex::new(options.remembered));
-        Self { name, server, options, key, view, kept, remembered }
+        Self { name, server, options, connect, key, view, kept, remembered }
     }
 
     /// Offers what another one offered, until it knows better.
@@ -92,7 +99,7 @@ impl Berth {
     /// What it offers of one kind.
     pub(super) fn definitions(&self, kind: Kind) -> Vec<Definition> {
         let view = self.view.borrow();
-        let is_cached = view.state != State::Ready;
+        let is_cached = !view.state.is_current();
         let definition = |text: &Bytes| Definition {
             server: Arc::clone(&self.name),
             kind,
@@ -128,7 +135,7 @@ impl Berth {
             state: view.state.clone(),
             is_cached: view.is_known,
         };
-        (view.state != State::Ready).then_some(deferred)
+        (!view.state.is_current()).then_some(deferred)
     }
 
     /// Something to keep those who share a server from coming back all at once.

@@ -98,7 +98,7 @@ impl Inner {
     fn tell(&self, berth: &Berth, state: State) {
         tracing::debug!(server = &*berth.name, "{state}");
         berth.view.send_modify(|view| {
-            if state != State::Ready {
+            if !state.is_current() {
                 view.client = None;
             }
             view.state = state.clone();

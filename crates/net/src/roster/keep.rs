@@ -54,13 +54,13 @@ pub(super) async fn keep(
     }
     let (server, mut pipes) = berth.server.counted();
     let options = link.listening(&Arc::downgrade(&inner), &berth);
-    let until = now() + inner.options.connect;
+    let until = now() + berth.connect;
     let connecting = timeout_at(until.into(), Client::connect(server, options));
     match link.stop.until(connecting).await {
         // Dropping it has ended it.
         None => {}
         Some(Err(_)) => {
-            let error = too_slow(inner.options.connect);
+            let error = too_slow(berth.connect);
             inner.broken(&berth, link.attempt, &error.to_string());
         }
         Some(Ok(Err(error))) => {
@@ -93,7 +93,7 @@ async fn tend(
 ) {
     let first = match timeout_at(until.into(), read(client, &Kind::ALL.into())).await {
         Ok(read) => read,
-        Err(_) => Err(too_slow(inner.options.connect)),
+        Err(_) => Err(too_slow(berth.connect)),
     };
     // What the server did not give is taken from the cache, if that answers.
     let mut view = berth.view.subscribe();

@@ -6,14 +6,18 @@
 //!
 //! ```text
 //!              a place is free            lists are there
-//!   Waiting ──────────────────▶ Connecting ─────────────▶ Ready
-//!      ▲                            │ it failed             │ it broke
-//!      │ it is time                 ▼                       │
-//!      └──────────────────────── Retrying ◀─────────────────┘
-//!      │ somebody wants it,         │ too often
-//!      │ and it has rested          ▼
-//!      └───────────────────────── Failed
+//!   Waiting ──────────────────▶ Connecting ─────────────▶ Ready ──nobody uses it──▶ Asleep
+//!      ▲                            │ it failed             │ it broke                │
+//!      │ it is time                 ▼                       │                         │
+//!      ├──────────────────────── Retrying ◀─────────────────┘                         │
+//!      │ somebody wants it,         │ too often                                       │
+//!      │ and it has rested          ▼                                                 │
+//!      ├───────────────────────── Failed              somebody wants it               │
+//!      └──────────────────────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! With a [`probe`](Pace::probe) one that failed is also tried every now and
+//! then. Nobody is told of that but of its success.
 //!
 //! Attempts are numbered, and what is told about an old one changes nothing.
 //! An attempt that takes long gives up its place, but not itself: servers that
@@ -23,9 +27,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use switchboard_proto::backoff::Reconnect;
-
 use super::state::State;
+use retry::Retry;
+
+mod retry;
 
 /// How servers are brought up, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +43,8 @@ pub(super) struct Pace {
     pub(super) attempts: u32,
     /// How long it is left alone, even if it is wanted.
     pub(super) rest: Duration,
+    /// Servers are supervised, and one that failed is tried so often.
+    pub(super) probe: Option<Duration>,
 }
 
 /// The servers and how they stand.
@@ -54,7 +61,9 @@ pub(super) struct Muster {
 #[derive(Debug)]
 struct Member {
     phase: Phase,
-    reconnect: Reconnect,
+    retry: Retry,
+    /// It failed, and is only looked at.
+    is_probed: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +83,9 @@ enum Phase {
     },
     Failed {
         rested: Instant,
+        probe: Option<Instant>,
     },
+    Asleep,
 }
 
 /// What the caller must do.
@@ -100,8 +111,7 @@ impl Muster {
         if self.members.contains_key(name) {
             return false;
         }
-        let reconnect = Reconnect::new(self.pace.attempts);
-        self.members.insert(Arc::clone(name), Member { phase: Phase::Waiting, reconnect });
+        self.members.insert(Arc::clone(name), Member::new(&self.pace));
         self.enqueue(name, now);
         true
     }
@@ -119,8 +129,7 @@ impl Muster {
     pub(super) fn restart(&mut self, name: &str, now: Instant) -> bool {
         let Some((name, _)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        let fresh = Member { phase: Phase::Waiting, reconnect: Reconnect::new(self.pace.attempts) };
-        if let Some(old) = self.members.insert(Arc::clone(&name), fresh) {
+        if let Some(old) = self.members.insert(Arc::clone(&name), Member::new(&self.pace)) {
             self.release(&name, &old.phase);
         }
         self.queue.retain(|waiting| *waiting != name);
@@ -128,14 +137,34 @@ impl Muster {
         true
     }
 
-    /// Somebody wants to use a server: one that was left alone long enough gets
-    /// another attempt.
+    /// Somebody wants to use a server: one that sleeps, or was left alone long
+    /// enough, gets another attempt.
     pub(super) fn want(&mut self, name: &str, now: Instant) {
         let Some((name, member)) = self.members.get_key_value(name) else { return };
-        if matches!(member.phase, Phase::Failed { rested } if rested <= now) {
+        let is_meant = match member.phase {
+            Phase::Asleep => true,
+            Phase::Failed { rested, .. } => rested <= now,
+            _ => false,
+        };
+        if is_meant {
             let name = Arc::clone(name);
             self.enqueue(&name, now);
         }
+    }
+
+    /// Nobody uses a server: it is let go of until somebody does. False if it is not ready.
+    pub(super) fn sleep(&mut self, name: &str) -> bool {
+        let Some((name, member)) = self.members.get_key_value(name) else { return false };
+        let name = Arc::clone(name);
+        if !matches!(member.phase, Phase::Ready { .. }) {
+            return false;
+        }
+        if let Some(member) = self.members.get_mut(&name) {
+            let old = std::mem::replace(&mut member.phase, Phase::Asleep);
+            self.release(&name, &old);
+            self.tell(&name, State::Asleep);
+        }
+        true
     }
 
     /// An attempt has succeeded.
@@ -143,6 +172,7 @@ impl Muster {
         let Some((name, member)) = self.at(name, attempt) else { return };
         if let Phase::Connecting { .. } = member.phase {
             member.phase = Phase::Ready { attempt, since: now };
+            member.is_probed = false;
             self.tell(&name, State::Ready);
             self.fill(now);
         }
@@ -158,20 +188,23 @@ impl Muster {
         now: Instant,
         jitter: Duration,
     ) {
-        let rest = self.pace.rest;
+        let Pace { rest, probe, .. } = self.pace;
         let Some((name, member)) = self.at(name, attempt) else { return };
-        let lived_long = matches!(member.phase, Phase::Ready { since, .. }
-            if now.saturating_duration_since(since) >= LONG_LIFE);
-        if lived_long {
-            member.reconnect.handle_success();
-        }
-        let next = member.reconnect.handle_break(now, jitter);
-        // After a long life the end was bad luck.
-        let next = if lived_long { next.map(|_| now) } else { next };
+        let since = match member.phase {
+            Phase::Ready { since, .. } => Some(since),
+            _ => None,
+        };
+        // One look is one attempt.
+        let is_probed = member.is_probed;
+        let retry = || member.retry.handle_broken(since, now, jitter);
+        let next = (!is_probed).then(retry).flatten();
         let error = error.to_owned();
-        let (phase, state) = match next {
-            Some(at) => (Phase::Retrying { at }, State::Retrying { error, at }),
-            None => (Phase::Failed { rested: now + rest }, State::Failed { error }),
+        let (phase, state) = if let Some(at) = next {
+            (Phase::Retrying { at }, State::Retrying { error, at })
+        } else {
+            let probe = probe.map(|time| now + time);
+            let phase = Phase::Failed { rested: probe.unwrap_or(now + rest), probe };
+            (phase, State::Failed { error, at: probe })
         };
         let old = std::mem::replace(&mut member.phase, phase);
         self.release(&name, &old);
@@ -181,9 +214,12 @@ impl Muster {
 
     /// Time has reached `now`.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let due = |member: &Member| matches!(member.phase, Phase::Retrying { at } if at <= now);
-        let due = self.members.iter().filter(|(_, member)| due(member));
+        let is_due = |member: &Member| member.due().is_some_and(|at| at <= now);
+        let due = self.members.iter().filter(|(_, member)| is_due(member));
         for name in due.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
+            if let Some(member) = self.members.get_mut(&name) {
+                member.is_probed = matches!(member.phase, Phase::Failed { .. });
+            }
             self.enqueue(&name, now);
         }
         self.fill(now);
@@ -199,8 +235,7 @@ impl Muster {
         let is_awaited = !self.queue.is_empty();
         let times = self.members.values().filter_map(|member| match member.phase {
             Phase::Connecting { turn_over, .. } if is_awaited => turn_over,
-            Phase::Retrying { at } => Some(at),
-            _ => None,
+            _ => member.due(),
         });
         times.min()
     }
@@ -250,7 +285,26 @@ impl Muster {
     }
 
     fn tell(&mut self, name: &Arc<str>, state: State) {
+        let is_probed = self.members.get(name).is_some_and(|member| member.is_probed);
+        if is_probed && matches!(state, State::Waiting | State::Connecting) {
+            return;
+        }
         self.actions.push_back(Action::Tell { name: Arc::clone(name), state });
+    }
+}
+
+impl Member {
+    fn new(pace: &Pace) -> Self {
+        Self { phase: Phase::Waiting, retry: Retry::new(pace), is_probed: false }
+    }
+
+    /// When it is tried again, if that is not somebody else's to say.
+    fn due(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Retrying { at } => Some(at),
+            Phase::Failed { probe, .. } => probe,
+            _ => None,
+        }
     }
 }
 
@@ -258,13 +312,10 @@ impl Phase {
     fn attempt(&self) -> Option<u64> {
         match self {
             Self::Connecting { attempt, .. } | Self::Ready { attempt, .. } => Some(*attempt),
-            Self::Waiting | Self::Retrying { .. } | Self::Failed { .. } => None,
+            Self::Waiting | Self::Retrying { .. } | Self::Failed { .. } | Self::Asleep => None,
         }
     }
 }
-
-/// A server that served this long was not broken from the start.
-const LONG_LIFE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,10 @@ pub struct RosterOptions {
     pub attempts: u32,
     /// How long it is left alone, even if it is used.
     pub rest: Duration,
+    /// Servers are supervised like processes, whatever `attempts` and `rest` say:
+    /// one that broke is back at once after a long life, else after 1, 5 and 15
+    /// seconds, three times in five minutes; then it is tried this often.
+    pub probe: Option<Duration>,
     /// How long a list that has changed is not read, because more may change.
     pub coalesce: Duration,
     /// How long closing may take.
@@ -49,6 +53,7 @@ impl Default for RosterOptions {
             wait: Duration::from_secs(10),
             attempts: 10,
             rest: Duration::from_secs(30),
+            probe: None,
             coalesce: Duration::from_millis(50),
             // A child has six seconds to end in; see `stdio::child::Grace`.
             close: Duration::from_secs(10),
@@ -60,6 +65,7 @@ impl Default for RosterOptions {
 impl RosterOptions {
     pub(super) fn pace(&self) -> Pace {
         let at_once = self.at_once.max(1);
-        Pace { at_once, turn: self.turn, attempts: self.attempts, rest: self.rest }
+        let Self { turn, attempts, rest, probe, .. } = *self;
+        Pace { at_once, turn, attempts, rest, probe }
     }
 }

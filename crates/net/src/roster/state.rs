@@ -20,12 +20,19 @@ pub enum State {
     Ready,
     /// It broke or could not be reached, and is tried again then.
     Retrying { error: String, at: Instant },
-    /// It broke too often. It is tried again when it is restarted or, after a
-    /// while, used.
-    Failed { error: String },
+    /// It broke too often. It is tried again then; if that is not said, when it
+    /// is restarted or, after a while, used.
+    Failed { error: String, at: Option<Instant> },
+    /// Nobody has used it for long. Its lists are its own, and whoever wants it wakes it.
+    Asleep,
 }
 
 impl State {
+    /// Whether its lists are its own, and it can be called.
+    pub(super) fn is_current(&self) -> bool {
+        matches!(self, Self::Ready | Self::Asleep)
+    }
+
     /// Whether something is known of this attempt: there is nothing to wait for.
     pub(super) fn is_settled(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Connecting)
@@ -39,7 +46,10 @@ impl fmt::Display for State {
             Self::Connecting => f.write_str("connecting"),
             Self::Ready => f.write_str("ready"),
             Self::Retrying { error, .. } => write!(f, "{error}; it is tried again soon"),
-            Self::Failed { error } => write!(f, "{error}; it broke too often and is left alone"),
+            Self::Asleep => f.write_str("asleep"),
+            Self::Failed { error, .. } => {
+                write!(f, "{error}; it broke too often and is left alone")
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     tracing::debug!(server = up.name, pid = child.id(), "started");
     let _runs = up.server.traffic().child();
     let talk = race(up.choked(), race(write(up, stdin), read(up, stdout)));
-    let talked = up.stop.until(Box::pin(talk)).await;
+    let talked = up.stop.until(race(up.until_rest(), Box::pin(talk))).await;
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let exit = child.stop(up.server.grace()).await;
@@ -40,8 +40,9 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     }
     match talked {
         None => End::Stopped,
-        Some(Either::Left(why)) => End::Broke(why),
-        Some(Either::Right(_)) => End::Broke(exit.to_string()),
+        Some(Either::Left(())) => End::Rested,
+        Some(Either::Right(Either::Left(why))) => End::Broke(why),
+        Some(Either::Right(Either::Right(_))) => End::Broke(exit.to_string()),
     }
 }
 

@@ -36,6 +36,18 @@ pub(super) struct Core {
     pub(super) choked: bool,
     /// When a client last opened a call.
     pub(super) used: Instant,
+    pub(super) stay: Stay,
+}
+
+/// Whether there is a pipe.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stay {
+    Away,
+    /// It is wanted before there is anything to write.
+    Ahead,
+    Here,
+    /// It is to end: nobody uses it.
+    Leaving,
 }
 
 /// How messages leave.
@@ -86,6 +98,7 @@ impl Core {
             piped: false,
             choked: false,
             used: now(),
+            stay: Stay::Away,
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use switchboard_proto::client::Half;
@@ -149,13 +149,19 @@ impl Upstream {
             // What is told before we listen is told to nobody.
             _ = tokio::time::timeout(HEAR_WAIT, link.heard.said()).await;
         }
-        let mut request = link.post(post.message.text(), &post.session);
-        for (name, value) in &post.mirrored {
-            request.headers_mut().insert(name, value.clone());
+        if post.message.method() == method::INITIALIZE {
+            self.show_anew().await;
         }
-        let response = match link.fetch.send(request).await {
+        let sending = self.send(link, |link| {
+            let mut request = link.post(post.message.text(), &post.session);
+            for (name, value) in &post.mirrored {
+                request.headers_mut().insert(name, value.clone());
+            }
+            request
+        });
+        let response = match sending.await {
             Ok(response) => response,
-            Err(error) => return self.unanswered(post, sentence(&error)),
+            Err(text) => return self.unanswered(post, text),
         };
         let is_call = post.message.kind() == Kind::Request;
         match response.status() {
@@ -166,6 +172,25 @@ impl Upstream {
             }
             _ => self.take_error(post, response).await,
         }
+    }
+
+    /// Sends what `request` makes, with what we show. A server that does not let
+    /// us in has done nothing: it is asked once more, if there may be something
+    /// else to show by now.
+    async fn send(
+        &self,
+        link: &Link,
+        request: impl Fn(&Link) -> Request<Bytes>,
+    ) -> Result<Response<Incoming>, String> {
+        let shown = self.shown(None).await?;
+        link.show(&shown);
+        let response = link.fetch.send(request(link)).await.map_err(|error| sentence(&error))?;
+        if response.status() != StatusCode::UNAUTHORIZED || !self.may_show_others() {
+            return Ok(response);
+        }
+        let other = self.shown(Some(&shown)).await?;
+        link.show(&other);
+        link.fetch.send(request(link)).await.map_err(|error| sentence(&error))
     }
 
     /// The server does not know our session any more.

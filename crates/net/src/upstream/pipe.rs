@@ -15,7 +15,7 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
-use super::core::look_at;
+use super::core::{Stay, look_at};
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::drive::race;
@@ -26,6 +26,8 @@ use crate::inside::Works;
 pub(super) enum End {
     /// We were told to stop.
     Stopped,
+    /// Nobody uses it: it is made again when somebody does.
+    Rested,
     /// It broke; in words for whoever waits for an answer.
     Broke(String),
     /// This is not the transport the server speaks, as far as can be told.
@@ -49,12 +51,18 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
             break;
         }
         let started = now();
+        up.set_stay(Stay::Here);
         let end = match up.server.target() {
             Target::Command(command) => Box::pin(child::run(&up, command)).await,
             Target::Url { url, .. } => Box::pin(sse::run(&up, url)).await,
         };
+        up.set_stay(Stay::Away);
         let why = match end {
             End::Stopped => break,
+            End::Rested => {
+                tracing::debug!(server = up.name, "ended, for nobody uses it");
+                continue;
+            }
             End::Broke(why) => why,
             End::WrongRoad(why) => {
                 if let Err(why) = up.try_other_road(&why, None) {
@@ -100,15 +108,39 @@ impl Upstream {
         look - now
     }
 
-    /// Waits until there is something to write.
+    /// Waits until there is something to write, or the pipe is wanted ahead of that.
     async fn wanted(&self) {
         loop {
             let written = self.written.notified();
-            if !lock(&self.core).outbound.is_empty() {
+            let is_wanted = {
+                let core = lock(&self.core);
+                !core.outbound.is_empty() || core.stay == Stay::Ahead
+            };
+            if is_wanted {
                 return;
             }
             written.await;
         }
+    }
+
+    /// Waits until there is something to write to this very pipe.
+    async fn writable(&self) {
+        loop {
+            let written = self.written.notified();
+            let is_writable = {
+                let core = lock(&self.core);
+                !core.outbound.is_empty() && core.stay != Stay::Leaving
+            };
+            if is_writable {
+                return;
+            }
+            written.await;
+        }
+    }
+
+    /// There is a pipe, or there is none any more.
+    fn set_stay(&self, stay: Stay) {
+        lock(&self.core).stay = stay;
     }
 
     /// Adds a message to what is to be written. Clients' calls are bounded where
@@ -138,7 +170,7 @@ impl Upstream {
 
     /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
-        self.wanted().await;
+        self.writable().await;
         let mut core = lock(&self.core);
         let mut messages = Vec::new();
         let mut taken = 0;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::jsonrpc::{Kind, Message};
@@ -19,7 +19,7 @@ use switchboard_proto::sse::{Decoder, Event};
 
 use super::http::{Refused, lane_of, sentence};
 use super::pipe::End;
-use super::{Target, Trial, Upstream};
+use super::{Trial, Upstream};
 use crate::drive::{Either, race};
 use crate::face::lock;
 use crate::http::fetch::Fetch;
@@ -45,11 +45,11 @@ struct Stream {
 
 /// Connects and serves the stream until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
-    let (Target::Url { headers, .. }, Some(fetch)) = (up.server.target(), up.server.fetch()) else {
+    let Some(fetch) = up.server.fetch() else {
         return End::Broke("Transport closed".to_owned());
     };
-    let connected = up.stop.until(connect(up, fetch, url, headers)).await;
-    let (mut stream, endpoint) = match connected {
+    let connected = up.stop.until(enter(up, fetch, url)).await;
+    let (mut stream, endpoint, headers) = match connected {
         None => return End::Stopped,
         Some(Ok(connected)) => connected,
         Some(Err(why)) if why.wrong_transport && up.may_change_road() => {
@@ -59,12 +59,13 @@ pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
     };
     lock(&up.core).trial = Trial::Settled;
     up.hears(true);
-    let there = There { fetch: fetch.clone(), endpoint, headers: headers.clone() };
+    let there = There { fetch: fetch.clone(), endpoint, headers: HeaderMap::clone(&headers) };
     let talk = race(up.choked(), race(write(up, &there), read(up, &mut stream)));
-    match up.stop.until(talk).await {
+    match up.stop.until(race(up.until_rest(), Box::pin(talk))).await {
         None => End::Stopped,
-        Some(Either::Left(why)) => End::Broke(why),
-        Some(Either::Right(_)) => {
+        Some(Either::Left(())) => End::Rested,
+        Some(Either::Right(Either::Left(why))) => End::Broke(why),
+        Some(Either::Right(Either::Right(_))) => {
             End::Broke("Transport closed (the event stream ended)".to_owned())
         }
     }
@@ -82,12 +83,32 @@ struct There {
 struct NoStream {
     text: String,
     wrong_transport: bool,
+    /// We are not let in.
+    is_shut: bool,
 }
 
 impl NoStream {
     fn because(text: impl Into<String>) -> Self {
-        Self { text: text.into(), wrong_transport: false }
+        Self { text: text.into(), wrong_transport: false, is_shut: false }
     }
+}
+
+/// Connects with what we show, and with something else if that is not enough.
+async fn enter(
+    up: &Arc<Upstream>,
+    fetch: &Fetch,
+    url: &Uri,
+) -> Result<(Stream, Uri, Arc<HeaderMap>), NoStream> {
+    up.show_anew().await;
+    let old = up.shown(None).await.map_err(NoStream::because)?;
+    let (connected, shown) = match connect(up, fetch, url, &old).await {
+        Err(why) if why.is_shut && up.may_show_others() => {
+            let new = up.shown(Some(&old)).await.map_err(NoStream::because)?;
+            (connect(up, fetch, url, &new).await, new)
+        }
+        connected => (connected, old),
+    };
+    connected.map(|(stream, endpoint)| (stream, endpoint, shown))
 }
 
 async fn connect(
@@ -128,10 +149,11 @@ async fn check(response: Response<Incoming>) -> Result<Response<Incoming>, NoStr
     }
     if status.is_success() {
         let text = format!("HTTP {}: no event stream at this URL", status.as_u16());
-        return Err(NoStream { text, wrong_transport: true });
+        return Err(NoStream { wrong_transport: true, ..NoStream::because(text) });
     }
     let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
-    Err(NoStream { text: Refused::read(response).await.to_string(), wrong_transport })
+    let is_shut = status == StatusCode::UNAUTHORIZED;
+    Err(NoStream { text: Refused::read(response).await.to_string(), wrong_transport, is_shut })
 }
 
 impl Stream {

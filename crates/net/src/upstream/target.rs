@@ -9,9 +9,9 @@ use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
-use super::Road;
 use super::known::Known;
 use super::traffic::Traffic;
+use super::{Credential, Road};
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
@@ -20,6 +20,8 @@ use crate::stdio::child::{Command, Grace};
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,
+    /// Headers of the client that it is reached for.
+    passed: Option<Arc<HeaderMap>>,
 }
 
 struct Inner {
@@ -27,10 +29,27 @@ struct Inner {
     environment: Vec<(OsString, OsString)>,
     grace: Grace,
     fetch: Option<Fetch>,
+    credential: Option<Arc<dyn Credential>>,
     /// How many pipes to it there are, if somebody counts them.
     pipes: Option<watch::Sender<usize>>,
     known: Known,
     traffic: Arc<Traffic>,
+}
+
+impl Inner {
+    /// The same, of which nothing is known; what is counted of both is one.
+    fn alike(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            environment: self.environment.clone(),
+            grace: self.grace,
+            fetch: self.fetch.clone(),
+            credential: self.credential.clone(),
+            pipes: None,
+            known: Known::default(),
+            traffic: Arc::clone(&self.traffic),
+        }
+    }
 }
 
 /// A pipe that counts.
@@ -93,17 +112,57 @@ impl Server {
 
     /// A URL. Headers that are for us to set are left out of `headers` (HDR-15).
     pub fn url(url: Uri, strategy: Strategy, mut headers: HeaderMap, fetch: Fetch) -> Self {
-        remove_ours(&mut headers);
-        // Whatever a user sends along may be a secret, and somebody may print us.
-        headers.values_mut().for_each(|value| value.set_sensitive(true));
+        tidy(&mut headers);
         Self::at(Target::Url { url, strategy, headers }, Vec::new(), Some(fetch))
     }
 
     fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
         let (grace, known) = (Grace::default(), Known::default());
-        let traffic = Arc::default();
-        let inner = Inner { target, environment, grace, fetch, pipes: None, known, traffic };
-        Self { inner: Arc::new(inner) }
+        let (credential, pipes, traffic) = (None, None, Arc::default());
+        let inner = Inner { target, environment, grace, fetch, credential, pipes, known, traffic };
+        Self { inner: Arc::new(inner), passed: None }
+    }
+
+    /// The same server, which is shown what `credential` says when a connection
+    /// is made. The headers of its URL are for `credential` to add.
+    #[must_use]
+    pub fn showing(&self, credential: Arc<dyn Credential>) -> Self {
+        let inner = Inner { credential: Some(credential), ..self.inner.alike() };
+        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+    }
+
+    /// The same server for a client with these headers.
+    pub(crate) fn passing(&self, headers: HeaderMap) -> Self {
+        let passed = (!headers.is_empty()).then(|| Arc::new(headers));
+        Self { inner: Arc::clone(&self.inner), passed }
+    }
+
+    /// What of a client's headers is passed on to it.
+    pub(crate) fn passed_of(&self, headers: Option<&HeaderMap>) -> HeaderMap {
+        let mut passed = HeaderMap::new();
+        let (Some(credential), Some(headers)) = (&self.inner.credential, headers) else {
+            return passed;
+        };
+        for name in credential.passes() {
+            for value in headers.get_all(name) {
+                passed.append(name, value.clone());
+            }
+        }
+        passed
+    }
+
+    /// Headers of clients that are passed on to it.
+    pub(crate) fn passes(&self) -> &[HeaderName] {
+        self.inner.credential.as_ref().map_or(&[], |credential| credential.passes())
+    }
+
+    /// Headers of the client that it is reached for.
+    pub(crate) fn passed(&self) -> Option<&HeaderMap> {
+        self.passed.as_deref()
+    }
+
+    pub(super) fn credential(&self) -> Option<&Arc<dyn Credential>> {
+        self.inner.credential.as_ref()
     }
 
     /// What is at the other end.
@@ -116,36 +175,17 @@ impl Server {
         let Target::Url { url, headers, .. } = &self.inner.target else { return self.clone() };
         let (url, headers) = (url.clone(), headers.clone());
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
-        let (fetch, pipes) = (self.inner.fetch.clone(), self.inner.pipes.clone());
-        let (environment, grace) = (Vec::new(), self.inner.grace);
-        Self {
-            inner: Arc::new(Inner {
-                target,
-                environment,
-                grace,
-                fetch,
-                pipes,
-                known: Known::default(),
-                traffic: Arc::clone(&self.inner.traffic),
-            }),
-        }
+        let pipes = self.inner.pipes.clone();
+        let inner = Inner { target, pipes, ..self.inner.alike() };
+        Self { inner: Arc::new(inner), passed: self.passed.clone() }
     }
 
     /// The same server, and how many pipes to it there are: at none, every
     /// process that was started for it has ended.
     pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
         let (pipes, count) = watch::channel(0);
-        let Inner { target, environment, grace, fetch, .. } = &*self.inner;
-        let inner = Inner {
-            target: target.clone(),
-            environment: environment.clone(),
-            grace: *grace,
-            fetch: fetch.clone(),
-            pipes: Some(pipes),
-            known: Known::default(),
-            traffic: Arc::clone(&self.inner.traffic),
-        };
-        (Self { inner: Arc::new(inner) }, count)
+        let inner = Inner { pipes: Some(pipes), ..self.inner.alike() };
+        (Self { inner: Arc::new(inner), passed: self.passed.clone() }, count)
     }
 
     /// There is a pipe to it until this is dropped.
@@ -221,7 +261,13 @@ const OURS: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// Leaves the headers that a user may set.
+/// Leaves the headers that a user may set. Whatever a user sends along may be a
+/// secret, and somebody may print us.
+pub(super) fn tidy(headers: &mut HeaderMap) {
+    remove_ours(headers);
+    headers.values_mut().for_each(|value| value.set_sensitive(true));
+}
+
 fn remove_ours(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
         OURS.contains(name) || name.as_str().starts_with("mcp-") || name == "last-event-id"

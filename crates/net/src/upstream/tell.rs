@@ -18,6 +18,11 @@ impl Upstream {
         }
     }
 
+    /// Whether somebody is told what belongs to no call.
+    pub(crate) fn is_attached(&self) -> bool {
+        lock(&self.faces).values().any(|face| face.strong_count() > 0)
+    }
+
     /// Everybody who is told what belongs to no call.
     pub(crate) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
         lock(&self.faces).values().filter_map(Weak::upgrade).collect()

@@ -65,7 +65,9 @@ pub(super) async fn host(inside: Arc<dyn Inside>, limits: Arc<Limits>) -> http::
     let site = Site::new(inside, SiteOptions { limits, ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, site, ListenOptions::default(), std::future::pending()));
+    // A test holds a thousand calls open, each on a connection of its own.
+    let options = ListenOptions { max_connections: 4096, ..ListenOptions::default() };
+    tokio::spawn(serve(listener, site, options, std::future::pending()));
     format!("http://{address}/mcp").parse().unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! Who shares a child with whom, and that nobody gets what is another's.
 
+mod gate;
 mod leaks;
 mod races;
 mod request;

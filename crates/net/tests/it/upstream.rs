@@ -9,6 +9,7 @@ mod modern;
 pub(crate) mod old;
 mod posts;
 mod session;
+mod shown;
 mod strategy;
 
 use std::sync::Arc;

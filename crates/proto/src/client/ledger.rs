@@ -4,7 +4,7 @@
 //! errands collide. Tokens are rewritten only where clients share the server (STD-9).
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -21,6 +21,9 @@ use crate::refusal::Refusal;
 pub(super) struct Ledger<O> {
     sharing: Sharing,
     calls: Calls<Call<O>>,
+    patience: Patience,
+    /// For a greeting.
+    greet: Duration,
     /// Open calls on which the server may want input.
     asking: BTreeSet<u64>,
     /// By value, for a server may spell a token its own way.
@@ -63,6 +66,8 @@ impl<O> Ledger<O> {
         Self {
             sharing,
             calls: Calls::new(patience),
+            patience,
+            greet: limits.greet.unwrap_or(limits.quiet),
             asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
@@ -82,7 +87,9 @@ impl<O> Ledger<O> {
             begun: now,
             token: token.as_ref().map(|(wire, _)| wire.clone()),
         };
-        let id = self.calls.begin(call, now);
+        let greets = request.method() == method::INITIALIZE;
+        let quiet = if greets { self.greet } else { self.patience.quiet };
+        let id = self.calls.begin_with(call, Patience { quiet, ..self.patience }, now);
         if let Some((wire, original)) = token {
             self.tokens.insert(wire, Token { original, call: id });
         }

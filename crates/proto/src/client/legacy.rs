@@ -54,6 +54,8 @@ pub struct Legacy<T> {
     asks: BTreeMap<Ask, Asked<T>>,
     watches: Watches,
     level: Option<Message>,
+    /// The link was ended for nobody used it.
+    rested: bool,
     out: VecDeque<Transmit>,
     down: VecDeque<Down<T>>,
 }
@@ -104,6 +106,7 @@ impl<T: Ticket> Legacy<T> {
             asks: BTreeMap::new(),
             watches: Watches::default(),
             level: None,
+            rested: false,
             out: VecDeque::new(),
             down: VecDeque::new(),
         }

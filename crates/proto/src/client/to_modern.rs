@@ -149,6 +149,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// A client opens a call.
     pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        self.listen_after_rest(now);
         let id = match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
             method::PING => self.answer(ticket, b"{}"),

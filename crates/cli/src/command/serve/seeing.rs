@@ -48,7 +48,7 @@ pub(super) fn tapped(
 pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready);
+        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         ready.states().iter().any(|(_, state)| is_there(state))
     };
     let status = move |sites: &_| {

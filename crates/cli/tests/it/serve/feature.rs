@@ -59,7 +59,8 @@ async fn calls_prompts_resources_and_completions_find_their_server() {
         let values = &completed["completion"]["values"];
         assert_eq!(*values, json!(["paris", "park", "party"]), "{what}");
         let unknown = client.call_tool("it__nothing", json!({})).await.unwrap_err();
-        assert!(unknown.to_string().contains("Unknown tool: it__nothing"), "{what}: {unknown}");
+        // A server with a process for each session may know more than it lists, so it is asked.
+        assert!(unknown.to_string().contains("Unknown tool: nothing"), "{what}: {unknown}");
     })
     .await;
 }

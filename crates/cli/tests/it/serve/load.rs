@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions};
 use tokio::task::JoinHandle;
 
 use super::{ERAS, Gateway, text};
-use crate::process::PATIENCE;
+use crate::process::{PATIENCE, SERVER};
 
 mod change;
 mod kill;
@@ -29,6 +29,8 @@ fn size(small: usize, full: usize) -> usize {
 struct Callers {
     file: PathBuf,
     stop: Arc<AtomicBool>,
+    /// How many calls have failed so far.
+    failures: Arc<AtomicUsize>,
     calling: Vec<JoinHandle<Made>>,
 }
 
@@ -42,7 +44,7 @@ struct Made {
 impl Callers {
     fn new(gateway: &Gateway) -> Self {
         let file = gateway.home.path.join("marks");
-        Self { file, stop: Arc::default(), calling: Vec::new() }
+        Self { file, stop: Arc::default(), failures: Arc::default(), calling: Vec::new() }
     }
 
     /// A client of each era that calls `tool` at `path` until it is told to
@@ -52,8 +54,12 @@ impl Callers {
             let client = gateway.client_at(path, era, ClientOptions::default()).await;
             let name = format!("{tool} of {path} in {era:?}, {}", self.calling.len());
             let (stop, file) = (Arc::clone(&self.stop), self.file.clone());
-            let tool = tool.to_owned();
-            let calling = async move { calls(&client, &tool, &name, &file, &stop).await };
+            let (tool, failures) = (tool.to_owned(), Arc::clone(&self.failures));
+            let calling = async move {
+                let made = calls(&client, &tool, &name, &file, (&stop, &failures)).await;
+                client.close().await;
+                made
+            };
             self.calling.push(tokio::spawn(calling));
         }
     }
@@ -81,7 +87,7 @@ async fn calls(
     tool: &str,
     name: &str,
     file: &std::path::Path,
-    stop: &AtomicBool,
+    (stop, failures): (&AtomicBool, &AtomicUsize),
 ) -> Made {
     let mut made = Made::default();
     let mut number = 0;
@@ -96,6 +102,7 @@ async fn calls(
                 made.answered.push(mark);
             }
             Err(error) => {
+                failures.fetch_add(1, Ordering::Relaxed);
                 let is_over = !matches!(error, CallError::Server { .. });
                 made.failed.push((mark, error));
                 if is_over {
@@ -113,4 +120,13 @@ fn marks(gateway: &Gateway) -> Vec<String> {
     let mut marks: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
     marks.sort_unstable();
     marks
+}
+
+/// The processes of the test server that a gateway has started.
+fn servers(gateway: &Gateway) -> Vec<u32> {
+    let is_server = |id: &u32| {
+        let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.split('\0').nth(1) == Some(SERVER[1])
+    };
+    gateway.process.children().into_iter().filter(is_server).collect()
 }

@@ -178,6 +178,112 @@ fn a_short_life_is_no_success() {
 }
 
 #[test]
+fn a_supervised_server_is_tried_after_1_5_and_15_s_then_it_has_failed_and_is_looked_at() {
+    supervise(
+        "add a
+         broken a 1
+         at 1s
+         broken a 2
+         at 6s
+         broken a 3
+         at 21s
+         broken a 4
+         want a
+         at 81s
+         broken a 5
+         at 141s
+         ready a 6",
+        "a: waiting
+         a: connecting
+         connect a 1
+         release a 1
+         a: retrying at 1s
+         a: waiting
+         a: connecting
+         connect a 2
+         release a 2
+         a: retrying at 6s
+         a: waiting
+         a: connecting
+         connect a 3
+         release a 3
+         a: retrying at 21s
+         a: waiting
+         a: connecting
+         connect a 4
+         release a 4
+         a: failed until 81s
+         connect a 5
+         release a 5
+         a: failed until 141s
+         connect a 6
+         a: ready",
+    );
+}
+
+#[test]
+fn a_supervised_server_that_ends_after_a_long_life_is_back_at_once() {
+    supervise(
+        "add a
+         ready a 1
+         at 59s
+         broken a 1
+         at 60s
+         ready a 2
+         at 120s
+         broken a 2
+         ready a 3
+         broken a 3",
+        "a: waiting
+         a: connecting
+         connect a 1
+         a: ready
+         release a 1
+         a: retrying at 60s
+         a: waiting
+         a: connecting
+         connect a 2
+         a: ready
+         release a 2
+         a: retrying at 120s
+         a: waiting
+         a: connecting
+         connect a 3
+         a: ready
+         release a 3
+         a: retrying at 121s",
+    );
+}
+
+#[test]
+fn a_server_that_nobody_uses_sleeps_until_it_is_wanted() {
+    check(
+        "add a
+         sleep a
+         ready a 1
+         sleep a
+         sleep a
+         broken a 1
+         at 1000s
+         want a
+         want a
+         ready a 2",
+        "a: waiting
+         a: connecting
+         connect a 1
+         cannot sleep a
+         a: ready
+         release a 1
+         a: asleep
+         cannot sleep a
+         a: waiting
+         a: connecting
+         connect a 2
+         a: ready",
+    );
+}
+
+#[test]
 fn a_restart_ends_what_there_is_and_what_is_told_of_it_later_changes_nothing() {
     check(
         "add a
@@ -284,11 +390,23 @@ fn a_place_that_was_given_up_wakes_nobody_again() {
 /// Plays `script` with two places for 0.1 s, two attempts again, and a rest of 30 s.
 #[track_caller]
 fn check(script: &str, expected: &str) {
+    play(None, script, expected);
+}
+
+/// The same for servers that are supervised, and looked at each minute once they failed.
+#[track_caller]
+fn supervise(script: &str, expected: &str) {
+    play(Some(Duration::from_mins(1)), script, expected);
+}
+
+#[track_caller]
+fn play(probe: Option<Duration>, script: &str, expected: &str) {
     let pace = Pace {
         at_once: 2,
         turn: Duration::from_millis(100),
         attempts: 2,
         rest: Duration::from_secs(30),
+        probe,
     };
     let mut muster = Muster::new(pace);
     let start = Instant::now();
@@ -302,6 +420,7 @@ fn check(script: &str, expected: &str) {
             "add" => is_possible = muster.add(&words[1].into(), now),
             "remove" => is_possible = muster.remove(words[1], now),
             "restart" => is_possible = muster.restart(words[1], now),
+            "sleep" => is_possible = muster.sleep(words[1]),
             "want" => muster.want(words[1], now),
             "ready" => muster.handle_ready(words[1], attempt(), now),
             "broken" => muster.handle_broken(words[1], attempt(), "e", now, Duration::ZERO),
@@ -336,7 +455,10 @@ fn print(action: &Action, start: Instant) -> String {
                 State::Retrying { at, .. } => {
                     format!("retrying at {}s", at.duration_since(start).as_secs_f64())
                 }
-                State::Failed { .. } => "failed".to_owned(),
+                State::Failed { at: None, .. } => "failed".to_owned(),
+                State::Failed { at: Some(at), .. } => {
+                    format!("failed until {}s", at.duration_since(start).as_secs_f64())
+                }
                 state => state.to_string(),
             };
             format!("{name}: {state}")
@@ -355,14 +477,16 @@ enum Step {
     Remove,
     Restart,
     Want,
+    Sleep,
     Ready,
     Broken,
     Late,
 }
 
 fn step() -> impl Strategy<Value = (Step, usize, u64)> {
-    use Step::{Add, Broken, Late, Ready, Remove, Restart, Want};
-    let step = prop::sample::select(vec![Add, Add, Remove, Restart, Want, Ready, Broken, Late]);
+    use Step::{Add, Broken, Late, Ready, Remove, Restart, Sleep, Want};
+    let all = vec![Add, Add, Remove, Restart, Want, Sleep, Ready, Broken, Late];
+    let step = prop::sample::select(all);
     (step, 0..4_usize, 0..2000_u64)
 }
 
@@ -370,10 +494,11 @@ proptest! {
     #[test]
     fn whatever_happens_each_server_has_one_connection_and_its_turn_comes(
         steps in prop::collection::vec(step(), 0..60),
+        probe in prop::option::of((0..2000_u64).prop_map(Duration::from_millis)),
     ) {
         let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let turn = Duration::from_millis(100);
-        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1) };
+        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1), probe };
         let mut muster = Muster::new(pace);
         let mut now = Instant::now();
         let mut live: BTreeMap<Arc<str>, u64> = BTreeMap::new();
@@ -385,6 +510,7 @@ proptest! {
                 Step::Remove => _ = muster.remove(name, now),
                 Step::Restart => _ = muster.restart(name, now),
                 Step::Want => muster.want(name, now),
+                Step::Sleep => _ = muster.sleep(name),
                 Step::Ready => muster.handle_ready(name, attempt, now),
                 Step::Broken => muster.handle_broken(name, attempt, "e", now, Duration::ZERO),
                 Step::Late => {

@@ -1,6 +1,6 @@
 //! What is known about an endpoint: where it is, and the session there.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +19,8 @@ use crate::upstream::{Target, Upstream};
 pub(in crate::upstream) struct Link {
     pub(super) fetch: Fetch,
     url: Uri,
-    headers: HeaderMap,
+    /// What was shown last.
+    headers: Mutex<Arc<HeaderMap>>,
     session: Mutex<Session>,
     pub(super) ear: Mutex<Ear>,
     /// Whether we can listen has been seen, one way or the other.
@@ -59,7 +60,7 @@ impl Upstream {
         Some(self.http.get_or_init(|| Link {
             fetch: fetch.clone(),
             url: url.clone(),
-            headers: headers.clone(),
+            headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
             ear: Mutex::default(),
             heard: Stop::new(),
@@ -68,12 +69,18 @@ impl Upstream {
 }
 
 impl Link {
+    /// From here on this is shown.
+    pub(super) fn show(&self, headers: &Arc<HeaderMap>) {
+        lock(&self.headers).clone_from(headers);
+    }
+
     /// A request with the user's headers; ours come later and win (HDR-15).
     fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
-        for (name, value) in &self.headers {
+        let shown = Arc::clone(&lock(&self.headers));
+        for (name, value) in &*shown {
             request.headers_mut().append(name, value.clone());
         }
         request

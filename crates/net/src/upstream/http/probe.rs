@@ -13,8 +13,8 @@ use switchboard_proto::jsonrpc::{self, Message};
 use switchboard_proto::revision::Revision;
 use switchboard_proto::sse::Decoder;
 
+use super::Refused;
 use super::link::Session;
-use super::{Refused, sentence};
 use crate::http::{content_type, is_event_stream};
 use crate::upstream::Upstream;
 
@@ -49,12 +49,15 @@ impl Upstream {
     /// Asks an endpoint which era it speaks.
     pub(crate) async fn probe(&self, question: &Message) -> Probed {
         let Some(link) = self.link() else { return Probed::broken("no URL".to_owned()) };
-        let mut request = link.post(question.text(), &Session::default());
-        let version = Revision::NEWEST_MODERN.as_str();
-        Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
-        match link.fetch.send(request).await {
+        let asking = self.send(link, |link| {
+            let mut request = link.post(question.text(), &Session::default());
+            let version = Revision::NEWEST_MODERN.as_str();
+            Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
+            request
+        });
+        match asking.await {
             Ok(response) => self.read_probe(response).await,
-            Err(error) => Probed::broken(sentence(&error)),
+            Err(text) => Probed::broken(text),
         }
     }
 

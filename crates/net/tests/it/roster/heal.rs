@@ -67,7 +67,7 @@ async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
     let roster = Roster::new(RosterOptions { attempts: 0, ..patient() });
     roster.add("a", child(&journal, &["dies"])).unwrap();
     let late = within(roster.ready()).await;
-    let State::Failed { error } = &late[0].state else { panic!("{late:?}") };
+    let State::Failed { error, .. } = &late[0].state else { panic!("{late:?}") };
     assert!(error.contains("no configuration"), "{error}");
     let lives = journal.pids().len();
     let failed = within(roster.call("a", "echo", ())).await.unwrap_err();

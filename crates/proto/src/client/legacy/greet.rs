@@ -114,6 +114,17 @@ impl<T: Ticket> Legacy<T> {
         self.recall_all();
     }
 
+    /// The link is ended because nobody uses it.
+    pub fn rest(&mut self, why: &Refusal) {
+        self.handle_lost(why);
+        self.rested = true;
+    }
+
+    /// Whether a client waits to hear of a resource.
+    pub fn is_watching(&self) -> bool {
+        self.watches.uris().next().is_some()
+    }
+
     /// Whoever asked is not there any more.
     fn recall_all(&mut self) {
         for (ask, asked) in std::mem::take(&mut self.asks) {
@@ -172,7 +183,7 @@ impl<T: Ticket> Legacy<T> {
         for to in self.greeters.drain(..) {
             self.down.push_back(Down::Finish { to, answer: answer.clone() });
         }
-        if was_known {
+        if was_known && !std::mem::take(&mut self.rested) {
             self.tell_lists_changed(answer);
         }
     }

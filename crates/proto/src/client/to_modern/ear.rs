@@ -56,6 +56,8 @@ pub(super) struct Ear<T> {
     due: Option<Instant>,
     /// Nothing was heard for a while.
     gap: bool,
+    /// Nobody listens until the next call.
+    rests: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl<T> Default for Ear<T> {
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
             gap: false,
+            rests: false,
         }
     }
 }
@@ -96,6 +99,24 @@ impl<T> Ear<T> {
 }
 
 impl<T: Ticket> ToModern<T> {
+    /// The link is ended because nobody uses it. What is said meanwhile is not missed.
+    pub fn rest(&mut self, why: &Refusal, now: Instant) {
+        self.handle_lost(why, now);
+        (self.ear.due, self.ear.gap, self.ear.rests) = (None, false, true);
+        self.ear.reconnect.handle_success();
+    }
+
+    /// Whether a client waits to hear of a resource.
+    pub fn is_watching(&self) -> bool {
+        self.ear.watches.uris().next().is_some()
+    }
+
+    pub(super) fn listen_after_rest(&mut self, now: Instant) {
+        if std::mem::take(&mut self.ear.rests) {
+            self.listen_anew(now);
+        }
+    }
+
     pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         let uri = request.payload().and_then(|params| patch::string(params, &["uri"]));
         let Some(uri) = uri else {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::reload::{rude, shared};
 use super::super::{Gateway, file};
 use super::{Callers, marks, size};
+use crate::process::until;
 
 /// What the file says the `round`th time: two servers stay, one is another each
 /// time, one comes and goes.
@@ -54,4 +55,7 @@ async fn a_file_that_changes_twenty_times_loses_no_call_and_makes_none_twice() {
     assert!(made.failed.is_empty(), "{:?}", made.failed);
     made.answered.sort_unstable();
     assert_eq!(marks(&gateway), made.answered);
+    // Three for the lists, two an era that clients share, and what modern clients who
+    // are alike have for a while.
+    until("servers of other files are gone", || super::servers(&gateway).len() <= 3 + 4 + 1);
 }

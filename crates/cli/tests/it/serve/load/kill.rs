@@ -1,6 +1,6 @@
 //! Servers that are killed under load.
 
-use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,18 +9,9 @@ use switchboard_net::client::CallError;
 
 use super::super::Gateway;
 use super::super::reload::{rude, shared};
-use super::{Callers, marks, size};
+use super::{Callers, marks, servers, size};
 use crate::named::Home;
-use crate::process::{SERVER, families, running, until};
-
-/// The processes of the test server that a gateway has started.
-fn servers(gateway: &Gateway) -> Vec<u32> {
-    let is_server = |id: &u32| {
-        let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        line.split('\0').nth(1) == Some(SERVER[1])
-    };
-    gateway.process.children().into_iter().filter(is_server).collect()
-}
+use crate::process::{PATIENCE, families, running, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_killed_at_random_fail_their_calls_and_leave_nothing_behind() {
@@ -36,7 +27,10 @@ async fn servers_killed_at_random_fail_their_calls_and_leave_nothing_behind() {
     }
     let until_then = Instant::now() + Duration::from_secs(size(8, 60) as u64);
     let (mut killed, mut turn) = (0, 0);
-    while Instant::now() < until_then {
+    // However slow the machine is: some must be killed, and some calls with them.
+    let is_enough = |killed| killed >= 20 && callers.failures.load(Ordering::Relaxed) > 0;
+    while Instant::now() < until_then || !is_enough(killed) {
+        assert!(Instant::now() < until_then + PATIENCE, "{killed} were killed");
         tokio::time::sleep(Duration::from_millis(150)).await;
         let victims = servers(&gateway);
         turn += 7;
@@ -53,8 +47,7 @@ async fn servers_killed_at_random_fail_their_calls_and_leave_nothing_behind() {
         assert!(matches!(error, CallError::Server { .. }), "{mark}: {error:?}");
     }
     let done = marks(&gateway);
-    let (answered, failed) = (made.answered.len(), made.failed.len());
-    assert!(killed > 10 && answered > 100 && failed > 0, "{killed} {answered} {failed}");
+    assert!(!made.answered.is_empty());
     made.answered.sort_unstable();
     assert!(made.answered.iter().all(|mark| done.binary_search(mark).is_ok()));
     assert!(done.windows(2).all(|two| two[0] != two[1]), "a call was made twice");

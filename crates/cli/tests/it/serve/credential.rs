@@ -1,0 +1,130 @@
+//! What servers are shown besides what their file spells out.
+
+use std::fs;
+
+use serde_json::json;
+use switchboard_net::client::Client;
+use switchboard_proto::revision::Era;
+
+use super::{ERAS, Gateway, text};
+use crate::named::Home;
+use crate::process::Switchboard;
+use crate::upstream::Upstream;
+
+/// What each call showed of these headers, in order.
+fn shown(server: &Upstream, names: &[&str]) -> Vec<Vec<String>> {
+    let heads = server.heads();
+    let of = |head: &String| {
+        let header = |name: &&str| {
+            let found = head.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            });
+            found.unwrap_or_default()
+        };
+        names.iter().map(header).collect::<Vec<_>>()
+    };
+    heads.iter().map(of).collect()
+}
+
+async fn echo(client: &Client) -> String {
+    let answer = client.call_tool("it__echo", json!({"text": "hello"})).await.unwrap();
+    text(&answer).to_owned()
+}
+
+#[tokio::test]
+async fn headers_of_files_and_commands_are_read_at_each_connection_and_the_last_one_wins() {
+    let server = Upstream::start();
+    let home = Home::new();
+    let file = home.write("headers", "X-One: file\nX-Two: file\nX-Three: file\n");
+    let program = "printf '{\"X-Three\": \"command\"}'";
+    let it = json!({
+        "type": "http", "url": server.url(),
+        "headers": {"X-Zero": "static", "X-One": "static"},
+        "headerFile": file, "headersHelper": program,
+    });
+    let gateway = Gateway::start_in(home, &json!({"it": it}), &json!({}));
+    gateway.until_ready(&["it"]);
+    let names = ["X-Zero", "X-One", "X-Two", "X-Three"];
+    let client = gateway.client(Era::Legacy, &["it"]).await;
+    assert_eq!(echo(&client).await, "hello");
+    let all = shown(&server, &names);
+    assert!(all.iter().all(|it| *it == ["static", "file", "file", "command"]), "{all:?}");
+    fs::write(gateway.home.path.join("headers"), "X-Two: other\n").unwrap();
+    let client = gateway.client(Era::Legacy, &["it"]).await;
+    assert_eq!(echo(&client).await, "hello");
+    let last = shown(&server, &names).pop().unwrap();
+    assert_eq!(last, ["static", "static", "other", "command"]);
+}
+
+#[tokio::test]
+async fn headers_of_clients_are_passed_on_by_name_and_never_by_the_connection_of_another() {
+    for process in ["shared", "per-session"] {
+        let server = Upstream::start();
+        let it = json!({
+            "type": "http", "url": server.url(), "process": process,
+            "passHeaders": ["X-Tenant"], "headers": {"Authorization": "Bearer ours"},
+        });
+        let gateway = Gateway::start(&json!({"it": it}));
+        gateway.until_ready(&["it"]);
+        for era in ERAS {
+            let mut clients = Vec::new();
+            for tenant in ["a", "b"] {
+                let headers =
+                    [("X-Tenant", tenant), ("X-Other", "x"), ("Authorization", "Bearer theirs")];
+                clients.push(gateway.client_with(era, &headers).await);
+            }
+            for round in 0..2 {
+                for (client, tenant) in clients.iter().zip(["a", "b"]) {
+                    echo(client).await;
+                    let last = shown(&server, &["X-Tenant", "X-Other", "Authorization"]).pop();
+                    let expected = [tenant, "", "Bearer ours"].map(str::to_owned).to_vec();
+                    assert_eq!(last, Some(expected), "{process}, {era:?}, {round}");
+                }
+            }
+        }
+        let all = shown(&server, &["Authorization"]);
+        assert!(all.iter().all(|it| it[0] == "Bearer ours"), "{all:?}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_read_are_told_without_their_place() {
+    let server = Upstream::start();
+    let home = Home::new();
+    let file = home.path.join("headers");
+    let it = json!({"type": "http", "url": server.url(), "headerFile": file.to_str().unwrap()});
+    let mut gateway = Gateway::start_in(home, &json!({"it": it}), &json!({}));
+    gateway.process.until_logged("cannot read");
+    gateway.until_state("it", "retrying");
+    let client = gateway.client_with(Era::Legacy, &[]).await;
+    let failed = client.call_tool("it__echo", json!({"text": "x"})).await.unwrap_err().to_string();
+    assert!(!failed.contains("headers\""), "{failed}");
+    assert_eq!(server.heads(), Vec::<String>::new(), "nothing is sent without them");
+    fs::write(&file, "X-One: 1\n").unwrap();
+    gateway.until_ready(&["it"]);
+    assert_eq!(echo(&client).await, "hello");
+}
+
+#[tokio::test]
+async fn a_server_that_lets_in_only_clients_is_reached_by_them() {
+    let line = crate::process::server_line();
+    let args = ["bridge", "--stdio", &line, "--port", "0", "--api-key", "s3cret"];
+    let mut server = Switchboard::start(&args);
+    let url = format!("http://127.0.0.1:{}/mcp", server.port());
+    // The word that the server wants to hear comes by another name.
+    let it = json!({"type": "http", "url": url, "passHeaders": ["X-Word"]});
+    let keyed = json!({
+        "type": "http", "url": url, "headersHelper": r#"printf '{"X-API-Key": "s3cret"}'"#,
+    });
+    let gateway = Gateway::start(&json!({"it": it, "keyed": keyed}));
+    gateway.until_ready(&["keyed"]);
+    gateway.until_state("it", "retrying");
+    for era in ERAS {
+        let client = gateway.client_with(era, &[("X-Word", "none")]).await;
+        let refused = client.call_tool("it__echo", json!({"text": "x"})).await.unwrap_err();
+        assert!(refused.to_string().contains("401"), "{era:?}: it is asked: {refused}");
+        let answer = client.call_tool("keyed__echo", json!({"text": "hello"})).await.unwrap();
+        assert_eq!(text(&answer), "hello", "{era:?}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Looks after the servers of a fleet: calls hear how theirs stands, and those
+//! that nobody uses are put to sleep.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use switchboard_net::bridge::Door;
+use switchboard_net::roster::{Change, Changes, State};
+use tokio::time::{Instant, sleep_until};
+
+use super::Fleet;
+use crate::config::Sleep;
+
+/// How often somebody looks, at least.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// And at most.
+const BLINK: Duration = Duration::from_millis(20);
+
+impl Fleet {
+    /// Begins to look after every server.
+    pub(super) fn tend(self: &Arc<Self>) {
+        tokio::spawn(watch(Arc::downgrade(self), self.roster.changes()));
+        tokio::spawn(look(Arc::downgrade(self)));
+    }
+
+    /// Puts servers to sleep that nobody has used for long; when to look again.
+    fn look(&self) -> Instant {
+        let now = Instant::now();
+        let mut next = now + LOOK;
+        for (name, backend) in &*self.backends() {
+            let Sleep::After(idle) = backend.plan.sleep else { continue };
+            let Some(until) = backend.bridge.idle_until(idle).map(Instant::from_std) else {
+                continue;
+            };
+            if until > now {
+                next = next.min(until);
+            } else if self.roster.is_ready(name) && backend.bridge.rest(idle) {
+                tracing::info!(server = &**name, "put to sleep: nobody uses it");
+                self.roster.sleep(name);
+            }
+        }
+        next.max(now + BLINK)
+    }
+
+    /// Somebody wants something of a server, if only to see its list: one that
+    /// sleeps is woken, and nobody waits for it.
+    pub(crate) fn want(&self, name: &str) {
+        let Some(backend) = self.backend(name) else { return };
+        if backend.plan.sleep != Sleep::Never {
+            backend.bridge.touch();
+            self.roster.wake(name);
+        }
+    }
+
+    fn tell_door(&self, name: &str, state: &State) {
+        let Some(backend) = self.backend(name) else { return };
+        // Where clients show headers of their own, they may be let in where we are not.
+        let is_known = backend.plan.credentials.pass.is_empty();
+        backend.bridge.stands(if is_known { door(name, state) } else { Door::Open });
+    }
+
+    fn tell_all_doors(&self) {
+        for (name, state) in self.states() {
+            self.tell_door(&name, &state);
+        }
+    }
+}
+
+/// What calls to a server are told. Why it broke is not for clients to know: it
+/// may name files and addresses.
+fn door(name: &str, state: &State) -> Door {
+    match state {
+        State::Ready | State::Asleep => Door::Open,
+        State::Retrying { .. } => {
+            let why = format!("server {name:?} could not be started, and is tried again soon");
+            Door::Retrying(why)
+        }
+        State::Failed { .. } => {
+            let why = format!("server {name:?} has failed too often, and is tried again later");
+            Door::Failed(why)
+        }
+        _ => Door::Starting,
+    }
+}
+
+async fn watch(fleet: Weak<Fleet>, mut changes: Changes) {
+    while let Some(change) = changes.next().await {
+        let Some(fleet) = fleet.upgrade() else { return };
+        match change {
+            Change::State { server, state } => fleet.tell_door(&server, &state),
+            Change::Missed => fleet.tell_all_doors(),
+            _ => {}
+        }
+    }
+}
+
+/// Looks now and then, for as long as there is a fleet.
+async fn look(fleet: Weak<Fleet>) {
+    loop {
+        let Some(next) = fleet.upgrade().map(|fleet| {
+            fleet.tell_all_doors();
+            fleet.look()
+        }) else {
+            return;
+        };
+        sleep_until(next).await;
+    }
+}

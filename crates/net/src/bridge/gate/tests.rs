@@ -1,0 +1,265 @@
+//! Each test is a transcript: what happened, and what must come of it.
+
+use super::*;
+
+#[test]
+fn calls_beyond_the_bound_wait_for_their_turn_in_order() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         call d
+         call e
+         over a
+         over b",
+        "a goes
+         b goes
+         c waits
+         d waits
+         e waits
+         c goes
+         d goes",
+    );
+}
+
+#[test]
+fn a_call_that_is_dropped_while_it_waits_is_never_made() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         call d
+         over c
+         over a",
+        "a goes
+         b goes
+         c waits
+         d waits
+         c was never made
+         d goes",
+    );
+}
+
+#[test]
+fn what_takes_no_turn_needs_none() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         errand d",
+        "a goes
+         b goes
+         c waits
+         d goes",
+    );
+}
+
+#[test]
+fn calls_wait_for_a_server_that_starts() {
+    check(
+        "call a
+         errand b
+         call c
+         call d
+         open
+         over a",
+        "a waits
+         b waits
+         c waits
+         d waits
+         a goes
+         b goes
+         c goes
+         d goes",
+    );
+}
+
+#[test]
+fn calls_do_not_wait_for_a_server_for_ever() {
+    check(
+        "call a
+         at 5
+         call b
+         at 10
+         at 14
+         at 15",
+        "a waits
+         b waits
+         a has waited too long
+         b has waited too long",
+    );
+}
+
+#[test]
+fn calls_that_wait_for_their_turn_do_so_for_as_long_as_it_takes() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         at 100
+         over a",
+        "a goes
+         b goes
+         c waits
+         c goes",
+    );
+}
+
+#[test]
+fn a_failed_attempt_fails_who_waited_for_it_and_the_next_ones_wait_for_the_next() {
+    check(
+        "call a
+         retrying
+         call b
+         retrying
+         starting
+         retrying
+         call c
+         open",
+        "a waits
+         a fails: it broke
+         b waits
+         b fails: it broke
+         c waits
+         c goes",
+    );
+}
+
+#[test]
+fn a_server_that_can_be_called_is_not_waited_for_while_it_is_started_once_more() {
+    check(
+        "open
+         starting
+         call a",
+        "a goes",
+    );
+}
+
+#[test]
+fn a_server_that_has_failed_is_not_waited_for_but_links_that_live_go_on() {
+    check(
+        "failed
+         call a
+         linked b
+         linked c
+         linked d
+         over b",
+        "a fails: it broke
+         b goes
+         c goes
+         d waits
+         d goes",
+    );
+}
+
+#[test]
+fn who_waits_for_the_server_does_not_hold_up_who_has_a_link() {
+    check(
+        "call a
+         linked b",
+        "a waits
+         b goes",
+    );
+}
+
+#[test]
+fn a_client_that_is_gone_wants_nothing() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         gone
+         call d",
+        "a goes
+         b goes
+         c waits
+         d goes",
+    );
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let mut gate = Gate::new(1, Duration::from_secs(10), Instant::now());
+    let call = |number| Call { key: (1, Exchange(number)), counts: true, linked: true };
+    let most = u64::try_from(MOST_WAITING).unwrap();
+    for number in 0..=most {
+        let entry = gate.enter(call(number), number, Instant::now());
+        assert_eq!(entry, if number == 0 { Entry::Passes(0) } else { Entry::Waits });
+    }
+    assert_eq!(gate.enter(call(7777), 7777, Instant::now()), Entry::Crowded(7777));
+    assert_eq!(gate.queued(), MOST_WAITING);
+}
+
+#[test]
+fn a_server_is_idle_since_its_last_call_was_over() {
+    let start = Instant::now();
+    let later = |seconds| start + Duration::from_secs(seconds);
+    let mut gate = Gate::new(1, Duration::from_secs(10), start);
+    gate.stands(Door::Open);
+    let call = Call { key: (1, Exchange(1)), counts: true, linked: false };
+    assert_eq!(gate.idle_since(), Some(start));
+    assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
+    assert_eq!(gate.idle_since(), None);
+    gate.leave(call.key, later(9));
+    assert_eq!(gate.idle_since(), Some(later(9)));
+}
+
+/// Plays `script` with two turns and ten seconds of patience.
+#[track_caller]
+fn check(script: &str, expected: &str) {
+    let start = Instant::now();
+    let mut now = start;
+    let mut gate = Gate::new(2, Duration::from_secs(10), now);
+    let mut seen = Vec::new();
+    for step in lines(script) {
+        let (verb, name) = step.split_once(' ').unwrap_or((step, ""));
+        let key = (1, Exchange(u64::from(name.bytes().next().unwrap_or_default())));
+        match verb {
+            "call" | "errand" | "linked" => {
+                let call = Call { key, counts: verb != "errand", linked: verb == "linked" };
+                seen.push(match gate.enter(call, name, now) {
+                    Entry::Passes(name) => format!("{name} goes"),
+                    Entry::Waits => format!("{name} waits"),
+                    Entry::Fails(name, why) => format!("{name} fails: {why}"),
+                    Entry::Crowded(name) => format!("{name} is one too many"),
+                });
+            }
+            "over" => {
+                if gate.leave(key, now) {
+                    seen.push(format!("{name} was never made"));
+                }
+            }
+            "gone" => gate.forget(1),
+            "at" => {
+                now = start + Duration::from_secs(name.parse().unwrap());
+                let late = gate.handle_timeout(now);
+                seen.extend(late.iter().map(|name| format!("{name} has waited too long")));
+            }
+            door => {
+                let door = match door {
+                    "open" => Door::Open,
+                    "starting" => Door::Starting,
+                    "retrying" => Door::Retrying("it broke".to_owned()),
+                    "failed" => Door::Failed("it broke".to_owned()),
+                    _ => panic!("no such step: {step}"),
+                };
+                let vain = gate.stands(door);
+                seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {why}")));
+            }
+        }
+        assert!(gate.poll_timeout().is_none_or(|at| at > now), "{step}: nothing is left to do");
+        while let Some(name) = gate.poll(now) {
+            seen.push(format!("{name} goes"));
+        }
+    }
+    assert_eq!(seen, lines(expected).collect::<Vec<_>>());
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty())
+}

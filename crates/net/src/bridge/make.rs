@@ -1,0 +1,63 @@
+//! Bridges, and what may be different about them.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Duration;
+
+use switchboard_proto::limits::Limits;
+
+use super::gate::Gate;
+use super::turn::Gatehouse;
+use super::{Bridge, Children, Hidden};
+use crate::face::now;
+use crate::upstream::Server;
+
+impl Bridge {
+    /// A bridge to `server`; it is reached when the first client needs it.
+    pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+        Self::hiding(Hidden::default(), server, children, limits)
+    }
+
+    /// The same, without some of the server's tools.
+    pub fn hiding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
+        Self::made(hidden, server, children, limits, None)
+    }
+
+    /// The same with a bound on the calls that the server gets at once; further
+    /// ones wait for their turn. They also wait for a server that is not there,
+    /// for `start` at most: [`stands`](Self::stands) says how it stands, and
+    /// until then it is being started.
+    pub fn guarding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+        (calls, start): (NonZeroUsize, Duration),
+    ) -> Arc<Self> {
+        let gate = Gate::new(calls.get(), start, now());
+        Self::made(hidden, server, children, limits, Some(Gatehouse::new(gate)))
+    }
+
+    fn made(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+        house: Option<Mutex<Gatehouse>>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            server,
+            children,
+            limits,
+            hidden: RwLock::new(Arc::new(hidden)),
+            house,
+            state: Mutex::default(),
+            this: Weak::clone(this),
+        })
+    }
+}

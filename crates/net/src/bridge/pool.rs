@@ -1,0 +1,77 @@
+//! Children that are started ahead of their clients, and those that nobody needs for now.
+
+use std::sync::Arc;
+
+use switchboard_proto::client::Sharing;
+use switchboard_proto::revision::Era;
+
+use super::{Bridge, Children, State, Whose};
+use crate::face::lock;
+use crate::upstream::{Target, Upstream};
+
+impl Bridge {
+    /// Starts as many children ahead as there should be. They are greeted by
+    /// whoever takes them: what their clients can do is not known before.
+    pub(super) fn fill_pool(&self) {
+        let Children::Pool(most) = self.children else { return };
+        if !matches!(self.server.target(), Target::Command(_)) {
+            return;
+        }
+        let mut state = lock(&self.state);
+        while !state.closed && state.pool.len() < most {
+            let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+            let warm = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
+            warm.warm();
+            state.pool.push_back(warm);
+        }
+    }
+}
+
+impl State {
+    /// Whether nobody uses a connection, or waits for one.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_used = self.connections.values().any(|upstream| upstream.is_used());
+        !is_used && self.waiting.is_quiet()
+    }
+
+    /// Ends what nobody needs for now; what clients count on is remembered.
+    pub(super) fn rest(&mut self) -> bool {
+        if self.closed || !self.is_quiet() {
+            return false;
+        }
+        let is_needless = |whose: &Whose, upstream: &mut Arc<Upstream>| {
+            let is_remembered = whose.outlives_rest();
+            // One that somebody has come to use meanwhile goes on.
+            _ = is_remembered && upstream.rest();
+            !is_remembered
+        };
+        let needless: Vec<_> = self.connections.extract_if(is_needless).collect();
+        let needless = needless.into_iter().map(|(_, upstream)| upstream);
+        for upstream in needless.chain(std::mem::take(&mut self.pool)) {
+            self.close(async move { upstream.close().await });
+        }
+        true
+    }
+
+    /// A child that was started ahead and lives.
+    pub(super) fn take_warm(&mut self) -> Option<Arc<Upstream>> {
+        while let Some(warm) = self.pool.pop_front() {
+            if warm.is_linked() {
+                return Some(warm);
+            }
+            self.close(async move { warm.close().await });
+        }
+        None
+    }
+}
+
+impl Whose {
+    /// Whether something is remembered there that its client counts on.
+    fn outlives_rest(self) -> bool {
+        match self {
+            Self::All(era) | Self::User(era, _) => era == Era::Legacy,
+            Self::Client(_) => true,
+            Self::Alike(_) | Self::Call(..) => false,
+        }
+    }
+}

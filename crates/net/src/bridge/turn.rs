@@ -1,0 +1,266 @@
+//! Calls that wait at the gate of a bridge, and are let on in turn.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use switchboard_proto::exchange::{Ask, Exchange, Up};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+
+use super::gate::{Call, Door, Entry, Gate, Key};
+use super::{Bridge, Caller};
+use crate::face::{Face, lock, now};
+use crate::upstream::Recipient;
+
+/// The gate, and whether somebody looks at the time.
+#[derive(Debug)]
+pub(super) struct Gatehouse {
+    gate: Gate<(Caller, Up)>,
+    is_watched: bool,
+}
+
+impl Gatehouse {
+    pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
+        Mutex::new(Self { gate, is_watched: false })
+    }
+}
+
+/// Greetings and listens take no turn: the one comes before all calls, the
+/// other lasts as long as its client likes.
+fn counts(request: &Message) -> bool {
+    !matches!(request.method(), method::INITIALIZE | method::LISTEN | method::PING)
+}
+
+impl Bridge {
+    /// Lets a verb on, or keeps it until its turn.
+    pub(super) fn admit(&self, mut caller: Caller, verb: Up) -> Option<(Caller, Up)> {
+        let Some(house) = &self.house else { return Some((caller, verb)) };
+        let number = caller.face.number();
+        match &verb {
+            Up::Open { exchange, request, .. } => {
+                let (exchange, counts) = (*exchange, counts(request));
+                let key = (number, exchange);
+                let linked =
+                    !lock(house).gate.is_open() && self.is_linked(&caller.face, exchange, request);
+                if counts {
+                    let (owner, bridge) = (Arc::clone(&caller.owner), Weak::clone(&self.this));
+                    caller.owner = Arc::new(Turn { owner, key, bridge });
+                }
+                let call = Call { key, counts, linked };
+                let entry = lock(house).gate.enter(call, (caller, verb), now());
+                self.let_in(house, exchange, entry)
+            }
+            Up::Drop { exchange, .. } => {
+                let was_waiting = lock(house).gate.leave((number, *exchange), now());
+                self.call_next();
+                (!was_waiting).then_some((caller, verb))
+            }
+            Up::Supply { .. } | Up::Note { .. } => Some((caller, verb)),
+        }
+    }
+
+    fn let_in(
+        &self,
+        house: &Mutex<Gatehouse>,
+        exchange: Exchange,
+        entry: Entry<(Caller, Up)>,
+    ) -> Option<(Caller, Up)> {
+        let (caller, why) = match entry {
+            Entry::Passes(open) => return Some(open),
+            Entry::Waits => {
+                self.watch_gate(house);
+                return None;
+            }
+            Entry::Fails((caller, _), text) => (caller, Refusal::FarSide { text }),
+            Entry::Crowded((caller, _)) => (caller, Refusal::TooManyCalls),
+        };
+        caller.owner.finish(exchange, &Message::refusal(None, &why));
+        None
+    }
+
+    /// Whether a call has a link to go by that lives.
+    fn is_linked(&self, face: &Face, exchange: Exchange, request: &Message) -> bool {
+        let whose = self.whose(face, exchange, request);
+        lock(&self.state).connections.get(&whose).is_some_and(|upstream| upstream.is_linked())
+    }
+
+    /// Lets on whose turn it is.
+    fn call_next(&self) {
+        let Some(house) = &self.house else { return };
+        loop {
+            let next = lock(house).gate.poll(now());
+            let Some((caller, verb)) = next else { return };
+            self.go_on(&caller, verb).detach();
+        }
+    }
+
+    /// How the server stands, as far as somebody else knows: calls wait for one
+    /// that is not there. Only a bridge with a bound on calls minds.
+    pub fn stands(&self, door: Door) {
+        let Some(house) = &self.house else { return };
+        let (opens, vain) = {
+            let gate = &mut lock(house).gate;
+            (door == Door::Open && !gate.is_open(), gate.stands(door))
+        };
+        for ((caller, verb), text) in vain {
+            fail(&caller, &verb, text);
+        }
+        if opens {
+            self.fill_pool();
+        }
+        self.call_next();
+    }
+
+    /// Other bounds for a bridge that has some: what [`guarding`](Self::guarding) wants.
+    pub fn set_bounds(&self, (calls, start): (NonZeroUsize, Duration)) {
+        let Some(house) = &self.house else { return };
+        lock(house).gate.set_bounds(calls.get(), start);
+        self.call_next();
+    }
+
+    /// How many calls wait for their turn, or for the server.
+    pub fn queued(&self) -> usize {
+        self.house.as_ref().map_or(0, |house| lock(house).gate.queued())
+    }
+
+    /// A client is gone.
+    pub(super) fn leave_gate(&self, face: &Face) {
+        if let Some(house) = &self.house {
+            lock(house).gate.forget(face.number());
+            self.call_next();
+        }
+    }
+
+    /// Makes sure that somebody looks at the time while calls wait for the server.
+    fn watch_gate(&self, house: &Mutex<Gatehouse>) {
+        if !std::mem::replace(&mut lock(house).is_watched, true) {
+            tokio::spawn(watch(Weak::clone(&self.this)));
+        }
+    }
+
+    /// Fails who has waited for too long; whether somebody still waits for the server.
+    fn look_at_gate(&self) -> Option<Instant> {
+        let house = self.house.as_ref()?;
+        let (late, next) = {
+            let mut house = lock(house);
+            let late = house.gate.handle_timeout(now());
+            let next = house.gate.poll_timeout();
+            house.is_watched = next.is_some();
+            (late, next)
+        };
+        for (caller, verb) in late {
+            fail(&caller, &verb, "the server did not start in time".to_owned());
+        }
+        next
+    }
+
+    /// When a server that nobody uses will have been idle for so long; none
+    /// while somebody uses it.
+    pub fn idle_until(&self, idle: Duration) -> Option<Instant> {
+        let since = lock(self.house.as_ref()?).gate.idle_since()?;
+        lock(&self.state).is_quiet().then_some(since + idle)
+    }
+
+    /// Lets go of a server that nobody has used for so long: children end, and
+    /// sessions there too. Whoever calls next begins anew. False if it was used.
+    pub fn rest(&self, idle: Duration) -> bool {
+        let Some(house) = &self.house else { return false };
+        // Held, so that nobody comes by meanwhile.
+        let house = lock(house);
+        let since = house.gate.idle_since();
+        if since.is_none_or(|since| now().saturating_duration_since(since) < idle) {
+            return false;
+        }
+        lock(&self.state).rest()
+    }
+
+    /// Somebody wanted something of the server that took no call.
+    pub fn touch(&self) {
+        if let Some(house) = &self.house {
+            lock(house).gate.touch(now());
+        }
+    }
+}
+
+async fn watch(bridge: Weak<Bridge>) {
+    loop {
+        let next = match bridge.upgrade() {
+            Some(bridge) => bridge.look_at_gate(),
+            None => None,
+        };
+        let Some(next) = next else { return };
+        tokio::time::sleep_until(next.into()).await;
+    }
+}
+
+fn fail(caller: &Caller, verb: &Up, text: String) {
+    if let Up::Open { exchange, .. } = verb {
+        let answer = Message::refusal(None, &Refusal::FarSide { text });
+        caller.owner.finish(*exchange, &answer);
+    }
+}
+
+/// Who has a turn: it ends with the answer.
+struct Turn {
+    owner: Arc<dyn Recipient>,
+    key: Key,
+    bridge: Weak<Bridge>,
+}
+
+impl Recipient for Turn {
+    fn number(&self) -> u64 {
+        self.owner.number()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.owner.note(exchange, message);
+    }
+
+    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+        Arc::clone(&self.owner).ask(exchange, ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        self.owner.recall(ask, message);
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        self.owner.finish(exchange, answer);
+        if let Some(bridge) = self.bridge.upgrade()
+            && let Some(house) = &bridge.house
+        {
+            lock(house).gate.leave(self.key, now());
+            bridge.call_next();
+        }
+    }
+
+    fn hang_up(&self, exchange: Exchange) {
+        self.owner.hang_up(exchange);
+    }
+
+    fn lost(&self, why: &str) {
+        self.owner.lost(why);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.owner.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Arc::clone(&self.owner).room()
+    }
+
+    fn end(self: Arc<Self>) {
+        Arc::clone(&self.owner).end();
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! Connections ahead of their use, and connections that nobody uses for now.
+//!
+//! A connection at rest has no child and no session at the server, but knows
+//! what its clients have said and watch: the next call greets the server anew.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::core::Stay;
+use super::{Road, Upstream, over};
+use crate::face::{lock, now};
+
+impl Upstream {
+    /// Starts the child before anybody needs it.
+    pub(crate) fn warm(self: &Arc<Self>) {
+        let mut core = lock(&self.core);
+        core.stay = Stay::Ahead;
+        self.start(&mut core);
+        drop(core);
+        self.written.notify_one();
+    }
+
+    /// Headers of the client that it was made for.
+    pub(crate) fn passed(&self) -> Option<&HeaderMap> {
+        self.server.passed()
+    }
+
+    /// Whether there is a child, or a stream; by POSTs nobody can tell.
+    pub(crate) fn is_linked(&self) -> bool {
+        let core = lock(&self.core);
+        core.road == Road::Http || matches!(core.stay, Stay::Ahead | Stay::Here)
+    }
+
+    /// Whether a call is open, or a client waits to hear of something.
+    pub(crate) fn is_used(&self) -> bool {
+        let core = lock(&self.core);
+        core.half.calls() > 0 || core.half.is_watching() || !core.outbound.is_empty()
+    }
+
+    /// Ends the link until the next call. False if somebody uses it.
+    pub(crate) fn rest(self: &Arc<Self>) -> bool {
+        let mut core = lock(&self.core);
+        if core.half.calls() > 0 || core.half.is_watching() || !core.outbound.is_empty() {
+            return false;
+        }
+        core.half.rest(&over(), now());
+        core.settle();
+        // Whoever calls from here on begins anew, and waits for the old link to end.
+        if core.stay == Stay::Here {
+            core.stay = Stay::Leaving;
+        }
+        let by_http = core.road == Road::Http;
+        drop(core);
+        self.rested.notify_waiters();
+        if by_http {
+            let this = Arc::clone(self);
+            self.spawn(async move {
+                if let Some(link) = this.http.get() {
+                    link.delete_session().await;
+                }
+            });
+        }
+        self.pass_down();
+        true
+    }
+
+    /// Waits until the link is to end.
+    pub(super) async fn until_rest(&self) {
+        loop {
+            let rested = self.rested.notified();
+            if lock(&self.core).stay == Stay::Leaving {
+                return;
+            }
+            rested.await;
+        }
+    }
+}
