@@ -202,7 +202,7 @@ fn able() -> ClientOptions {
 fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
     let mut limits = limits.clone();
     limits.quiet = plan.call.unwrap_or(limits.quiet);
-    limits.greet = Some(plan.start);
+    limits.greeting = Some(plan.start);
     let bounds = (plan.calls, plan.start);
     Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
 }

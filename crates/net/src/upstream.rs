@@ -34,6 +34,7 @@ mod core;
 mod era;
 mod http;
 mod known;
+mod ping;
 mod pipe;
 mod rest;
 mod seat;
@@ -243,6 +244,9 @@ impl Upstream {
     fn start(self: &Arc<Self>, core: &mut Core) {
         if !std::mem::replace(&mut core.watched, true) {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
+            if self.wants_pings() {
+                self.spawn(ping::run(Arc::clone(self)));
+            }
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
             self.spawn(pipe::run(Arc::clone(self), self.server.piped()));
@@ -259,6 +263,7 @@ impl Upstream {
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
         self.server.traffic().add_received(text.len());
+        let whole = text.clone();
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {
@@ -270,7 +275,11 @@ impl Upstream {
             }
             Err(refused) => {
                 tracing::warn!(server = self.name, "skipped what is no message: {refused}");
-                Works::none()
+                let mut works = Works::none();
+                for message in jsonrpc::parse_torn(&whole) {
+                    works.append(self.handle_message(lane, &message));
+                }
+                works
             }
         }
     }

@@ -20,10 +20,12 @@ use crate::refusal::Refusal;
 
 mod id;
 mod print;
+mod torn;
 
 pub(crate) use print::splice;
 
 pub use id::Id;
+pub use torn::parse_torn;
 
 /// One request, notification or response.
 #[derive(Clone, Debug)]

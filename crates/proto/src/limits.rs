@@ -28,6 +28,8 @@ pub struct Limits {
     pub backlog: usize,
     /// Bytes of events kept for resuming, for each session.
     pub history: usize,
+    /// How many of them.
+    pub events: usize,
     /// Streams that one session may hold open at once.
     pub streams: usize,
     /// How long a POST waits for its answer before it becomes a stream that can
@@ -41,10 +43,13 @@ pub struct Limits {
     pub park: Duration,
     /// How long the answer to a call may keep us waiting without a sign of life.
     pub quiet: Duration,
-    /// The same for a greeting, if it is another: the server may have to start first.
-    pub greet: Option<Duration>,
     /// How long a call may take in all.
     pub total: Duration,
+    /// How long a server may take over its greeting, if not as long as over other
+    /// calls: it may have to be fetched first.
+    pub greeting: Option<Duration>,
+    /// How often a legacy server at a URL is sent a ping while nobody calls it; zero for never.
+    pub ping: Duration,
 }
 
 impl Default for Limits {
@@ -55,14 +60,16 @@ impl Default for Limits {
             asks: 256,
             backlog: 64 << 20,
             history: 4 << 20,
+            events: 4096,
             streams: 32,
             stream_after: Duration::from_secs(2),
             retry: Duration::from_secs(1),
             parked: 1024,
             park: Duration::from_mins(10),
             quiet: Duration::from_hours(1),
-            greet: None,
             total: Duration::from_hours(24),
+            greeting: None,
+            ping: Duration::ZERO,
         }
     }
 }

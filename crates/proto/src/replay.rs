@@ -58,6 +58,7 @@ fn decimal(digits: &str) -> Result<u64, NotAnEventId> {
 #[derive(Debug)]
 pub struct Replay {
     max_bytes: usize,
+    max_events: usize,
     bytes: usize,
     streams: BTreeMap<u64, Stream>,
     /// Every stored event by age, those that are no final answer.
@@ -101,10 +102,12 @@ impl Stream {
 }
 
 impl Replay {
-    /// An empty history of up to `max_bytes` of payload.
-    pub fn new(max_bytes: usize) -> Self {
+    /// An empty history of up to `max_bytes` of payload in up to `max_events`. An
+    /// event costs about a hundred bytes besides its payload.
+    pub fn new(max_bytes: usize, max_events: usize) -> Self {
         Self {
             max_bytes,
+            max_events,
             bytes: 0,
             streams: BTreeMap::new(),
             notes: BTreeMap::new(),
@@ -139,7 +142,7 @@ impl Replay {
         } else {
             self.notes.insert(age, id)
         };
-        while self.bytes > self.max_bytes || self.len() > MOST_EVENTS {
+        while self.bytes > self.max_bytes || self.len() > self.max_events {
             self.evict_oldest();
         }
     }
@@ -198,9 +201,6 @@ impl Replay {
         }
     }
 }
-
-/// An event costs about a hundred bytes besides its payload: 400 KiB in all.
-const MOST_EVENTS: usize = 4096;
 
 /// More streams than a client has calls in flight.
 const MOST_STREAMS: usize = 1024;

@@ -41,6 +41,16 @@ pub(crate) struct BridgeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "3600")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
+    /// Seconds that the server may take over its greeting (default: as for calls)
+    #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) start_timeout: Option<u64>,
+    /// Send a ping each SECONDS to a legacy server at a URL, while nobody calls it
+    ///
+    /// For servers and balancers that forget a session which is quiet for long.
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) ping: Option<u64>,
     /// Bytes that one message may have, however it travels
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
     #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
@@ -51,6 +61,10 @@ pub(crate) struct BridgeArgs {
     /// Bytes of events that a session keeps for clients that come back; 0 for none
     #[arg(long, value_name = "BYTES")]
     pub(crate) history: Option<usize>,
+    /// How many events that are at most (default: 4096)
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) history_events: Option<u32>,
     /// Also serve the command CMD, at /servers/NAME/mcp and /servers/NAME/sse (repeatable)
     #[arg(long, num_args = 2, value_names = ["NAME", "CMD"], requires = "port")]
     pub(crate) named_server: Vec<String>,

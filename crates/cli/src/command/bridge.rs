@@ -1,5 +1,6 @@
 //! `switchboard bridge`: one server, served on another transport.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +61,24 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> 
         let named = target::named_in(file, &args.remote, pass)?;
         servers.extend(named.into_iter().map(|(name, server)| (Some(name), server)));
     }
+    check_names(servers.iter().filter_map(|(name, _)| name.as_deref()))?;
     Ok(servers)
+}
+
+/// Each name is a path of its own.
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Failure::new("a named server has no name")
+                .hint("write --named-server NAME 'COMMAND ARG'"));
+        }
+        if !seen.insert(name) {
+            return Err(Failure::new(format!("two servers are called {name:?}"))
+                .hint("give each a name of its own, for it is served at /servers/NAME"));
+        }
+    }
+    Ok(())
 }
 
 /// The server, after checking what can be checked before somebody calls it.
@@ -73,10 +91,14 @@ fn server(args: &BridgeArgs) -> Result<Server, Failure> {
 
 fn limits(args: &BridgeArgs) -> Limits {
     let defaults = Limits::default();
-    let message = usize::try_from(args.max_message).unwrap_or(usize::MAX);
+    let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let message = size(args.max_message);
     Limits {
         message,
         history: args.history.unwrap_or(defaults.history),
+        events: args.history_events.map_or(defaults.events, size),
+        greeting: args.start_timeout.map(Duration::from_secs),
+        ping: args.ping.map_or(defaults.ping, Duration::from_secs),
         quiet: Duration::from_secs(args.timeout),
         // A client must be able to have one message on the way while it reads another.
         backlog: defaults.backlog.max(message.saturating_mul(2)),
@@ -101,6 +123,11 @@ mod tests {
         let given = limits("switchboard bridge --timeout 7 --max-message 50000000 -- true");
         assert_eq!((given.quiet, given.message), (Duration::from_secs(7), 50_000_000));
         assert_eq!(given.backlog, 100_000_000, "room for two");
+        let given = limits("switchboard bridge --history 9 --history-events 5 http://a.example");
+        assert_eq!((given.history, given.events), (9, 5));
+        let given = limits("switchboard bridge --start-timeout 3 --ping 4 http://a.example");
+        assert_eq!(given.greeting, Some(Duration::from_secs(3)));
+        assert_eq!(given.ping, Duration::from_secs(4));
         let (plain, defaults) = (limits("switchboard bridge -- true"), Limits::default());
         assert_eq!((plain.quiet, plain.message), (defaults.quiet, defaults.message));
         assert_eq!(plain.backlog, defaults.backlog);

@@ -1,25 +1,27 @@
 //! Values of theirs in our terms.
 
-/// Milliseconds as whole seconds, at least one.
-pub(super) fn seconds(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(vec![whole_seconds(values)?.max(1).to_string()])
+/// Milliseconds as whole seconds, at least one, and at most the longest that we wait.
+pub(super) fn seconds(most: u64, values: &[String]) -> Result<Vec<String>, String> {
+    let seconds = whole(values, 1000.0).ok_or("not a number of milliseconds")?;
+    Ok(vec![seconds.clamp(1, most).to_string()])
 }
 
-/// The same, where nothing or zero means for ever; `most` is our longest.
+/// The same, where zero means for ever.
 pub(super) fn seconds_or(most: u64, values: &[String]) -> Result<Vec<String>, String> {
-    let seconds = whole_seconds(values)?;
+    let seconds = whole(values, 1000.0).ok_or("not a number of milliseconds")?;
     Ok(vec![if seconds == 0 { most } else { seconds.min(most) }.to_string()])
 }
 
-fn whole_seconds(values: &[String]) -> Result<u64, String> {
-    let value = values.last().map(String::as_str).unwrap_or_default();
-    let millis: f64 = value.parse().map_err(|_| "not a number of milliseconds".to_owned())?;
-    if !(0.0..=1e15).contains(&millis) {
-        return Err("not a number of milliseconds".to_owned());
-    }
+/// Seconds and parts of one as whole seconds; none if they make no sense.
+pub(super) fn whole_seconds(values: &[String]) -> Option<u64> {
+    whole(values, 1.0)
+}
+
+fn whole(values: &[String], in_a_second: f64) -> Option<u64> {
+    let value: f64 = values.last()?.parse().ok()?;
+    let seconds = (value / in_a_second).ceil();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-    let millis = millis as u64;
-    Ok(millis.div_ceil(1000))
+    (0.0..=1e15).contains(&seconds).then_some(seconds as u64)
 }
 
 /// Bytes of a message; zero means without a limit, and ours cannot be tiny.
@@ -61,12 +63,15 @@ mod tests {
 
     #[test]
     fn milliseconds_become_whole_seconds() {
-        assert_eq!(seconds(&one("60000")), Ok(one("60")));
-        assert_eq!(seconds(&one("1")), Ok(one("1")));
-        assert_eq!(seconds(&one("1500.5")), Ok(one("2")));
+        assert_eq!(seconds(99, &one("60000")), Ok(one("60")));
+        assert_eq!(seconds(99, &one("1")), Ok(one("1")));
+        assert_eq!(seconds(99, &one("1500.5")), Ok(one("2")));
+        assert_eq!(seconds(99, &one("150000")), Ok(one("99")));
         assert_eq!(seconds_or(9, &one("0")), Ok(one("9")));
         assert_eq!(seconds_or(9, &one("60000")), Ok(one("9")));
-        assert!(seconds(&one("soon")).is_err() && seconds(&one("-1")).is_err());
+        assert!(seconds(99, &one("soon")).is_err() && seconds(99, &one("-1001")).is_err());
+        assert_eq!(whole_seconds(&one("1.5")), Some(2));
+        assert_eq!(whole_seconds(&one("NaN")), None);
     }
 
     #[test]

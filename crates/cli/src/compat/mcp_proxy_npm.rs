@@ -44,8 +44,12 @@ const ROWS: &[Row] = &[
         "milliseconds that a request may take; 5 minutes by default",
     )
     .means(Means::Plan("bridge --timeout")),
-    Row::new("--connectionTimeout", Takes::One, "milliseconds that the command may take to start")
-        .means(Means::Later("it has the time of a request; see --requestTimeout")),
+    Row::new(
+        "--connectionTimeout",
+        Takes::One,
+        "milliseconds that the command may take to start; 1 minute by default",
+    )
+    .means(Means::Plan("bridge --start-timeout")),
     Row::new(
         "--sessionIdleTimeout",
         Takes::One,
@@ -72,8 +76,8 @@ const ROWS: &[Row] = &[
         "keep events for clients that come back; on by default",
     )
     .means(Means::Plan("bridge, or bridge --history 0 with --no-eventStore")),
-    Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept")
-        .means(Means::Later("4 MiB of events are kept for each session, however many")),
+    Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept, in 4 MiB at most")
+        .means(Means::Turned("--history-events", events)),
     Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::Always(
         "each side is met in the era it speaks; between eras the bridge translates",
     )),
@@ -94,6 +98,19 @@ const YEAR: u64 = 31_536_000;
 
 fn idle(values: &[String]) -> Result<Vec<String>, String> {
     convert::seconds_or(YEAR, values)
+}
+
+fn events(values: &[String]) -> Result<Vec<String>, String> {
+    let count = values.last().and_then(|value| value.parse().ok()).filter(|&count: &u32| count > 0);
+    Ok(vec![count.ok_or("not a number of events")?.to_string()])
+}
+
+fn up_to_a_day(values: &[String]) -> Result<Vec<String>, String> {
+    seconds(86_400, values)
+}
+
+fn up_to_an_hour(values: &[String]) -> Result<Vec<String>, String> {
+    seconds(3600, values)
 }
 
 fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
@@ -154,10 +171,11 @@ type Turn = fn(&[String]) -> Result<Vec<String>, String>;
 
 /// What is always said, because its default is not ours.
 fn numbers(plan: &mut Plan, given: &Given) -> Result<(), Complaint> {
-    let rows: [(&str, &str, &str, Turn); 4] = [
-        ("--requestTimeout", "300000", "--timeout", seconds),
-        ("--keepAliveTimeout", "300000", "--idle-connection", seconds),
-        ("--gracefulShutdownTimeout", "5000", "--grace", seconds),
+    let rows: [(&str, &str, &str, Turn); 5] = [
+        ("--connectionTimeout", "60000", "--start-timeout", up_to_a_day),
+        ("--requestTimeout", "300000", "--timeout", up_to_a_day),
+        ("--keepAliveTimeout", "300000", "--idle-connection", up_to_a_day),
+        ("--gracefulShutdownTimeout", "5000", "--grace", up_to_an_hour),
         ("--maxBodySize", "10485760", "--max-message", bytes),
     ];
     for (flag, usual, ours, turn) in rows {

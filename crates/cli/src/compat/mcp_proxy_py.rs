@@ -27,27 +27,34 @@ const ROWS: &[Row] = &[
     Row::new("--headers", Takes::Two, "header to send")
         .alias(&["-H"])
         .needs(Needs::Url)
-        .means(Means::Turned("--header", headers)),
+        .means(Means::Plan("bridge --header")),
     Row::new("--transport", Takes::One, "sse or streamablehttp; sse by default")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --transport")),
     Row::new("--client-id", Takes::One, "OAuth client").needs(Needs::Url).means(OAUTH),
     Row::new("--client-secret", Takes::One, "its secret").needs(Needs::Url).means(OAUTH),
     Row::new("--token-url", Takes::One, "where tokens are had").needs(Needs::Url).means(OAUTH),
     Row::new("--username", Takes::One, "name to log in with")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
     Row::new("--password", Takes::One, "password to log in with")
+        .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
-    Row::new("--digest", Takes::Nothing, "log in with a digest").means(Means::Never(
-        "digest authentication is not spoken, and Basic would show the password",
-    )),
-    Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities").means(TLS),
-    Row::new("--no-verify-ssl", Takes::Nothing, "trust any certificate").means(TLS),
+    Row::new("--digest", Takes::Nothing, "log in with a digest").needs(Needs::Url).means(
+        Means::Never("digest authentication is not spoken, and Basic would show the password"),
+    ),
+    Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
+        .needs(Needs::Url)
+        .means(TLS),
+    Row::new("--no-verify-ssl", Takes::Nothing, "trust any certificate")
+        .needs(Needs::Url)
+        .means(TLS),
     Row::new("--env", Takes::Two, "variable for the command")
         .alias(&["-e"])
-        .needs(Needs::Command)
+        .needs(Needs::Unnamed)
         .means(Means::Turned("--env", variables)),
     Row::new("--cwd", Takes::One, "where the command runs")
-        .needs(Needs::Command)
+        .needs(Needs::Unnamed)
         .means(Means::Ours("--cwd")),
     Row::new("--pass-environment", Takes::Nothing, "give commands our whole environment")
         .needs(Needs::Command)
@@ -84,11 +91,6 @@ const ROWS: &[Row] = &[
         .needs(Needs::Port)
         .means(Means::Ours("--expose-header")),
 ];
-
-#[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
-fn headers(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(convert::joined(values, ": "))
-}
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
 fn variables(values: &[String]) -> Result<Vec<String>, String> {
@@ -148,6 +150,13 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
         Some("0" | "false" | "no" | "off") => plan.notes.push(VERIFIED.to_owned()),
         Some(_) => plan.say("--ca-file", given.last("--verify-ssl").unwrap_or_default()),
     }
+    // As there, a later one is stronger: headers, the variable, a name and password.
+    for pair in given.all("--headers") {
+        plan.say("--header", pair.join(": "));
+    }
+    if lookup("API_ACCESS_TOKEN").is_some_and(|token| !token.is_empty()) {
+        plan.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
+    }
     match (given.last("--username"), given.last("--password")) {
         (None, None) => {}
         (Some(name), Some(password)) => {
@@ -158,9 +167,6 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
             let what = "both --username and --password are needed";
             return Err(Complaint::new(what, "give the other one too"));
         }
-    }
-    if lookup("API_ACCESS_TOKEN").is_some_and(|token| !token.is_empty()) {
-        plan.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::convert;
+use super::convert::whole_seconds;
 use super::plan::{Plan, Server};
 use super::read::Given;
 use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
@@ -37,15 +37,19 @@ const ROWS: &[Row] = &[
     Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
         .means(Means::Plan("bridge without --direct")),
     Row::new("--connect-timeout", Takes::One, "seconds that connecting may take")
-        .means(Means::Ours("--connect-timeout")),
+        .means(Means::Turned("--connect-timeout", connecting)),
     Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
         .means(Means::Turned("--timeout", patience)),
     Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
         .means(Means::Later("a silent stream is never cut, as with 0 there")),
-    Row::new("--keep-alive", Takes::Nothing, "send a ping now and then")
-        .means(Means::Later("TCP and HTTP/2 keep the connection alive; no ping of MCP is sent")),
-    Row::new("--ping-interval", Takes::One, "seconds between pings")
-        .means(Means::Later("TCP and HTTP/2 keep the connection alive; no ping of MCP is sent")),
+    Row::new(
+        "--keep-alive",
+        Takes::Nothing,
+        "send a ping each 30 seconds, if nothing else is sent",
+    )
+    .means(Means::Plan("bridge --ping 30")),
+    Row::new("--ping-interval", Takes::One, "seconds between pings, which are then sent")
+        .means(Means::Plan("bridge --ping")),
     Row::new("--ipv4", Takes::Nothing, "use only IPv4").means(Means::Words(&["--ipv4"])),
     Row::new("--disable-cookies", Takes::Nothing, "send back no cookies")
         .means(Means::Always("no cookies are kept")),
@@ -73,12 +77,23 @@ const ROWS: &[Row] = &[
 
 const CALLBACK_PORT: &str = "the port of the OAuth callback is understood but not honoured yet: signing in with OAuth is not there yet; pass a token with --header";
 
-/// Our longest wait, in seconds.
+/// Our longest waits for an answer and for a connection, in seconds.
 const DAY: u64 = 86_400;
+const HOUR: u64 = 3600;
 
 fn patience(values: &[String]) -> Result<Vec<String>, String> {
-    let millis: Vec<_> = values.iter().map(|value| format!("{value}000")).collect();
-    convert::seconds_or(DAY, &millis).map_err(|_| "not a number of seconds".to_owned())
+    let seconds = whole_seconds(values).ok_or("not a number of seconds")?;
+    Ok(vec![if seconds == 0 { DAY } else { seconds.min(DAY) }.to_string()])
+}
+
+fn connecting(values: &[String]) -> Result<Vec<String>, String> {
+    Ok(vec![interval_of(values)?.min(HOUR).to_string()])
+}
+
+/// Seconds, some at least.
+fn interval_of(values: &[String]) -> Result<u64, &'static str> {
+    let seconds = whole_seconds(values).filter(|&seconds| seconds > 0);
+    Ok(seconds.ok_or("not a number of seconds")?.min(DAY))
 }
 
 fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
@@ -98,6 +113,14 @@ fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
     let mut plan = Plan { server: Server::Url(url.clone()), ..Plan::default() };
     if !given.is_on("--enable-proxy") {
         plan.words.push("--direct".to_owned());
+    }
+    if let Some(interval) = given.last("--ping-interval") {
+        let seconds = interval_of(&[interval.to_owned()]).map_err(|why| {
+            Complaint::new(format!("--ping-interval {interval}: {why}"), "see mcp-remote --help")
+        })?;
+        plan.say("--ping", seconds.to_string());
+    } else if given.is_on("--keep-alive") {
+        plan.say("--ping", "30");
     }
     match (given.is_on("--debug"), given.is_on("--silent")) {
         (true, _) => plan.say("--log-level", "debug"),

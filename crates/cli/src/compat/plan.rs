@@ -64,7 +64,8 @@ impl Plan {
             (Needs::Url, Server::Command(_) | Server::Line(_) | Server::None) => {
                 Some("the server is a command")
             }
-            (Needs::Command, Server::Url(_)) => Some("the server is at a URL"),
+            (Needs::Command | Needs::Unnamed, Server::Url(_)) => Some("the server is at a URL"),
+            (Needs::Unnamed, Server::None) => Some("it is not for servers with a name"),
             _ => None,
         }
     }

@@ -65,7 +65,7 @@ impl Given {
         value: Option<&str>,
         rest: &'a [String],
     ) -> Result<&'a [String], Complaint> {
-        let free = rest.iter().take_while(|word| !word.starts_with("--")).count();
+        let free = rest.iter().take_while(|word| !word.starts_with('-')).count();
         let is_switch = |word: &str| word == "true" || word == OFF;
         let count = match (row.takes, value) {
             (Takes::Nothing, None) => rest.first().filter(|word| is_switch(word)).iter().count(),
@@ -129,9 +129,11 @@ impl Given {
         let Some(prefix) = self.tool.variables else { return };
         for row in self.tool.rows {
             let name = format!("{prefix}_{}", screaming(row.flag));
-            if let Some(value) = lookup(&name).filter(|_| !self.says(row.flag)) {
-                self.flags.push((row, vec![value]));
+            let Some(mut value) = lookup(&name).filter(|_| !self.says(row.flag)) else { continue };
+            if row.takes == Takes::Nothing && value != "true" {
+                OFF.clone_into(&mut value);
             }
+            self.flags.push((row, vec![value]));
         }
     }
 

@@ -68,7 +68,7 @@ const ROWS: &[Row] = &[
         "milliseconds until an unused session ends; 30 minutes by default",
     )
     .needs(Needs::Port)
-    .means(Means::Turned("--session-timeout", seconds)),
+    .means(Means::Turned("--session-timeout", idle)),
     Row::new(
         "--protocolVersion",
         Takes::One,
@@ -95,12 +95,23 @@ const ROWS: &[Row] = &[
         .means(Means::Turned("--log-level", level)),
 ];
 
+/// Our longest life of an unused session, in seconds.
+const YEAR: u64 = 31_536_000;
+
 fn level(values: &[String]) -> Result<Vec<String>, String> {
     match values.last().map(String::as_str) {
         Some(level @ ("debug" | "info")) => Ok(vec![level.to_owned()]),
         Some("none") => Ok(vec!["off".to_owned()]),
         _ => Err("use debug, info or none".to_owned()),
     }
+}
+
+fn idle(values: &[String]) -> Result<Vec<String>, String> {
+    let is_none = |value: &String| value.parse().is_ok_and(|millis: f64| millis <= 0.0);
+    if values.last().is_some_and(is_none) {
+        return Err("not a time that a session could live".to_owned());
+    }
+    seconds(YEAR, values)
 }
 
 fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
@@ -126,6 +137,9 @@ fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
     let usual = if input == "--stdio" { "sse" } else { "stdio" };
     output(&mut plan, given, given.last("--outputTransport").unwrap_or(usual))?;
     headers(&mut plan, given);
+    for word in given.operands.iter().chain(&given.command) {
+        plan.notes.push(format!("{word:?} belongs to no flag; it is left out"));
+    }
     Ok(plan)
 }
 
@@ -136,6 +150,15 @@ fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complai
     plan.port = Some(given.last("--port").unwrap_or("8000").to_owned());
     plan.say("--host", given.last("--host").unwrap_or("::"));
     plan.words.push("--end-with-stdin".to_owned());
+    let is_streamable = transport == "streamableHttp";
+    if given.is_on("--stateful") && !is_streamable {
+        plan.notes.push(format!("--stateful has no effect here: {STREAMABLE}"));
+    }
+    let has_sessions = !is_streamable || given.is_on("--stateful");
+    if given.says("--protocolVersion") && has_sessions {
+        let why = "without --stateful";
+        plan.notes.push(format!("--protocolVersion has no effect here: {STREAMABLE} {why}"));
+    }
     let message_path = given.last("--messagePath").unwrap_or("/message");
     match transport {
         "ws" => {
@@ -160,6 +183,8 @@ fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complai
     }
     Ok(())
 }
+
+const STREAMABLE: &str = "it is for --outputTransport streamableHttp";
 
 /// Towards a URL they are for its requests, else for our answers.
 fn headers(plan: &mut Plan, given: &Given) {

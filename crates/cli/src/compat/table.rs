@@ -59,6 +59,8 @@ pub(super) enum Needs {
     Url,
     /// A server that is a command.
     Command,
+    /// A server that is a command, and not only named ones.
+    Unnamed,
 }
 
 /// What a flag of theirs means to us.

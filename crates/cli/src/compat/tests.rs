@@ -88,7 +88,7 @@ fn the_two_proxies_are_told_apart_by_their_flags() {
 #[test]
 fn defaults_are_theirs() {
     let npm = "--host=:: --pass-environment --children=shared --health=/ping=pong \
-               --allow-origin=* --timeout=300 --idle-connection=300 --grace=5 \
+               --allow-origin=* --start-timeout=60 --timeout=300 --idle-connection=300 --grace=5 \
                --max-message=10485760 --port=8080 -- node a.js -v";
     assert_eq!(ours("mcp-proxy-npm node a.js -v"), npm);
     let python = "--children=shared --message-path=/messages/ --status=/status --port=0 -- node";
@@ -117,6 +117,67 @@ fn what_is_not_honoured_is_told_and_what_has_no_effect_too() {
 }
 
 #[test]
+fn no_flag_is_left_out_in_silence() {
+    for (line, flag) in [
+        ("mcp-proxy --username a --password b node", "--username"),
+        ("mcp-proxy --username a --password b node", "--password"),
+        ("mcp-proxy --transport sse node", "--transport"),
+        ("mcp-proxy --verify-ssl false -- node", "--verify-ssl"),
+        ("mcp-proxy --no-verify-ssl node", "--no-verify-ssl"),
+        ("mcp-proxy --digest node", "--digest"),
+        ("mcp-proxy --named-server a b -e A b", "--env"),
+        ("mcp-proxy --named-server a b --cwd /", "--cwd"),
+        ("supergateway --stdio a --stateful", "--stateful"),
+        ("supergateway --stdio a --protocolVersion 2025-06-18", "--protocolVersion"),
+        ("supergateway --stdio npx server", "server"),
+    ] {
+        let told = notes(line);
+        assert!(told.iter().any(|note| note.contains(flag)), "{line}: {told:?}");
+    }
+    let told = notes("supergateway --stdio a --outputTransport streamableHttp --stateful");
+    assert_eq!(told, [""; 0]);
+}
+
+#[test]
+fn a_short_flag_ends_a_list_too() {
+    let said = ours("mcp-proxy --allow-origin https://a.example -e A b --port 1 -- node");
+    assert!(said.contains("--env=A=b") && !said.contains("--allow-origin=-e"), "{said}");
+    let said = ours("mcp-proxy --verify-ssl -H X-A 1 https://a.example/sse");
+    assert!(said.contains("--header=X-A: 1") && !said.contains("--ca-file"), "{said}");
+}
+
+#[test]
+fn times_are_as_long_as_they_say_or_as_long_as_we_wait() {
+    for (line, said) in [
+        ("mcp-remote https://a.example/ --headers-timeout 1.5", "--timeout=2 "),
+        ("mcp-remote https://a.example/ --headers-timeout 0", "--timeout=86400 "),
+        ("mcp-remote https://a.example/ --headers-timeout 1e9", "--timeout=86400 "),
+        ("mcp-remote https://a.example/ --connect-timeout 2.5", "--connect-timeout=3 "),
+        ("mcp-remote https://a.example/ --keep-alive", "--ping=30 "),
+        ("mcp-remote https://a.example/ --ping-interval 9.5", "--ping=10 "),
+        ("mcp-proxy-npm --connectionTimeout 1500 node", "--start-timeout=2 "),
+        ("mcp-proxy-npm --requestTimeout 1e12 node", "--timeout=86400 "),
+        ("mcp-proxy-npm --keepAliveTimeout 1e12 node", "--idle-connection=86400 "),
+        ("mcp-proxy-npm --gracefulShutdownTimeout 1e9 node", "--grace=3600 "),
+    ] {
+        let ours = ours(line);
+        assert!(ours.contains(said), "{line}: {ours}");
+    }
+}
+
+#[test]
+fn a_switch_in_a_variable_is_on_only_if_it_says_so() {
+    let with = |value: &'static str| {
+        let env = move |name: &str| (name == "MCP_PROXY_STATELESS").then(|| value.to_owned());
+        let Line::Theirs { words, .. } = understand(words("mcp-proxy-npm node"), &env) else {
+            panic!("not theirs");
+        };
+        words.contains(&"--stateless".to_owned())
+    };
+    assert!(with("true") && !with("false") && !with("0") && !with(""));
+}
+
+#[test]
 fn nonsense_is_refused_with_a_hint() {
     for (line, what) in [
         ("mcp-remote", "URL"),
@@ -126,12 +187,15 @@ fn nonsense_is_refused_with_a_hint() {
         ("supergateway --stdio a --outputTransport carrier", "carrier"),
         ("supergateway --stdio", "needs a value"),
         ("supergateway --stdio a --sessionTimeout soon", "milliseconds"),
+        ("supergateway --stdio a --sessionTimeout 0", "--sessionTimeout 0"),
         ("mcp-proxy", "no server"),
         ("mcp-proxy --username a https://a.example/sse", "--password"),
         ("mcp-proxy --digest https://a.example/sse", "digest"),
         ("mcp-proxy --unheard https://a.example/sse", "--unheard"),
         ("mcp-proxy-npm --sslCert a node", "TLS"),
         ("mcp-proxy-npm --server both node", "both"),
+        ("mcp-proxy-npm --eventStoreMaxEvents 0 node", "--eventStoreMaxEvents 0"),
+        ("mcp-remote https://a.example/ --ping-interval 0", "--ping-interval 0"),
     ] {
         match understand(words(line), &nothing) {
             Line::Wrong(complaint) => {
@@ -154,10 +218,12 @@ fn values_and_switches_are_read_as_they_read_them() {
     };
     assert!(words.contains(&"--api-key=k".to_owned()), "{words:?}");
     let token = |name: &str| (name == "API_ACCESS_TOKEN").then(|| "t".to_owned());
-    let line = "mcp-proxy -H X-A 1 https://a.example/sse".split(' ').map(str::to_owned).collect();
+    let line = "mcp-proxy -H Authorization mine --username a --password b https://a.example/sse";
+    let line = line.split(' ').map(str::to_owned).collect();
     let Line::Theirs { words, .. } = understand(line, &token) else { panic!("not theirs") };
-    let said = words.join(" ");
-    assert!(said.contains("--header=X-A: 1") && said.contains("${API_ACCESS_TOKEN}"), "{said}");
+    let headers: Vec<_> = words.into_iter().filter(|word| word.starts_with("--header=")).collect();
+    let expected = ["mine", "Bearer ${API_ACCESS_TOKEN}", "Basic YTpi"];
+    assert_eq!(headers, expected.map(|value| format!("--header=Authorization: {value}")));
 }
 
 #[test]

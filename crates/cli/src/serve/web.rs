@@ -166,6 +166,10 @@ impl Web {
 fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
+    if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
+        let hint = "give a key that is hard to guess, or none: then anybody is let in";
+        return Err(Failure::new("the API key is empty").hint(hint));
+    }
     let headers = header::for_answers(&web.response_header, variable)
         .map_err(|error| Failure::of(&error).hint(error.hint()))?;
     let place = |transport, path: &Option<String>, usual: &str| match path {

@@ -143,6 +143,22 @@ fn a_container_that_ignores_every_request_to_end_is_removed() {
     assert_eq!(podman.names(), [""; 0]);
 }
 
+/// As `supergateway --stdio` does with a line that has variables.
+#[test]
+fn a_container_that_a_shell_has_started_is_removed_too() {
+    let podman = Podman::start("shell");
+    let line = podman.stubborn_server().replace(IMAGE, "$IMAGE");
+    let line = ["supergateway", "--stdio", &line, "--port", "0", "--host", "127.0.0.1"];
+    let mut bridge = Switchboard::start_with(&line, &[("IMAGE", IMAGE)]);
+    let port = bridge.port();
+    let _session = Session::open_at(port, "small");
+    let names = podman.names();
+    assert!(names.len() == 1 && names[0].starts_with("switchboard-"), "{names:?}");
+    bridge.signal(Signal::TERM);
+    assert_eq!(bridge.exit_code(), Some(0));
+    assert_eq!(podman.names(), [""; 0]);
+}
+
 #[test]
 fn a_killed_bridge_leaves_no_container() {
     let podman = Podman::start("killed");

@@ -153,6 +153,23 @@ fn a_port_in_use_fails_the_start() {
     fails(&["bridge", "--stdio", "true", "--port", &port], &error, "hint: stop the program");
 }
 
+/// Whoever sends no key, or an empty one, would be let in.
+#[test]
+fn an_empty_key_fails_the_start() {
+    for key in ["", " ", "${EMPTY:-}"] {
+        let line = ["bridge", "--stdio", "true", "--port", "0", "--api-key", key];
+        fails(&line, "error: the API key is empty", "hint: give a key");
+    }
+}
+
+#[test]
+fn two_servers_of_one_name_fail_the_start() {
+    let named = |name| ["--named-server", name, "true"];
+    let line = |name| [&["bridge", "--port", "0"][..], &named("a"), &named(name)].concat();
+    fails(&line("a"), "error: two servers are called \"a\"", "hint: give each");
+    fails(&line(""), "error: a named server has no name", "hint: write");
+}
+
 /// Ends with 1, and says nothing but an error of one line and hints; returns it.
 #[track_caller]
 fn fails(args: &[&str], error: &str, hint: &str) -> String {

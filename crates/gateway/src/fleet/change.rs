@@ -9,10 +9,9 @@
 use std::sync::{Arc, PoisonError};
 
 use switchboard_net::bridge::Door;
-use switchboard_net::client::ClientOptions;
 use switchboard_net::roster::AddError;
 
-use super::{Backend, Backends, Fleet, carried, hidden};
+use super::{Backend, Backends, Fleet, able, carried, hidden};
 use crate::plan::{Plan, ServerPlan};
 use crate::tap::Peer;
 
@@ -74,7 +73,7 @@ impl Fleet {
                 self.leaving.end(gone);
             }
         } else {
-            let client = ClientOptions::default();
+            let client = able();
             self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
         }
         Ok(self.made(plan, server))

@@ -44,7 +44,7 @@ impl Leaving {
         lock(&inner.bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
         self.end(async move {
             let until = Instant::now() + DRAIN;
-            while held.strong_count() > 0 || bridge.calls() > 0 {
+            while held.strong_count() > 0 || !bridge.is_idle() {
                 if inner.hurry.load(Ordering::Relaxed) || Instant::now() >= until {
                     let left = bridge.calls();
                     tracing::warn!(server = &*name, left, "calls outlived their server");

@@ -127,6 +127,12 @@ impl Bridge {
         self.house.as_ref().map_or(0, |house| lock(house).gate.queued())
     }
 
+    /// Whether no call is open, waits, or is on its way from the gate.
+    pub fn is_idle(&self) -> bool {
+        let is_left = |house: &Mutex<Gatehouse>| lock(house).gate.idle_since().is_some();
+        self.house.as_ref().is_none_or(is_left) && self.calls() == 0
+    }
+
     /// A client is gone.
     pub(super) fn leave_gate(&self, face: &Face) {
         if let Some(house) = &self.house {

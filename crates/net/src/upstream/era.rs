@@ -134,8 +134,7 @@ impl Upstream {
 
     async fn ask_child(self: &Arc<Self>, question: &Message) -> Found {
         self.turn(Eras::both(Era::Modern), self.sharing());
-        let (tell, told) = oneshot::channel();
-        let scout = Arc::new(Scout { number: next_number(), tell: Mutex::new(Some(tell)) });
+        let (scout, told) = Scout::new();
         let seat = Seat { owner: scout, exchange: Exchange(1) };
         self.open(seat.clone(), question, &None).detach();
         let waiting = tokio::time::timeout(CHILD_WAIT, told);
@@ -168,9 +167,17 @@ fn whoami() -> serde_json::Value {
 
 /// Waits for one answer.
 #[derive(Debug)]
-struct Scout {
+pub(super) struct Scout {
     number: u64,
     tell: Mutex<Option<oneshot::Sender<Message>>>,
+}
+
+impl Scout {
+    /// One, and where its answer arrives.
+    pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Message>) {
+        let (tell, told) = oneshot::channel();
+        (Arc::new(Self { number: next_number(), tell: Mutex::new(Some(tell)) }), told)
+    }
 }
 
 impl Recipient for Scout {

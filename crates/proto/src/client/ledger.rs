@@ -4,7 +4,7 @@
 //! errands collide. Tokens are rewritten only where clients share the server (STD-9).
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -21,14 +21,13 @@ use crate::refusal::Refusal;
 pub(super) struct Ledger<O> {
     sharing: Sharing,
     calls: Calls<Call<O>>,
-    patience: Patience,
-    /// For a greeting.
-    greet: Duration,
     /// Open calls on which the server may want input.
     asking: BTreeSet<u64>,
     /// By value, for a server may spell a token its own way.
     tokens: HashMap<Id, Token>,
     next_token: u64,
+    /// For the greeting.
+    greeting: Patience,
 }
 
 /// One call in flight.
@@ -66,11 +65,10 @@ impl<O> Ledger<O> {
         Self {
             sharing,
             calls: Calls::new(patience),
-            patience,
-            greet: limits.greet.unwrap_or(limits.quiet),
             asking: BTreeSet::new(),
             tokens: HashMap::new(),
             next_token: 1,
+            greeting: Patience { quiet: limits.greeting.unwrap_or(limits.quiet), ..patience },
         }
     }
 
@@ -87,9 +85,10 @@ impl<O> Ledger<O> {
             begun: now,
             token: token.as_ref().map(|(wire, _)| wire.clone()),
         };
-        let greets = request.method() == method::INITIALIZE;
-        let quiet = if greets { self.greet } else { self.patience.quiet };
-        let id = self.calls.begin_with(call, Patience { quiet, ..self.patience }, now);
+        let id = match request.method() {
+            method::INITIALIZE => self.calls.begin_with(call, self.greeting, now),
+            _ => self.calls.begin(call, now),
+        };
         if let Some((wire, original)) = token {
             self.tokens.insert(wire, Token { original, call: id });
         }

@@ -5,6 +5,8 @@
 
 use super::*;
 
+const MOST_EVENTS: usize = 100;
+
 // wire: HTTP-17
 #[test]
 fn ids_are_read_as_they_are_printed() {
@@ -154,7 +156,7 @@ fn event_pushed_twice_counts_once() {
 
 #[test]
 fn end_of_a_stream_is_known() {
-    let mut replay = Replay::new(10);
+    let mut replay = Replay::new(10, MOST_EVENTS);
     replay.push(EventId { stream: 1, seq: 1 }, b"", false);
     assert!(!replay.has_ended(1));
     replay.push(EventId { stream: 1, seq: 2 }, b"", true);
@@ -163,7 +165,7 @@ fn end_of_a_stream_is_known() {
 
 #[test]
 fn number_of_events_and_streams_is_bounded() {
-    let mut replay = Replay::new(10);
+    let mut replay = Replay::new(10, MOST_EVENTS);
     let event = |stream, seq| EventId { stream, seq };
     for seq in 1..=10_000 {
         replay.push(event(1, seq), b"", false);
@@ -185,7 +187,7 @@ fn number_of_events_and_streams_is_bounded() {
 
 #[track_caller]
 fn check(script: &str, expected: &str) {
-    let mut replay = Replay::new(10);
+    let mut replay = Replay::new(10, MOST_EVENTS);
     let mut seen = Vec::new();
     for step in script.lines().map(str::trim) {
         match *step.split(' ').collect::<Vec<_>>() {
@@ -218,7 +220,7 @@ fn show<'a>(events: impl Iterator<Item = (EventId, &'a Bytes)>) -> String {
 // wire: HTTP-18
 #[test]
 fn a_stream_that_was_forgotten_has_no_hole_when_it_goes_on() {
-    let mut replay = Replay::new(100);
+    let mut replay = Replay::new(100, MOST_EVENTS);
     let event = |seq| EventId { stream: 0, seq };
     replay.push(event(1), b"a", false);
     replay.forget(0);

@@ -73,7 +73,7 @@ impl Streams {
             unheard: VecDeque::new(),
             unheard_bytes: 0,
             most_bytes: limits.history,
-            history: Replay::new(limits.history),
+            history: Replay::new(limits.history, limits.events),
             out: VecDeque::new(),
         }
     }

@@ -11,8 +11,7 @@ const CASES: &[Case] = &[
     Case::new(
         "--port 0 --host 127.0.0.1 --sseEndpoint /events --streamEndpoint /rpc --apiKey k3y \
          --corsAddAllowedHeader X-Mine --requestTimeout 1000 --maxBodySize 2048 \
-         --keepAliveTimeout 1000 --gracefulShutdownTimeout 2000 --connectionTimeout 5 \
-         --eventStoreMaxEvents 5 --upstreamProtocol legacy --modern --eventStore --debug -- {server}",
+         --keepAliveTimeout 1000 --gracefulShutdownTimeout 2000 --eventStoreMaxEvents 5 --upstreamProtocol legacy --modern --eventStore --debug -- {server}",
         has_bounds_and_a_key,
     )
     .vars(&[("AWS_SECRET", "s")]),
@@ -34,6 +33,10 @@ const CASES: &[Case] = &[
         ("MCP_PROXY_HOST", "127.0.0.1"),
         ("MCP_PROXY_API_KEY", "k3y"),
     ]),
+    Case::new(
+        "--connectionTimeout 1000 --server stream --port 0 --host 127.0.0.1 -- sleep 1000",
+        is_not_waited_for,
+    ),
     Case::new("--sslCert c -- {server}", is_refused),
     Case::new("--sslKey k -- {server}", is_refused),
     Case::new("--sslCa a -- {server}", is_refused),
@@ -47,8 +50,6 @@ fn every_flag_does_what_it_does_there() {
 }
 
 fn has_bounds_and_a_key(stage: &mut Stage) {
-    stage.is_told("--connectionTimeout is understood but not honoured yet");
-    stage.is_told("--eventStoreMaxEvents is understood but not honoured yet");
     let (port, path) = stage.running().place();
     assert_eq!(path, "/rpc");
     assert_eq!(page(port, "/ping"), (200, "pong".to_owned()));
@@ -115,6 +116,16 @@ fn is_set_by_variables(stage: &mut Stage) {
     let port = stage.running().port();
     assert_eq!(page(port, "/mcp").0, 401);
     Talk::open(port, "/mcp", Some("k3y"));
+}
+
+/// A request would have five minutes.
+fn is_not_waited_for(stage: &mut Stage) {
+    let port = stage.running().port();
+    let greeting = crate::process::greeting();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting});
+    let answer = post(port, &[], hello.to_string().as_bytes()).message();
+    let text = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(text.contains("timeout after"), "{answer}");
 }
 
 fn is_refused(stage: &mut Stage) {

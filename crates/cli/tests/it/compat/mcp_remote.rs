@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Case, Stage, check};
+use crate::process::until;
 
 const CASES: &[Case] = &[
     Case::new(
@@ -13,7 +14,11 @@ const CASES: &[Case] = &[
     )
     .vars(&[("TOK", "t0ken")])
     .file("# a comment\nX-File: yes\n\nAuthorization: Bearer weaker\n"),
-    Case::new("{sse} --transport sse-only --headers-timeout 1", gives_up_on_silence),
+    // A flag of ours, for machines on which a server takes long to start.
+    Case::new(
+        "{sse} --transport sse-only --headers-timeout 1 --start-timeout 60",
+        gives_up_on_silence,
+    ),
     Case::new("{url} --ignore-tool ec* --ignore-tool other --silent", hides_tools),
     Case::new("{sse} --transport sse-first --ignore-tool ECHO", hides_tools_in_lists),
     Case::new("http://far.invalid/mcp --allow-http --enable-proxy", Stage::echoes).vars(&[
@@ -31,10 +36,10 @@ const CASES: &[Case] = &[
         "{url} 9696 --host h --callback-path /p --auth-timeout 1 --auth-success-url u --resource r \
          --disable-resource-parameter --authorize-param a=b --static-oauth-client-metadata {} \
          --static-oauth-client-info {} --client-metadata-url u --client-credentials \
-         --token-endpoint u --device-code --use-id-token --body-timeout 0 --keep-alive \
-         --ping-interval 3",
+         --token-endpoint u --device-code --use-id-token --body-timeout 0",
         tells_what_is_not_there_yet,
     ),
+    Case::new("{url} --keep-alive --ping-interval 1", sends_pings),
 ];
 
 #[test]
@@ -49,6 +54,14 @@ fn sends_headers(stage: &mut Stage) {
         assert!(head.contains(&format!("\r\n{line}\r\n")), "{head}");
     }
     stage.is_told("[DEBUG]");
+}
+
+fn sends_pings(stage: &mut Stage) {
+    stage.echoes();
+    let sent = stage.url.heads().len();
+    until("a ping is sent", || stage.url.heads().len() > sent);
+    let again = stage.running().call(2, "echo", &json!({"text": "on"}));
+    assert_eq!(again, "on");
 }
 
 fn gives_up_on_silence(stage: &mut Stage) {

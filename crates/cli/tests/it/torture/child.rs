@@ -93,12 +93,15 @@ fn garbage_and_floods_cost_nobody_a_call() {
 /// The rest of the line may never come, and then neither does the answer.
 #[test]
 fn half_a_line_fails_its_call_in_time_and_no_other() {
-    let (mut bridge, port) = Switchboard::serve(&["--timeout", "1"]);
+    let (mut bridge, port) = Switchboard::serve(&["--timeout", "2", "--start-timeout", "60"]);
     let (half, whole) = (Session::open(port), Session::open(port));
     let calls = call_at_once(&half, 7, 1, "half");
     bridge.until_logged("half a line");
     assert_eq!(text_of(&whole.call("echo", &json!({"text": "on"})).message()), "on");
     calls.all_fail("Request timeout after");
+    // It goes on behind the half, on the same line.
+    assert_eq!(text_of(&half.call("echo", &json!({"text": "on"})).message()), "on");
+    assert_eq!(text_of(&half.call("echo", &json!({"text": "and on"})).message()), "and on");
     assert_eq!(text_of(&whole.call("echo", &json!({"text": "on"})).message()), "on");
 }
 

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::process;
@@ -68,43 +68,58 @@ ids=$("$@" ps -aq --filter "label=$label") && [ -n "$ids" ] || exit 0
 pub(super) struct Container {
     /// The engine, with the options that come before `run`.
     engine: Vec<String>,
-    /// What follows `run`.
-    rest: Vec<String>,
+    rest: Rest,
     id: String,
     environment: Vec<(OsString, OsString)>,
+}
+
+/// What follows `run`.
+#[derive(Clone, Debug)]
+enum Rest {
+    Words(Vec<String>),
+    /// In the line of a shell, which has to read it.
+    Line(String),
 }
 
 impl Container {
     /// The container of a command, if it runs one.
     pub(super) fn of(command: &Command, parent: &[(OsString, OsString)]) -> Option<Self> {
-        let run = place_of_run(command)?;
+        let (engine, rest) = by_words(command).or_else(|| by_shell(command))?;
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).ok()?;
         let wanted = |name: &OsString| VARIABLES.iter().any(|known| name == known);
         let mut environment: Vec<_> =
             parent.iter().filter(|(name, _)| wanted(name)).cloned().collect();
         environment.extend(command.environment(parent));
-        let engine = [&command.program].into_iter().chain(&command.args[..run]).cloned();
-        Some(Self {
-            engine: engine.collect(),
-            rest: command.args[run + 1..].to_vec(),
-            id: format!("{:016x}", u64::from_ne_bytes(bytes)),
-            environment,
-        })
+        let id = format!("{:016x}", u64::from_ne_bytes(bytes));
+        Some(Self { engine, rest, id, environment })
     }
 
-    /// The arguments of the engine: those of the command, and our labels. A name
-    /// of ours too, unless there may be one already.
+    /// The arguments of the engine, or of the shell that calls it: those of the
+    /// command, and our labels. A name of ours too, unless there may be one already.
     pub(super) fn args(&self) -> Vec<String> {
-        let mut args = self.engine[1..].to_vec();
-        args.push("run".to_owned());
-        args.extend(["--label".to_owned(), format!("{ID}={}", self.id)]);
-        args.extend(["--label".to_owned(), format!("{OWNER}={}", owner())]);
-        if !self.rest.iter().any(|arg| arg == "--name" || arg.starts_with("--name=")) {
-            args.extend(["--name".to_owned(), format!("switchboard-{}", self.id)]);
+        let mut ours = vec![format!("--label={ID}={}", self.id)];
+        ours.push(format!("--label={OWNER}={}", owner()));
+        let is_named = match &self.rest {
+            Rest::Words(rest) => {
+                rest.iter().any(|arg| arg == "--name" || arg.starts_with("--name="))
+            }
+            Rest::Line(rest) => rest.contains("--name"),
+        };
+        if !is_named {
+            ours.push(format!("--name=switchboard-{}", self.id));
         }
-        args.extend_from_slice(&self.rest);
-        args
+        match &self.rest {
+            Rest::Words(rest) => {
+                let run = ["run".to_owned()];
+                [&self.engine[1..], &run, &ours, rest].concat()
+            }
+            Rest::Line(rest) => {
+                let engine: Vec<_> = self.engine.iter().map(|word| quoted(word)).collect();
+                let line = format!("exec {} run {} {rest}", engine.join(" "), ours.join(" "));
+                vec!["-c".to_owned(), line]
+            }
+        }
     }
 
     /// What the engine's client gets to see.
@@ -137,10 +152,10 @@ impl Container {
     }
 
     /// Removes containers that were left by those of us who are no more; once
-    /// for each of us.
+    /// for each engine, by each of us.
     pub(super) async fn remove_stale(self) {
-        static DONE: AtomicBool = AtomicBool::new(false);
-        if DONE.swap(true, Ordering::Relaxed) {
+        static DONE: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
+        if !is_first(&DONE, &self.engine) {
             return;
         }
         for owner in self.owners().await.unwrap_or_default() {
@@ -190,6 +205,63 @@ impl Container {
         let said = last_words.join("\n").to_lowercase();
         explain(engine, code, &said)
     }
+}
+
+/// Whether this engine is new among those `seen`. Nobody has more than a few.
+fn is_first(seen: &Mutex<Vec<Vec<String>>>, engine: &[String]) -> bool {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = seen.len() < MOST_ENGINES && !seen.iter().any(|other| other == engine);
+    if is_new {
+        seen.push(engine.to_vec());
+    }
+    is_new
+}
+
+const MOST_ENGINES: usize = 16;
+
+/// The engine and what follows `run`, if the command runs a container.
+fn by_words(command: &Command) -> Option<(Vec<String>, Rest)> {
+    let run = place_of_run(command)?;
+    let engine = [&command.program].into_iter().chain(&command.args[..run]).cloned();
+    Some((engine.collect(), Rest::Words(command.args[run + 1..].to_vec())))
+}
+
+/// The same if a shell does nothing else.
+fn by_shell(command: &Command) -> Option<(Vec<String>, Rest)> {
+    let shell = Path::new(&command.program).file_name()?.to_str()?;
+    let [flag, line] = &command.args[..] else { return None };
+    let (engine, rest) = line.split_once(" run ")?;
+    let has_more =
+        engine.contains(['$', '`', '\\']) || unquoted(line).contains(['&', '|', ';', '\n']);
+    if flag != "-c" || !["sh", "bash"].contains(&shell) || has_more {
+        return None;
+    }
+    let engine = Command::parse(engine).ok().filter(|engine| engine.env.is_empty())?;
+    let (engine, _) = by_words(&engine.arg("run"))?;
+    Some((engine, Rest::Line(rest.to_owned())))
+}
+
+/// What of a line for a shell is not in quotes.
+fn unquoted(line: &str) -> String {
+    let (mut quote, mut is_escaped) = (None, false);
+    let is_plain = |&character: &char| {
+        if std::mem::take(&mut is_escaped) {
+            return false;
+        }
+        match (quote, character) {
+            (None | Some('"'), '\\') => is_escaped = true,
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            _ => return quote.is_none(),
+        }
+        false
+    };
+    line.chars().filter(is_plain).collect()
+}
+
+/// A word that a shell reads as it is.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Where `run` stands in the arguments, if the command runs a container.
@@ -262,11 +334,12 @@ fn begun(id: u32) -> Option<String> {
     rest.split_ascii_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Whether the owner was one of us, here, and is no more. Of others nothing is known.
+/// Whether the owner was one of us, here, and is no more. Of others nothing is
+/// known, and where the system does not say when a process began, of nobody.
 fn is_gone(owner: &str) -> bool {
     let parts = owner.strip_prefix(&place()).and_then(|rest| rest.strip_prefix('.'));
     let Some((id, since)) = parts.and_then(|parts| parts.split_once('.')) else { return false };
-    id.parse().is_ok_and(|id| begun(id).as_deref() != Some(since))
+    !since.is_empty() && id.parse().is_ok_and(|id| begun(id).as_deref() != Some(since))
 }
 
 #[cfg(test)]

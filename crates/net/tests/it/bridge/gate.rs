@@ -17,7 +17,7 @@ use crate::upstream::{caller, journal};
 /// A bridge that lets `calls` on at once, and waits `start` for its server.
 fn guarded(command: Command, children: Children, calls: usize, start: Duration) -> Arc<Bridge> {
     let server = Server::command(command, std::env::vars_os().collect());
-    let limits = Limits { greet: Some(start), ..Limits::default() };
+    let limits = Limits { greeting: Some(start), ..Limits::default() };
     let bounds = (NonZeroUsize::new(calls).unwrap(), start);
     Bridge::guarding(Hidden::default(), server, children, Arc::new(limits), bounds)
 }

@@ -1,11 +1,18 @@
 //! Sessions at the server: lost, renewed, ended.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
 use serde_json::json;
+use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{LEGACY, error_of};
 use switchboard_testkit::http::{Hit, HttpServer};
 use switchboard_testkit::within;
 
-use super::greeted;
+use super::{caller, fetch, greeted};
 
 /// wire: HTTP-22, GW-82
 #[tokio::test]
@@ -21,6 +28,30 @@ async fn a_lost_session_is_renewed_and_the_call_sent_once_more() {
     assert_eq!(caller.answer(id).await["result"], json!({"k": 1}));
     caller.told("notifications/tools/list_changed").await;
     assert_eq!(server.waiting(|_| true), 0);
+}
+
+/// wire: HTTP-22
+#[tokio::test]
+async fn a_session_that_nobody_uses_is_kept_by_pings() {
+    let mut server = HttpServer::start().await;
+    let limits = Limits { ping: Duration::from_millis(20), ..Limits::default() };
+    let url = server.url("/mcp");
+    let target = Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerSession, Arc::new(limits));
+    let mut caller = caller(&bridge);
+    tokio::join!(caller.greet(), server.greet(Some("s1"), LEGACY));
+    let ping = server.post("ping").await;
+    assert_eq!(ping.header("mcp-session-id"), Some("s1"));
+    ping.result(json!({})).await;
+    // It was forgotten all the same, and is there again before anybody needs it.
+    server.post("ping").await.answer(404, &[], "").await;
+    server.greet(Some("s2"), LEGACY).await;
+    server.post("ping").await.result(json!({})).await;
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    let hit = server.post("tools/call").await;
+    assert_eq!(hit.header("mcp-session-id"), Some("s2"));
+    hit.result(json!({"k": 1})).await;
+    assert_eq!(caller.answer(id).await["result"], json!({"k": 1}));
 }
 
 /// wire: HTTP-22

@@ -25,8 +25,9 @@ fn labels_are_added_and_the_rest_stays_as_it_was() {
     assert_eq!(args[..3], ["--root", "r", "run"]);
     assert_eq!(args[args.len() - 7..], ["--rm", "-i", "-e", "A=1", "image", "server", "--flag"]);
     let id = format!("switchboard.id={}", run.id);
-    assert_eq!(args[3..5], ["--label".to_owned(), id.clone()]);
-    assert_eq!(args[7..9], ["--name".to_owned(), format!("switchboard-{}", run.id)]);
+    assert_eq!(args[3], format!("--label={id}"));
+    assert!(args[4].starts_with("--label=switchboard.owner="));
+    assert_eq!(args[5], format!("--name=switchboard-{}", run.id));
     assert_eq!(run.remove_words(), [id.as_str(), "podman", "--root", "r"]);
     for named in ["docker run --name mine image", "docker run --name=mine image"] {
         let args = container(named).unwrap().args();
@@ -34,6 +35,34 @@ fn labels_are_added_and_the_rest_stays_as_it_was() {
     }
     let two = [container("docker run image").unwrap(), container("docker run image").unwrap()];
     assert_ne!(two[0].id, two[1].id);
+}
+
+/// Where a line has variables only a shell can read it.
+#[test]
+fn a_container_that_a_shell_runs_has_labels_too() {
+    let by_shell = |line: &str| {
+        let command = Command::new("/bin/sh").args(["-c", line]);
+        Container::of(&command, &[])
+    };
+    let run = by_shell("podman --root '/a b' run --rm -i -e \"A=$A\" image").unwrap();
+    assert_eq!(run.remove_words()[1..], ["podman", "--root", "/a b"]);
+    let [flag, line] = &run.args()[..] else { panic!("{run:?}") };
+    assert_eq!(flag, "-c");
+    let begins = format!("exec 'podman' '--root' '/a b' run --label=switchboard.id={} ", run.id);
+    assert!(line.starts_with(&begins), "{line}");
+    assert!(line.ends_with(" --rm -i -e \"A=$A\" image"), "{line}");
+    assert!(by_shell("docker run -i image sh -c 'a; b' \"c | \\\" & d\" \\; e").is_some());
+    for other in [
+        "cd /tmp && docker run image",
+        "docker run image | tee log",
+        "docker run $OPTIONS image; true",
+        "$ENGINE run image",
+        "npm run server",
+        "docker exec name run it",
+        "docker",
+    ] {
+        assert!(by_shell(other).is_none(), "{other}");
+    }
 }
 
 #[test]
@@ -66,6 +95,15 @@ fn what_went_wrong_is_said_in_words_for_people() {
 }
 
 #[test]
+fn each_engine_is_cleaned_once() {
+    let seen = Mutex::default();
+    let engines = ["docker run i", "podman run i", "podman --root r run i"];
+    let engines = engines.map(|line| container(line).unwrap().engine);
+    assert!(engines.iter().all(|engine| is_first(&seen, engine)));
+    assert!(!engines.iter().any(|engine| is_first(&seen, engine)));
+}
+
+#[test]
 fn only_those_of_us_are_gone_who_were_here() {
     assert!(!is_gone(&owner()), "we are there");
     let here = place();
@@ -74,4 +112,5 @@ fn only_those_of_us_are_gone_who_were_here() {
     assert!(!is_gone("another-boot.1.4194305.77"));
     assert!(!is_gone(&format!("{here}.x.77")));
     assert!(!is_gone(""));
+    assert!(!is_gone(&format!("{here}.4194305.")), "the system does not say when it began");
 }
