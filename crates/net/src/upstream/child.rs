@@ -41,8 +41,9 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     match talked {
         None => End::Stopped,
         Some(Either::Left(())) => End::Rested,
-        Some(Either::Right(Either::Left(why))) => End::Broke(why),
-        Some(Either::Right(Either::Right(Either::Right(Some(why))))) => End::Broke(why),
+        Some(Either::Right(Either::Left(why) | Either::Right(Either::Right(Some(why))))) => {
+            End::Broke(why)
+        }
         Some(Either::Right(Either::Right(_))) => End::Broke(exit.to_string()),
     }
 }
