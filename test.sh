@@ -227,6 +227,13 @@ check_peers() {
     # cells wait more than they compute, so that four of them keep two cores busy.
     node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard"
     node peers/run.mjs --full --bridge "$target/debug/switchboard"
+    say "real servers, good and bad, behind one gateway"
+    local without=()
+    if ! has podman || ! has_static_busybox; then
+        not_checked+=("a container behind the gateway, because podman or busybox-static is missing; ./test.sh setup installs them.")
+        without+=(--no-container)
+    fi
+    node peers/gateway.mjs --switchboard "$target/debug/switchboard" ${without[@]+"${without[@]}"}
 }
 
 check_conformance() {
@@ -347,7 +354,7 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
-  peers    other people's SDKs with our client and server, and on both sides of the bridge
+  peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway
   conformance  the official suites against the built-in server, through the bridge, and with our client
   setup    only get what the outside suites need
 TEXT

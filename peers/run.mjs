@@ -9,6 +9,7 @@ import { runCell } from './lib/cell.mjs';
 import { inspectorCells, ourInspectorCells, runInspectorCell } from './lib/inspector.mjs';
 import { builtIn, cellsOf, ourCells, PEERS, SDKS } from './lib/matrix.mjs';
 import { endAll } from './lib/processes.mjs';
+import { report } from './lib/report.mjs';
 
 const WHOLE_RUN_MS = 20 * 60_000;
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -51,16 +52,6 @@ function peersOf(values) {
   }
   if (!fs.existsSync(at('node_modules'))) stop('peers/node_modules is missing: run npm ci --ignore-scripts in peers');
   return peers;
-}
-
-function report(cell, { results, gaps, kept }, seconds, verbose) {
-  const bad = results.filter(({ ok }) => !ok);
-  const verdict = bad.length ? 'FAIL' : 'ok  ';
-  const left = gaps.map(({ check }) => ` (gap: ${check})`).join('');
-  console.log(`${verdict} ${cell.name}: ${results.length - bad.length}/${results.length} in ${seconds.toFixed(1)} s${left}`);
-  for (const { check, detail } of bad) console.log(`     ${check}: ${detail ?? 'failed'}`);
-  if (bad.length || verbose) for (const line of kept) console.log(`     | ${line}`);
-  return [results.length - bad.length, bad.length];
 }
 
 async function main() {

@@ -22,17 +22,20 @@ export async function runClient(argv, { ms = CELL_MS, env } = {}) {
   return { handle, lines, problems };
 }
 
-function verdicts(lines, wanted) {
-  const seen = new Map();
+/** What a client printed of each check that was wanted of it, in this order. */
+export function verdicts(lines, wanted) {
+  const seen = [];
   for (const line of lines) {
     try {
-      const verdict = JSON.parse(line);
-      seen.set(verdict.check, verdict);
+      seen.push(JSON.parse(line));
     } catch {
       // Not a verdict; the missing check below says so.
     }
   }
-  return wanted.map((check) => seen.get(check) ?? { check, ok: false, detail: 'the client printed no verdict' });
+  return wanted.map((check) => {
+    const at = seen.findIndex((verdict) => verdict.check === check);
+    return at < 0 ? { check, ok: false, detail: 'the client printed no verdict' } : seen.splice(at, 1)[0];
+  });
 }
 
 /** The `ends` check gathers what did not end as it should. */

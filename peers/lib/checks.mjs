@@ -3,9 +3,10 @@
 
 import { parseArgs } from 'node:util';
 import { setTimeout as pause } from 'node:timers/promises';
+import { within } from './within.mjs';
 
 const BOUND_MS = 10_000;
-const RESTART_BOUND_MS = 25_000;
+const LONG = { restart: 25_000, fails: 60_000 };
 const FIXTURE_TOOLS = 11;
 const MIB = 1 << 20;
 const ODD_TEXT = 'naïve 日本語 🦀 \u0000\u2028\u2029 "quotes" \\ \r\n\t end';
@@ -29,13 +30,13 @@ export const sampled = (params) => {
 export const CLIENT_CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} };
 
 const say = (value) => JSON.stringify(value);
-function expect(holds, detail) {
+export function expect(holds, detail) {
   if (!holds) throw new Error(detail);
 }
-function same(got, wanted, what) {
+export function same(got, wanted, what) {
   expect(say(got) === say(wanted), `${what}: ${say(got)?.slice(0, 300)} instead of ${say(wanted).slice(0, 300)}`);
 }
-async function until(holds, what, ms = 5000) {
+export async function until(holds, what, ms = 5000) {
   const end = Date.now() + ms;
   while (!(await holds())) {
     expect(Date.now() < end, `${what} did not happen within ${ms} ms`);
@@ -43,13 +44,13 @@ async function until(holds, what, ms = 5000) {
   }
 }
 
-async function textOf(peer, name, args, options) {
+export async function textOf(peer, name, args, options) {
   const result = await peer.call(name, args, options);
   expect(!result.isError, `${name} answered with isError: ${say(result.content)}`);
   return result.content[0].text;
 }
 
-async function everyTool(peer) {
+export async function everyTool(peer) {
   const pages = [];
   let cursor;
   do {
@@ -187,7 +188,7 @@ export function clientArgs() {
   const split = process.argv.indexOf('--');
   const own = split < 0 ? process.argv.slice(2) : process.argv.slice(2, split);
   const options = Object.fromEntries(
-    ['era', 'transport', 'checks', 'url'].map((name) => [name, { type: 'string' }]));
+    ['era', 'transport', 'checks', 'url', 'patience'].map((name) => [name, { type: 'string' }]));
   const { values } = parseArgs({ args: own, options });
   return { ...values, command: split < 0 ? [] : process.argv.slice(split + 1) };
 }
@@ -207,14 +208,24 @@ async function bounded(work, ms) {
   }
 }
 
-/** Runs the checks, prints a line for each, and ends the process with the verdict. */
-export async function runChecks(peer, wanted) {
+/** A check by its name; `check@server` is that of one server behind a gateway. */
+function checkOf(name, peer, more) {
+  const [check, server] = name.split('@');
+  const all = { ...CHECKS, ...more };
+  if (check !== 'connect' && !Object.hasOwn(all, check)) throw new Error(`no check is called ${check}`);
+  return () => all[check](server ? within(peer, server) : peer, server);
+}
+
+/** Runs the checks, of these or of `more`, prints a line for each, and ends the process with the verdict.
+ * A check has `patience` seconds, 10 unless told. */
+export async function runChecks(peer, { checks: wanted, patience }, more = {}) {
+  const usual = patience ? Number(patience) * 1000 : BOUND_MS;
   let failed = 0;
   let connected = false;
   for (const check of wanted ? wanted.split(',') : DEFAULT) {
-    if (check !== 'connect' && !Object.hasOwn(CHECKS, check)) throw new Error(`no check is called ${check}`);
+    const work = checkOf(check, peer, more);
     if (!connected) {
-      const verdict = await bounded(() => peer.connect(), BOUND_MS);
+      const verdict = await bounded(() => peer.connect(), usual);
       connected = verdict.ok;
       if (check === 'connect' || !verdict.ok) {
         failed += verdict.ok ? 0 : 1;
@@ -223,7 +234,7 @@ export async function runChecks(peer, wanted) {
         continue;
       }
     }
-    const verdict = await bounded(() => CHECKS[check](peer), check === 'restart' ? RESTART_BOUND_MS : BOUND_MS);
+    const verdict = await bounded(work, LONG[check.split('@')[0]] ?? usual);
     failed += verdict.ok ? 0 : 1;
     console.log(JSON.stringify({ check, ...verdict }));
   }

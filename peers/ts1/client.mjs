@@ -6,6 +6,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import * as mcp from '@modelcontextprotocol/sdk/types.js';
 import * as checks from '../lib/checks.mjs';
+import { GATEWAY_CHECKS } from '../lib/gateway-checks.mjs';
 
 const args = checks.clientArgs();
 const notes = {
@@ -43,6 +44,14 @@ await checks.runChecks(
     page: (cursor) => client.listTools(cursor === undefined ? {} : { cursor }),
     resources: () => client.listResources(),
     prompts: () => client.listPrompts(),
+    templates: () => client.listResourceTemplates(),
+    complete: (params) => client.complete(params),
+    async task(name, values) {
+      const seen = [];
+      const stream = client.experimental.tasks.callToolStream({ name, arguments: values }, undefined, { task: {} });
+      for await (const message of stream) seen.push(message);
+      return seen;
+    },
     read: (uri) => client.readResource({ uri }),
     prompt: (name, values) => client.getPrompt({ name, arguments: values }),
     on: (method, seen) => client.setNotificationHandler(notes[method], seen),
@@ -55,5 +64,6 @@ await checks.runChecks(
     },
     watchTools: async () => async () => {},
   },
-  args.checks,
+  args,
+  GATEWAY_CHECKS,
 );

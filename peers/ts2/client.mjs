@@ -3,6 +3,7 @@
 import * as mcp from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import * as checks from '../lib/checks.mjs';
+import { GATEWAY_CHECKS } from '../lib/gateway-checks.mjs';
 
 const MODERN = '2026-07-28';
 const args = checks.clientArgs();
@@ -51,6 +52,8 @@ await checks.runChecks(
     page: (cursor) => client.request({ method: 'tools/list', params: cursor === undefined ? {} : { cursor } }),
     resources: () => client.listResources(),
     prompts: () => client.listPrompts(),
+    templates: () => client.listResourceTemplates(),
+    complete: (params) => client.complete(params),
     read: (uri) => client.readResource({ uri }),
     prompt: (name, values) => client.getPrompt({ name, arguments: values }),
     on: (method, seen) => client.setNotificationHandler(method, seen),
@@ -65,5 +68,6 @@ await checks.runChecks(
     },
     watchTools: async () => (modern ? listen({ toolsListChanged: true }) : async () => {}),
   },
-  args.checks,
+  args,
+  GATEWAY_CHECKS,
 );

@@ -22,6 +22,7 @@ pub struct Decoder {
     /// Bytes at the front of the buffer that are known to hold no LF.
     searched: usize,
     skipping: bool,
+    skipped: usize,
 }
 
 /// A line was longer than allowed; it is skipped and the next one follows.
@@ -37,7 +38,7 @@ pub struct TooLong {
 impl Decoder {
     /// Lines may hold up to `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self { max, buffer: BytesMut::new(), searched: 0, skipping: false }
+        Self { max, buffer: BytesMut::new(), searched: 0, skipping: false, skipped: 0 }
     }
 
     /// Where to read the next bytes into, with room for a read. Append only,
@@ -62,6 +63,7 @@ impl Decoder {
             self.buffer.advance(1);
             self.searched = 0;
             if std::mem::take(&mut self.skipping) {
+                self.skipped = 0;
                 continue;
             }
             if let Some(line) = self.accept(line) {
@@ -80,6 +82,11 @@ impl Decoder {
         self.accept(line)
     }
 
+    /// Whether a line is so long that it may have no end.
+    pub fn is_endless(&self) -> bool {
+        self.skipped / ENDLESS > self.max
+    }
+
     /// No LF yet. Nothing of a line that is already too long is kept.
     fn wait_for_more(&mut self) -> Option<Result<Bytes, TooLong>> {
         self.searched = self.buffer.len();
@@ -87,6 +94,7 @@ impl Decoder {
         let too_long = is_new.then(|| self.too_long(&self.buffer));
         self.skipping |= is_new;
         if self.skipping {
+            self.skipped += self.buffer.len();
             self.buffer.clear();
             self.searched = 0;
         }
@@ -109,6 +117,10 @@ impl Decoder {
         TooLong { limit: self.max, head: Bytes::copy_from_slice(head) }
     }
 }
+
+/// How many times as long as allowed a line is that is no message any more: nobody
+/// who waits for an answer should wait for its end.
+const ENDLESS: usize = 4;
 
 /// How much of a line that is too long is kept.
 const HEAD: usize = 256;

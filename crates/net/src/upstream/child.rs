@@ -41,7 +41,9 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     match talked {
         None => End::Stopped,
         Some(Either::Left(())) => End::Rested,
-        Some(Either::Right(Either::Left(why))) => End::Broke(why),
+        Some(Either::Right(Either::Left(why) | Either::Right(Either::Right(Some(why))))) => {
+            End::Broke(why)
+        }
         Some(Either::Right(Either::Right(_))) => End::Broke(exit.to_string()),
     }
 }
@@ -58,8 +60,8 @@ async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
     }
 }
 
-/// Reads until the child closes its stdout.
-async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) {
+/// Reads until the child closes its stdout, or why nobody can read that.
+async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) -> Option<String> {
     let mut decoder = Decoder::new(up.limits.message);
     loop {
         let more = matches!(stdout.read_buf(decoder.buffer()).await, Ok(1..));
@@ -70,7 +72,10 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) {
             if let Some(line) = decoder.finish() {
                 take(up, line).await;
             }
-            return;
+            return None;
+        }
+        if decoder.is_endless() {
+            return Some("the server writes a line that does not end".to_owned());
         }
     }
 }

@@ -34,6 +34,12 @@ async fn get_and_post_arrive_as_sent() {
     server.stopped().await;
 }
 
+/// Node.js and uvicorn close them after five seconds, and lose what is sent at that moment.
+#[test]
+fn connections_are_let_go_before_common_servers_close_them() {
+    assert!(FetchOptions::default().idle_timeout < Duration::from_secs(5));
+}
+
 #[tokio::test]
 async fn connections_are_reused_by_all_clones() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -336,7 +336,7 @@ impl<T: Ticket> ToLegacy<T> {
         if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload, now) {
             return;
         }
-        if failed == Some(code::METHOD_NOT_FOUND) && self.try_as_task(number, now) {
+        if self.had_to_be_task(number, answer, now) {
             return;
         }
         if self.handle_created(number, answer, now) || self.handle_task_answer(number, answer) {

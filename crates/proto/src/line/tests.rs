@@ -34,6 +34,19 @@ fn line_of_the_greatest_length_is_let_through() {
 
 // wire: STD-1, STD-2
 #[test]
+fn a_line_of_many_times_the_limit_is_taken_for_endless() {
+    let mut decoder = Decoder::new(10);
+    for length in 1..=60 {
+        decoder.push(b"x");
+        _ = decoder.next_line();
+        assert_eq!(decoder.is_endless(), length >= 44, "{length}");
+    }
+    decoder.push(b"\n{}\n");
+    assert_eq!(decoder.next_line().unwrap().unwrap(), "{}");
+    assert!(!decoder.is_endless());
+}
+
+#[test]
 fn longer_line_is_reported_once_and_skipped() {
     check(&["0123456789a\n{}\n"], &["TooLong", "{}"]);
     check(&["0123456789a", "bcdefghijkl", "mno\n{}\n"], &["TooLong", "{}"]);

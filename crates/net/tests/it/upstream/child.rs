@@ -69,11 +69,24 @@ async fn lines_that_are_no_messages_are_skipped() {
     ] {
         caller.tool("raw", json!({"text": text})).await;
     }
-    caller.tool("long line", json!({"size": 1 << 20})).await;
+    caller.tool("long line", json!({"size": 1 << 17})).await;
     assert_eq!(caller.tool("echo", json!({"k": 1})).await, json!({"k": 1}));
     assert!(caller.early().is_empty(), "{:?}", caller.early());
     assert_eq!(journal.pids().len(), 1);
     within(bridge.close()).await;
+}
+
+/// wire: STD-2
+#[tokio::test]
+async fn a_line_without_an_end_ends_the_child() {
+    let journal = journal();
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
+    let text = caller.tool_error("long line", json!({"size": 1 << 24})).await;
+    assert_eq!(text, "the server writes a line that does not end");
+    assert_eq!(caller.tool("echo", json!({"k": 1})).await, json!({"k": 1}));
+    assert_eq!(journal.pids().len(), 2, "another has taken its place");
+    within(bridge.close()).await;
+    journal.all_gone().await;
 }
 
 /// wire: STD-3

@@ -24,9 +24,11 @@ use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
 use early::{Early, related};
+use must::Support;
 use shape::{declares, flat, full};
 
 mod early;
+mod must;
 mod shape;
 mod told;
 
@@ -40,11 +42,13 @@ const MOST_PAGES: usize = 32;
 #[derive(Debug)]
 pub(super) struct Tasks<T> {
     /// Which tools may be one; none until they were listed.
-    tools: Option<BTreeMap<Box<str>, bool>>,
-    listing: Option<BTreeMap<Box<str>, bool>>,
+    tools: Option<BTreeMap<Box<str>, Support>>,
+    listing: Option<BTreeMap<Box<str>, Support>>,
     pages: usize,
     /// Calls that wait for that.
     held: Vec<u64>,
+    /// Calls that have failed, and wait for that to know whether they had to be tasks.
+    failed: Vec<(u64, Message)>,
     /// By their number, oldest first.
     all: BTreeMap<u64, Task<T>>,
     /// Questions of tasks that are not known yet.
@@ -75,8 +79,8 @@ impl<T> Task<T> {
 impl<T> Default for Tasks<T> {
     fn default() -> Self {
         let (tools, listing, pages) = (None, None, 0);
-        let (held, early) = (Vec::new(), Vec::new());
-        Self { tools, listing, pages, held, all: BTreeMap::new(), early }
+        let (held, failed, early) = (Vec::new(), Vec::new(), Vec::new());
+        Self { tools, listing, pages, held, failed, all: BTreeMap::new(), early }
     }
 }
 
@@ -95,12 +99,16 @@ impl<T: Ticket> ToLegacy<T> {
             return false;
         }
         self.tasks.held.push(number);
+        self.learn_tools(now);
+        true
+    }
+
+    fn learn_tools(&mut self, now: Instant) {
         if self.tasks.listing.is_none() {
             self.tasks.listing = Some(BTreeMap::new());
             self.tasks.pages = 0;
             self.list_tools(None, now);
         }
-        true
     }
 
     fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
@@ -120,9 +128,7 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(mut listing) = self.tasks.listing.take() else { return };
         let tools = member(result, &["tools"]).unwrap_or_default();
         for tool in tools.as_array().into_iter().flatten() {
-            let support = tool["execution"]["taskSupport"].as_str().unwrap_or_default();
-            let may_be = matches!(support, "optional" | "required");
-            listing.insert(tool["name"].as_str().unwrap_or_default().into(), may_be);
+            listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
         }
         match patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\"")) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
@@ -134,6 +140,9 @@ impl<T: Ticket> ToLegacy<T> {
                 self.tasks.tools = Some(listing);
                 for number in std::mem::take(&mut self.tasks.held) {
                     self.begin(number, now);
+                }
+                for (number, answer) in std::mem::take(&mut self.tasks.failed) {
+                    self.handle_answer(number, &answer, now);
                 }
             }
         }
@@ -161,7 +170,7 @@ impl<T: Ticket> ToLegacy<T> {
         let params = request.payload().unwrap_or(b"{}");
         let name = patch::string(params, &["name"]).unwrap_or_default();
         let tools = self.tasks.tools.as_ref();
-        let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|may_be| *may_be);
+        let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
         let is_call = call.request.method() == method::CALL_TOOL;
         if !(takes_tasks && may_be && is_call && declares(&call.request)) {
             return Some(request);
@@ -169,23 +178,6 @@ impl<T: Ticket> ToLegacy<T> {
         call.as_task = true;
         let params = patch::put(params, &[], "task", b"{}");
         Some(params.map_or_else(|| request.clone(), |params| request.with_payload(&params)))
-    }
-
-    /// A tool that runs as a task only, though its client knows none.
-    pub(super) fn try_as_task(&mut self, number: u64, now: Instant) -> bool {
-        let takes_tasks = self.takes_tasks() == Some(true);
-        let call = self.calls.get_mut(&number).filter(|call| !call.as_task && !call.asked);
-        let Some(call) = call else { return false };
-        if !takes_tasks || call.request.method() != method::CALL_TOOL {
-            return false;
-        }
-        let request = take_off(&call.request);
-        let params = request.payload().unwrap_or(b"{}");
-        let Some(params) = patch::put(params, &[], "task", b"{}") else { return false };
-        call.as_task = true;
-        let errand = Errand::Call { number, ticket: call.ticket.clone() };
-        call.inner = self.inner.open(errand, &request.with_payload(&params), now);
-        true
     }
 
     /// The task was made: its client gets it, or is kept until its end.

@@ -279,6 +279,30 @@ fn logs_go_to_who_asked_and_a_tool_that_must_be_a_task_is_waited_for() {
     );
 }
 
+/// The TypeScript SDK says so in a failed result.
+///
+/// wire: GW-59
+#[test]
+fn a_tool_that_fails_because_it_must_be_a_task_is_found_in_the_list_of_tools() {
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 tools/call {"name":"must","_meta":{@}}
+           recv: 3 = {"isError":true,"content":[]}
+           recv: 4 = {"tools":[{"name":"must","execution":{"taskSupport":"required"}},{"name":"may","execution":{"taskSupport":"optional"}}]}
+           recv: 5 = {"task":{"taskId":"t1"}}
+           recv: 6 = {"content":[]}
+           open a2: 6 tools/call {"name":"may","_meta":{@}}
+           recv: 7 = {"isError":true,"content":[]}"#,
+        r#"send 3: 3 tools/call {"name":"must"}
+           send 4: 4 tools/list {}
+           send 5: 5 tools/call {"task":{},"name":"must"}
+           send 6: 6 tasks/result {"taskId":"t1"}
+           a1: finish 6 = {"resultType":"complete",#S,"content":[]}
+           send 7: 7 tools/call {"name":"may"}
+           a2: finish 7 = {"resultType":"complete",#S,"isError":true,"content":[]}"#,
+    );
+}
+
 /// wire: TASK-2, TASK-3, TASK-4, TASK-5
 #[test]
 fn a_task_of_a_legacy_server_is_a_task_of_the_extension() {
