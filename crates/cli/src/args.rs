@@ -18,6 +18,7 @@ pub(crate) use import::ImportArgs;
 pub(crate) use key::{KeyArgs, KeyCommand};
 pub(crate) use network::NetworkArgs;
 pub(crate) use serve::ServeArgs;
+pub(crate) use status::StatusArgs;
 pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
 pub(crate) use web::{Transport, WebArgs};
 
@@ -32,6 +33,7 @@ mod import;
 mod key;
 mod network;
 mod serve;
+mod status;
 mod target;
 mod web;
 
@@ -52,6 +54,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Box<GatewayArgs>),
+    Status(StatusArgs),
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server
@@ -100,7 +103,7 @@ impl Command {
 
 /// The commands that call a server. They have the statuses of the Inspector,
 /// and its line of JSON for scripts; the others those of clap.
-const CLIENT: [&str; 11] = [
+const CLIENT: [&str; 12] = [
     "tools",
     "call",
     "prompts",
@@ -112,6 +115,7 @@ const CLIENT: [&str; 11] = [
     "doctor",
     "listen",
     "ping",
+    "status",
 ];
 
 /// What is told of arguments that clap did not take, if a script may be reading:

@@ -9,6 +9,7 @@ mod doctor;
 mod import;
 mod key;
 mod serve;
+mod status;
 
 use crate::args::Command;
 use crate::exit::{ExitStatus, Failure};
@@ -36,6 +37,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
             Ok(())
         }
         Command::Demo(args) => demo::run(&args).await,
+        Command::Status(args) => status::run(&args).await,
         Command::Serve(args) => Box::pin(serve::run(&args)).await,
     }?;
     Ok(ExitStatus::Success)

@@ -12,6 +12,7 @@ mod sink;
 
 use std::fmt::{self, Write as _};
 
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -102,15 +103,13 @@ where
             Format::Text => {
                 write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
                 for (name, value) in &said.fields {
-                    write!(out, " {name}={}", tame(value))?;
+                    let text = value.as_str().map_or_else(|| value.to_string(), tame);
+                    write!(out, " {name}={text}")?;
                 }
             }
             Format::Json => {
-                let fields: serde_json::Map<_, _> = said
-                    .fields
-                    .into_iter()
-                    .map(|(name, value)| (name.into(), value.into()))
-                    .collect();
+                let fields: serde_json::Map<_, _> =
+                    said.fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
                 let line = serde_json::json!({
                     "timestamp": time,
                     "level": level.as_str(),
@@ -160,12 +159,12 @@ pub(crate) fn timestamp_of(time: std::time::SystemTime) -> String {
     format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", days + 1)
 }
 
-/// What an event contains, as text.
+/// What an event contains: numbers as such, all else as text.
 #[derive(Default)]
 struct Said {
     message: String,
     server: Option<String>,
-    fields: Vec<(&'static str, String)>,
+    fields: Vec<(&'static str, Value)>,
 }
 
 impl Said {
@@ -173,7 +172,7 @@ impl Said {
         match field.name() {
             "message" => self.message = text,
             "server" => self.server = Some(text),
-            name => self.fields.push((name, text)),
+            name => self.fields.push((name, text.into())),
         }
     }
 }
@@ -181,6 +180,18 @@ impl Said {
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.take(field, format!("{value:?}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.fields.push((field.name(), value.into()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.fields.push((field.name(), value.into()));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -20,9 +20,12 @@ use tokio::task::JoinSet;
 
 use crate::front::Tasks;
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
+use crate::tap::Tap;
+pub use gauge::Gauges;
 use leave::Leaving;
 
 mod change;
+mod gauge;
 mod leave;
 mod tend;
 
@@ -69,6 +72,8 @@ pub struct FleetOptions {
     pub limits: Limits,
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
+    /// What sees the calls.
+    pub tap: Arc<Tap>,
 }
 
 impl Fleet {
@@ -94,6 +99,10 @@ impl Fleet {
             tasks: Tasks::default(),
             search: RwLock::default(),
             carried: RwLock::default(),
+        });
+        let known = Arc::downgrade(&fleet);
+        fleet.tap().ask(move |server, tool| {
+            known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
         fleet.tend();
@@ -128,6 +137,16 @@ impl Fleet {
 
     pub(crate) fn backend(&self, name: &str) -> Option<Arc<Backend>> {
         self.backends.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// What sees the calls.
+    pub fn tap(&self) -> &Arc<Tap> {
+        &self.options.tap
+    }
+
+    /// Where a server is.
+    pub(crate) fn server(&self, name: &str) -> Option<Server> {
+        self.backend(name).map(|backend| backend.bridge.server().clone())
     }
 
     /// How each server stands, by name.

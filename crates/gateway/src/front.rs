@@ -239,6 +239,11 @@ impl Front {
             face.finish(exchange, &Message::error(request.id(), &nowhere.error(face.era())));
             return Works::none();
         }
+        let request = self.fleet.tap().forward(face, exchange, server, request);
+        let refuse = |why: &Refusal| {
+            face.finish(exchange, &Message::refusal(request.id(), why));
+            Works::none()
+        };
         let errand = Errand::of(&request, face.era());
         let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
         self.fleet.want(server);

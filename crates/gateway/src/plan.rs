@@ -41,4 +41,6 @@ pub struct Plan {
     pub bounds: Bounds,
     /// Whether clients get two tools for finding and calling in place of all tools.
     pub search: ToolSearch,
+    /// Whether the gateway has tools of its own, which tell of it and of calls.
+    pub diagnostics: bool,
 }

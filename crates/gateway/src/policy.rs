@@ -12,12 +12,15 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub use grant::Grant;
 pub use key::{BadHash, KeyHash, PREFIX};
 pub use meter::{BadRate, Busy, Meter, Rate};
+pub use who::who;
+pub(crate) use who::{Mark, mark};
 
 mod grant;
 mod key;
 mod meter;
 #[cfg(test)]
 mod tests;
+mod who;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 

@@ -21,6 +21,7 @@ use crate::upstream::{Seat, Server, Upstream};
 mod caller;
 mod children;
 mod connect;
+mod count;
 mod era;
 mod gate;
 mod hide;
@@ -141,15 +142,6 @@ impl Bridge {
             all.append(upstream.drop_call(&seat, words));
         }
         all
-    }
-
-    /// How many calls are open at the server, or wait to be made.
-    pub fn calls(&self) -> usize {
-        let state = lock(&self.state);
-        let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
-        let waiting = state.waiting.calls();
-        drop(state);
-        open + waiting + self.queued()
     }
 
     /// Ends every connection, and waits until each is over.

@@ -29,6 +29,8 @@ use crate::who::{Turns, Who};
 
 mod carry;
 mod lend;
+mod mark;
+mod owed;
 mod park;
 mod room;
 mod turn;
@@ -48,6 +50,8 @@ pub struct Face {
     parking: OnceLock<Arc<Parking>>,
     /// On whose behalf it speaks, as far as it says.
     who: OnceLock<Who>,
+    /// What its session is called in logs.
+    mark: OnceLock<Box<str>>,
     /// What its first request said to whatever stands behind the inside.
     carried: OnceLock<HeaderMap>,
 }
@@ -133,6 +137,7 @@ impl Face {
             passing: Mutex::new(()),
             parking: OnceLock::new(),
             who: OnceLock::new(),
+            mark: OnceLock::new(),
             carried: OnceLock::new(),
         })
     }
@@ -223,6 +228,8 @@ impl Face {
 
     /// The answer to a call. From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, answer: &Message) {
+        let other = self.inside.answered(self, exchange, answer);
+        let answer = other.as_ref().unwrap_or(answer);
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);
@@ -317,21 +324,6 @@ impl Face {
     /// How far a legacy conversation has got.
     pub fn phase(&self) -> Option<Phase> {
         lock(&self.state).phase()
-    }
-
-    /// How long nothing has come from the client; none while it waits for something.
-    pub fn idle_since(&self) -> Option<Instant> {
-        let state = lock(&self.state);
-        let busy = match &state.half {
-            Half::Legacy(half) => half.is_busy(),
-            Half::Modern(half) => half.calls() > 0,
-        };
-        (!busy).then_some(state.used)
-    }
-
-    /// How many calls are open.
-    pub fn calls(&self) -> usize {
-        lock(&self.state).half.calls()
     }
 }
 

@@ -25,6 +25,7 @@ mod session;
 pub mod site;
 pub mod sites;
 mod stateless;
+pub mod tally;
 mod ws;
 
 pub use body::Body;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::HeaderName;
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::jsonrpc::Message;
 
 use crate::face::Face;
 
@@ -30,6 +31,13 @@ pub trait Inside: Send + Sync + 'static {
     /// each request is a client of its own: it is over when it is finished or
     /// dropped. Only their listens are forgotten like sessions.
     fn forget(&self, face: &Arc<Face>);
+
+    /// A call of this client is about to be answered, by whomever. Another answer
+    /// may be put in its place. Told once for each answer, in no order, so
+    /// nothing here may wait; a call that was dropped may be answered all the same.
+    fn answered(&self, _face: &Face, _exchange: Exchange, _answer: &Message) -> Option<Message> {
+        None
+    }
 
     /// Headers of the request that a client begins with, which are kept with it
     /// for whatever stands behind; see [`Face::carried`].

@@ -53,6 +53,11 @@ impl Parking {
         self.sealer.is_some() && lock(&self.lot).faces.len() < self.most
     }
 
+    /// How many clients are waited for.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.lot).faces.values().map(|face| face.parked()).sum()
+    }
+
     /// The call that a request goes on with, if it brings a state that we gave
     /// to this principal.
     pub(crate) fn claim(

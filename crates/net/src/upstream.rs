@@ -42,6 +42,7 @@ mod shown;
 mod sse;
 mod target;
 mod tell;
+mod traffic;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
@@ -50,6 +51,7 @@ pub(crate) use seat::Seat;
 use shown::Shown;
 pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
+pub use traffic::Traffic;
 
 /// A connection to one server.
 pub struct Upstream {
@@ -260,6 +262,7 @@ impl Upstream {
     /// Text arrived on a lane.
     pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
+        self.server.traffic().add_received(text.len());
         let whole = text.clone();
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
@@ -339,6 +342,11 @@ impl Upstream {
     /// Whether it was ended.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_said()
+    }
+
+    /// How many messages wait to be written.
+    pub(crate) fn unsent(&self) -> usize {
+        lock(&self.core).outbound.len()
     }
 
     /// How many calls are open.

@@ -42,7 +42,7 @@
 //!
 //! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s, [`moment`]s.
 //! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
-//! - What one revision knows and another does not: [`project`].
+//! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
 //! - Parts of the halves: [`calls`], [`replay`], [`backoff`].
 
@@ -64,6 +64,7 @@ pub mod replay;
 pub mod revision;
 pub mod server;
 pub mod sse;
+pub mod trace;
 
 #[cfg(test)]
 mod shorthand;

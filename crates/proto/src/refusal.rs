@@ -177,6 +177,47 @@ impl Refusal {
         }
     }
 
+    /// Which reason it is, in a word for those who count.
+    #[rustfmt::skip]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotJson { .. }          => "not_json",
+            Self::NotUtf8 { .. }          => "not_utf8",
+            Self::TooDeep { .. }          => "too_deep",
+            Self::NotJsonRpc { .. }       => "not_json_rpc",
+            Self::TooLarge { .. }         => "too_large",
+            Self::TooSlow                 => "too_slow",
+            Self::NoBatches { .. }        => "no_batches",
+            Self::BadBatch { .. }         => "bad_batch",
+            Self::HeaderMismatch { .. }   => "header_mismatch",
+            Self::BadEnvelope { .. }      => "bad_envelope",
+            Self::NeedsMore { .. }        => "needs_more",
+            Self::BadParams { .. }        => "bad_params",
+            Self::UnknownRevision { .. }  => "unknown_revision",
+            Self::BadVersionHeader { .. } => "bad_version_header",
+            Self::WrongEra { .. }         => "wrong_era",
+            Self::BadState                => "bad_state",
+            Self::UnknownMethod { .. }    => "unknown_method",
+            Self::NoSession               => "no_session",
+            Self::SessionOver             => "session_over",
+            Self::NotInitialized          => "not_initialized",
+            Self::Initialized             => "initialized",
+            Self::IdInUse { .. }          => "id_in_use",
+            Self::UnaskedResponse         => "unasked_response",
+            Self::TooManyCalls            => "too_many_calls",
+            Self::TooOften { .. }         => "too_often",
+            Self::TooManyWatched          => "too_many_watched",
+            Self::TooManyStreams          => "too_many_streams",
+            Self::TooManySessions         => "too_many_sessions",
+            Self::UnknownEvent { .. }     => "unknown_event",
+            Self::WrongMediaType          => "wrong_media_type",
+            Self::NotAcceptable           => "not_acceptable",
+            Self::WrongHttpMethod { .. }  => "wrong_http_method",
+            Self::FarSide { .. }          => "far_side",
+            Self::NobodyToAsk             => "nobody_to_ask",
+        }
+    }
+
     /// What else the peer needs to know to do better.
     pub fn data(&self) -> Option<Value> {
         match self {

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use serde_json::json;
 use switchboard_gateway::config::{Problem, Weight};
-use switchboard_gateway::fleet::{Fleet, FleetOptions};
+use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::plan::{Plan, Reading, ServerPlan};
-use switchboard_net::http::sites::Page;
-use switchboard_net::roster::{Cache, State};
+use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
@@ -23,13 +21,13 @@ use crate::serve::web::{Around, Web};
 use crate::signal::Stop;
 use crate::target;
 use place::Stands;
-use reload::{Follow, Loaded};
-use standing::standing;
+use reload::Follow;
 
 mod access;
+mod otel;
 mod place;
 mod reload;
-mod standing;
+mod seeing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -40,7 +38,8 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let limits = Arc::new(reading.plan.bounds.limits());
     let fetch = target::fetch_as_usual()?;
-    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args) };
+    let tap = seeing::tap(&fetch);
+    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args), tap };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
@@ -54,6 +53,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let follow = Follow::new(args, &gateway, &reading, &stop)?;
     let ended = serve(args, &gateway, follow, limits, stop).await;
     gateway.close().await;
+    gateway.fleet().tap().flush().await;
     ended
 }
 
@@ -68,11 +68,12 @@ async fn serve(
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
         let _following = follow.run(None);
-        let offer = Offer { inside: all.inside, shared: all.shared, limits };
+        let inside = seeing::tapped(gateway.fleet(), &all.place, all.inside, true);
+        let offer = Offer { inside, shared: all.shared, limits };
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = pages(gateway.fleet(), follow.loaded());
+    let pages = seeing::pages(gateway.fleet(), follow.loaded());
     let porter = Some(Arc::clone(gateway.porter()));
     let around = Around { pages, porter, bounds: Some(plan.bounds) };
     let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
@@ -169,28 +170,4 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
         Some(cache.join("switchboard").join("lists"))
     });
     folder.map(Cache::at)
-}
-
-/// Whether we are well, whether a server is there, and how each stands.
-fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
-    let (ready, all) = (Arc::clone(fleet), Arc::clone(fleet));
-    let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
-        ready.states().iter().any(|(_, state)| is_there(state))
-    };
-    vec![
-        ("/healthz".to_owned(), Page::Text("ok".to_owned())),
-        ("/readyz".to_owned(), Page::Check(Box::new(is_ready))),
-        ("/status".to_owned(), Page::Json(Box::new(move |_| status(&all, &loaded)))),
-    ]
-}
-
-/// In words that tell no file, address or secret.
-fn status(fleet: &Fleet, loaded: &Loaded) -> String {
-    let server = |(name, state): (Arc<str>, State)| {
-        let standing = standing(fleet, &name, &state);
-        (name.to_string(), standing)
-    };
-    let servers: serde_json::Map<_, _> = fleet.states().into_iter().map(server).collect();
-    json!({"servers": servers, "config": loaded.status()}).to_string()
 }

@@ -103,6 +103,7 @@ fn type_it(args: &[String]) {
         "tools" => prints(&args, "echo"),
         "call" => prints(&args, "3"),
         "doctor" => prints(&args, "healthy"),
+        "status" => shows_status(&args),
         other => panic!("say here how to see that {other} works"),
     }
 }
@@ -111,6 +112,13 @@ fn prints(args: &[&str], text: &str) {
     let run = run(args, &[]);
     assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
     assert!(run.stdout.contains(text), "{args:?}: {}", run.stdout);
+}
+
+/// Of a gateway elsewhere: the usual port may be somebody's.
+fn shows_status(args: &[&str]) {
+    let mut gateway = Switchboard::start(&["serve", "--port", "0", "--no-cache"]);
+    let url = format!("http://127.0.0.1:{}", gateway.port());
+    prints(&[args, &[url.as_str()]].concat(), "demo");
 }
 
 fn serves_http(args: &[&str]) {

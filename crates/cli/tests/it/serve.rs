@@ -24,6 +24,7 @@ mod policy;
 mod recover;
 mod reload;
 mod search;
+mod seeing;
 mod sleep;
 mod task;
 mod turn;

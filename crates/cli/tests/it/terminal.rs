@@ -12,7 +12,7 @@ use crate::named::Home;
 use crate::process::PATIENCE;
 
 /// A terminal and what runs at it.
-struct Terminal {
+pub(crate) struct Terminal {
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     shown: String,
@@ -26,7 +26,7 @@ impl Terminal {
         Self::start(&[&["call"], args, &["--", binary, "demo"]].concat())
     }
 
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -55,7 +55,7 @@ impl Terminal {
 
     /// Waits for what is shown, and forgets what was before it.
     #[track_caller]
-    fn until(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn until(&mut self, text: &str) -> &mut Self {
         while !self.shown.contains(text) {
             match self.screen.recv_timeout(PATIENCE) {
                 Ok(more) => self.shown.push_str(&String::from_utf8_lossy(&more)),
@@ -67,13 +67,13 @@ impl Terminal {
         self
     }
 
-    fn types(&mut self, keys: &str) -> &mut Self {
+    pub(crate) fn types(&mut self, keys: &str) -> &mut Self {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self
     }
 
     #[track_caller]
-    fn ends_with(&mut self, code: i32) {
+    pub(crate) fn ends_with(&mut self, code: i32) {
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{:?}", self.shown);
     }
 }

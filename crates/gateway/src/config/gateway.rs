@@ -25,6 +25,8 @@ pub struct Gateway {
     pub bounds: Bounds,
     /// When clients search for tools rather than list them.
     pub search: Option<ToolSearch>,
+    /// Whether the gateway has tools of its own.
+    pub diagnostics: Option<bool>,
     /// Sets of servers.
     pub groups: Vec<Placed<Group>>,
     /// Who has a key.

@@ -193,6 +193,7 @@ fn of_section(member: Member) -> Value {
         Member::Defaults => {
             object(DEFAULTS.iter().filter_map(|name| Some((*name, known(meaning(name)?)))))
         }
+        Member::Diagnostics => flag("Whether clients get get_tool_manifest and get_trace_by_id."),
         Member::Groups => json!({
             "description": "Sets of servers, each at /groups/<name>/mcp.",
             "type": "object",

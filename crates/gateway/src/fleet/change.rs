@@ -13,6 +13,7 @@ use switchboard_net::roster::AddError;
 
 use super::{Backend, Backends, Fleet, able, carried, hidden};
 use crate::plan::{Plan, ServerPlan};
+use crate::tap::Peer;
 
 /// Servers at once: what the roster holds.
 const MOST: usize = 1024;
@@ -24,6 +25,7 @@ impl Fleet {
         if plan.servers.len() > MOST {
             return Err(AddError::Full { most: MOST });
         }
+        self.tap().offer_tools(plan.diagnostics);
         let old = self.backends();
         for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
             if let Some(gone) = self.roster.let_go(name) {
@@ -64,6 +66,7 @@ impl Fleet {
         replaces: bool,
     ) -> Result<Backend, AddError> {
         let server = (self.reach)(plan);
+        self.tap().meet(name, Peer::of(&server));
         if replaces {
             let old = self.roster.replace_within(name, server.clone(), plan.start);
             if let Some(gone) = old {

@@ -57,6 +57,8 @@ impl Plan {
         problems: &mut Vec<Problem>,
     ) {
         self.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
+        let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
+        self.diagnostics = diagnostics.unwrap_or_default();
         let mut groups = BTreeMap::new();
         for Placed { value: group, .. } in gateways.iter().flat_map(|gateway| &gateway.groups) {
             problems.extend(group.servers.iter().filter_map(|server| unknown(server, names)));

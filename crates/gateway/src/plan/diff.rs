@@ -15,7 +15,7 @@ pub struct Changes {
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.
     pub adjusted: Vec<String>,
-    /// Whether groups, keys, grants or search differ.
+    /// Whether groups, keys, grants, search or tools of ours differ.
     pub policy: bool,
     /// Whether we must listen somewhere else or keep other bounds, which a running
     /// gateway cannot do.
@@ -35,7 +35,8 @@ impl Plan {
         let mut changes = Changes {
             policy: self.groups != old.groups
                 || self.access != old.access
-                || self.search != old.search,
+                || self.search != old.search
+                || self.diagnostics != old.diagnostics,
             listen: self.listen != old.listen || self.bounds != old.bounds,
             ..Changes::default()
         };

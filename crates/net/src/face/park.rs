@@ -33,6 +33,8 @@ impl Face {
 
     /// The inside does not take a call; over HTTP a modern client learns so by the status too (MH-14).
     pub fn turn_away(&self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
+        // What turns it away has no answer that another could stand for.
+        _ = self.inside.answered(self, exchange, &Message::refusal(id, why));
         self.quietly(|half| half.turn_away(exchange, id, why));
     }
 

@@ -1,12 +1,10 @@
 //! On whose behalf a client speaks, and the turns of its calls.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use switchboard_proto::server::Half;
 
-use super::{Face, lock, wait};
+use super::Face;
 use crate::inside::Works;
 use crate::who::{Turns, Who};
 
@@ -38,23 +36,5 @@ impl Face {
             state.turns.take(turns);
             step(&mut state.half)
         })
-    }
-
-    /// Whether no answer is owed. Listens do not count: they end when told to.
-    pub fn is_answered(&self) -> bool {
-        lock(&self.state).half.owed() == 0
-    }
-
-    /// Waits until no answer is owed.
-    pub async fn all_answered(&self) {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.half.owed() == 0 {
-                return Poll::Ready(());
-            }
-            wait(&mut state.waiting_for_phase, cx);
-            Poll::Pending
-        })
-        .await;
     }
 }

@@ -25,6 +25,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::session::Held;
 use super::site::SiteOptions;
+use super::tally::{Counted, Tally};
 use crate::face::Face;
 use crate::inside::Works;
 
@@ -68,6 +69,7 @@ where
             text.push(piece);
         }
     }
+    options.tally.add_received(usize::try_from(length).unwrap_or(usize::MAX));
     if length > limit as u64 { Err(too_large) } else { Ok(text.into()) }
 }
 
@@ -133,6 +135,7 @@ impl Drop for OpenLane {
 #[derive(Debug)]
 pub struct Body {
     kind: Kind,
+    counted: Option<Counted>,
 }
 
 #[derive(Debug)]
@@ -193,11 +196,11 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
     pub(crate) fn empty() -> Self {
-        Self { kind: Kind::Whole(None) }
+        Self { kind: Kind::Whole(None), counted: None }
     }
 
     pub(crate) fn whole(text: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(text)) }
+        Self { kind: Kind::Whole(Some(text)), counted: None }
     }
 
     /// A stream of events, beginning with `prime` if the revision has that.
@@ -228,7 +231,7 @@ impl Body {
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live =
             Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
-        Self { kind: Kind::Live(Box::new(live)) }
+        Self { kind: Kind::Live(Box::new(live)), counted: None }
     }
 
     /// The same body, ended after a silence if its client knows how to come
@@ -237,6 +240,13 @@ impl Body {
         if let Kind::Live(live) = &mut self.kind {
             live.silence = (!silence.is_zero()).then(|| Silence::new(silence, since));
         }
+        self
+    }
+
+    /// The same body, counted as it is written.
+    pub(super) fn counted(mut self, tally: &Arc<Tally>) -> Self {
+        let is_stream = matches!(self.kind, Kind::Live(_));
+        self.counted = Some(Counted::new(tally, is_stream));
         self
     }
 
@@ -316,12 +326,14 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
-        match &mut self.kind {
-            Kind::Whole(text) => Poll::Ready(text.take().map(|text| Ok(BodyFrame::data(text)))),
-            Kind::Live(live) => {
-                live.poll_piece(cx).map(|piece| piece.map(|piece| Ok(BodyFrame::data(piece))))
-            }
+        let piece = match &mut self.kind {
+            Kind::Whole(text) => Poll::Ready(text.take()),
+            Kind::Live(live) => live.poll_piece(cx),
+        };
+        if let (Poll::Ready(Some(piece)), Some(counted)) = (&piece, &self.counted) {
+            counted.add_sent(piece.len());
         }
+        piece.map(|piece| piece.map(|piece| Ok(BodyFrame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

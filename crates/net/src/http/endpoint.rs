@@ -28,12 +28,14 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
+use switchboard_proto::trace;
 use tokio::time::Instant;
 
 use super::body::{Body, OpenLane, read};
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
 use super::stateless;
+use super::tally::Reason;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
@@ -91,6 +93,10 @@ where
     }
     let text = read(&parts.headers, body, &site.options).await?;
     let incoming = match jsonrpc::parse(text) {
+        Ok(Incoming::One(message)) => {
+            let traced = trace::from_headers(&message, &parts.headers);
+            Incoming::One(traced.unwrap_or(message))
+        }
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
@@ -285,6 +291,9 @@ async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
+    if last.is_some() {
+        site.options.tally.add_resumed();
+    }
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));
@@ -349,6 +358,7 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 /// A refusal as a response.
 pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
+    response.extensions_mut().insert(Reason(why.name()));
     if let Refusal::WrongHttpMethod { allow } = why {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     }

@@ -113,6 +113,7 @@ impl Sessions {
         if table.closed || table.by_id.len() >= self.most {
             return Err(Refusal::TooManySessions);
         }
+        face.mark(id.as_str());
         table.by_id.insert(id.clone(), Open { face: Arc::clone(face), _stay: stay });
         if !std::mem::replace(&mut table.reaping, true) {
             tokio::spawn(reap(Arc::downgrade(self), self.idle));
@@ -183,10 +184,13 @@ impl Sessions {
 
     /// Waits until the sessions that are open now have no call open.
     pub(crate) async fn all_answered(&self) {
-        let faces: Vec<_> = self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect();
-        for face in faces {
+        for face in self.faces() {
             face.all_answered().await;
         }
+    }
+
+    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+        self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {

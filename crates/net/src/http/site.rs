@@ -27,7 +27,9 @@ use super::gate::{self, Gate};
 use super::guard::{Grant, Guard};
 use super::old;
 use super::session::Sessions;
+use super::tally::Tally;
 use super::ws::{self, Sockets};
+use crate::face::Face;
 use crate::inside::Inside;
 use crate::park::Parking;
 use crate::who::Who;
@@ -74,6 +76,8 @@ pub struct SiteOptions {
     pub stateless: Option<Revision>,
     /// Whether clients of the modern era are served.
     pub modern: bool,
+    /// Where it counts what it does.
+    pub tally: Arc<Tally>,
 }
 
 impl Default for SiteOptions {
@@ -96,6 +100,7 @@ impl Default for SiteOptions {
             headers: HeaderMap::new(),
             stateless: None,
             modern: true,
+            tally: Arc::default(),
         }
     }
 }
@@ -173,9 +178,19 @@ impl Site {
         self.inner.sessions.len() + self.old_sessions() + self.inner.sockets.len()
     }
 
+    /// The clients that have a session, but for those on a `WebSocket`.
+    pub fn faces(&self) -> Vec<Arc<Face>> {
+        [self.inner.sessions.faces(), self.inner.old.faces()].concat()
+    }
+
     /// How many of them are clients of the first revision.
     pub fn old_sessions(&self) -> usize {
         self.inner.old.len()
+    }
+
+    /// How many calls wait for their clients to come back with input.
+    pub fn parked(&self) -> usize {
+        self.inner.parking.len()
     }
 
     /// Whether it has something at `path`.
@@ -195,12 +210,14 @@ impl Site {
         B::Error: fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        let admitted = match self.admit(&parts) {
-            Ok(admitted) => admitted,
-            Err(response) => return *response,
+        let response = match self.admit(&parts) {
+            Ok(admitted) => {
+                let reply = endpoint::answer(&self.inner, &admitted.who, parts, body).await;
+                admitted.answer(reply)
+            }
+            Err(response) => *response,
         };
-        let reply = endpoint::answer(&self.inner, &admitted.who, parts, body).await;
-        admitted.answer(reply)
+        self.inner.options.tally.count(response)
     }
 
     /// Answers at the path that the request names.
@@ -217,7 +234,7 @@ impl Site {
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
-            Err(response) => return *response,
+            Err(response) => return options.tally.count(*response),
         };
         let who = &admitted.who;
         let reply = match (place, upgrade) {
@@ -226,7 +243,7 @@ impl Site {
             (Place::Message, _) => old::message(&self.inner, who, parts, body).await,
             _ => endpoint::answer(&self.inner, who, parts, body).await,
         };
-        admitted.answer(reply)
+        options.tally.count(admitted.answer(reply))
     }
 
     /// Turns strangers away, and answers preflights.

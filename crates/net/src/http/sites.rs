@@ -48,6 +48,8 @@ pub enum Page {
     Json(Box<dyn Fn(&Sites) -> String + Send + Sync>),
     /// Whether something is so: `ok`, or the status 503.
     Check(Box<dyn Fn() -> bool + Send + Sync>),
+    /// Metrics in the text format of Prometheus, made when they are asked for.
+    Metrics(Box<dyn Fn(&Sites) -> String + Send + Sync>),
 }
 
 impl Page {
@@ -166,10 +168,18 @@ impl Sites {
         match page {
             Page::Text(text) => plain(StatusCode::OK, text.clone()),
             Page::Json(text) => endpoint::json(200, text(self).into()),
+            Page::Metrics(text) => metrics(text(self)),
             Page::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
             Page::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
         }
     }
+}
+
+fn metrics(text: String) -> Response<Body> {
+    let mut response = plain(StatusCode::OK, text);
+    let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
 }
 
 fn unix_millis() -> u64 {

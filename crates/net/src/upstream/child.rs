@@ -29,11 +29,15 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
         return End::Broke("Transport closed (no pipes)".to_owned());
     };
     tracing::debug!(server = up.name, pid = child.id(), "started");
+    let _runs = up.server.traffic().child();
     let talk = race(up.choked(), race(write(up, stdin), read(up, stdout)));
     let talked = up.stop.until(race(up.until_rest(), Box::pin(talk))).await;
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let exit = child.stop(up.server.grace()).await;
+    if talked.is_some() {
+        up.server.traffic().broke();
+    }
     match talked {
         None => End::Stopped,
         Some(Either::Left(())) => End::Rested,

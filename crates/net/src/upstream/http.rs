@@ -26,6 +26,7 @@ use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
+use switchboard_proto::trace;
 use tokio::sync::Notify;
 
 use super::{Core, Trial, Upstream};
@@ -72,10 +73,12 @@ impl Upstream {
         core: &mut Core,
         lane: Lane,
         message: Message,
-        mirrored: Vec<(HeaderName, HeaderValue)>,
+        mut mirrored: Vec<(HeaderName, HeaderValue)>,
     ) -> Works {
         let Some(link) = self.link() else { return Works::none() };
         self.start(core);
+        self.server.traffic().add_sent(message.text().len());
+        mirrored.extend(trace::to_headers(&message));
         if self.era() == Era::Legacy && message.method() == method::CANCELLED {
             core.end_cancelled(&message);
         }
@@ -196,6 +199,7 @@ impl Upstream {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
             if half.is_greeting() {
+                self.server.traffic().add_greeted_again();
                 link.forget(&post.session);
             }
         };

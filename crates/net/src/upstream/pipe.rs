@@ -182,6 +182,7 @@ impl Upstream {
         }
         core.outbound_bytes = core.outbound_bytes.saturating_sub(taken);
         drop(core);
+        self.server.traffic().add_sent(taken);
         self.drained.notify_waiters();
         messages
     }

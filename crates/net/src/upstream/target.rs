@@ -10,6 +10,7 @@ use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
 use super::known::Known;
+use super::traffic::Traffic;
 use super::{Credential, Road};
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
@@ -32,10 +33,11 @@ struct Inner {
     /// How many pipes to it there are, if somebody counts them.
     pipes: Option<watch::Sender<usize>>,
     known: Known,
+    traffic: Arc<Traffic>,
 }
 
 impl Inner {
-    /// The same, of which nothing is known and nothing counted.
+    /// The same, of which nothing is known; what is counted of both is one.
     fn alike(&self) -> Self {
         Self {
             target: self.target.clone(),
@@ -45,6 +47,7 @@ impl Inner {
             credential: self.credential.clone(),
             pipes: None,
             known: Known::default(),
+            traffic: Arc::clone(&self.traffic),
         }
     }
 }
@@ -115,8 +118,8 @@ impl Server {
 
     fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
         let (grace, known) = (Grace::default(), Known::default());
-        let (credential, pipes) = (None, None);
-        let inner = Inner { target, environment, grace, fetch, credential, pipes, known };
+        let (credential, pipes, traffic) = (None, None, Arc::default());
+        let inner = Inner { target, environment, grace, fetch, credential, pipes, known, traffic };
         Self { inner: Arc::new(inner), passed: None }
     }
 
@@ -205,6 +208,11 @@ impl Server {
                 None => url.path().to_owned(),
             },
         }
+    }
+
+    /// What was counted about it, over all connections.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.inner.traffic
     }
 
     pub(super) fn known(&self) -> &Known {

@@ -9,6 +9,7 @@ use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::Sites;
 use switchboard_proto::limits::Limits;
 
+use super::seeing;
 use crate::serve::Offer;
 use crate::serve::web::{Mount, Place, Web};
 
@@ -33,6 +34,7 @@ impl Stands {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
         for Offered { place, inside, shared, light } in gateway.places() {
+            let inside = seeing::tapped(gateway.fleet(), &place, inside, false);
             let place = placed(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => site,

@@ -16,6 +16,7 @@ pub(in crate::config) const NAME: &str = "switchboard";
 pub(in crate::config) enum Member {
     Anonymous,
     Defaults,
+    Diagnostics,
     Groups,
     Host,
     Hosts,
@@ -34,6 +35,7 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
     ("allowedOrigins", Member::Origins),
     ("anonymous", Member::Anonymous),
     ("defaults", Member::Defaults),
+    ("diagnostics", Member::Diagnostics),
     ("groups", Member::Groups),
     ("host", Member::Host),
     ("keys", Member::Keys),
@@ -108,6 +110,7 @@ impl Gateway {
         match member {
             Member::Anonymous => self.anonymous = access::anonymous(reader, key, node),
             Member::Defaults => self.defaults = defaults(reader, key, node),
+            Member::Diagnostics => self.diagnostics = reader.flag(key, node),
             Member::Groups => self.groups = groups(reader, key, node),
             Member::Host => self.listen.host = reader.text(key, node),
             Member::Hosts => self.listen.hosts = reader.words(key, node).unwrap_or_default(),

@@ -94,7 +94,10 @@ impl Upstream {
                 return self.no_answer_unless_note(post);
             }
             match self.get(link, &course).await {
-                Ok(again) => response = again,
+                Ok(again) => {
+                    self.server.traffic().add_resumed();
+                    response = again;
+                }
                 Err(_) => return self.no_answer_unless_note(post),
             }
         }

@@ -1,0 +1,189 @@
+//! The end of a call: what is counted, logged, remembered and sent of it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use switchboard_net::face::Face;
+use switchboard_proto::exchange::Exchange;
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::{method, patch};
+
+use super::recent::Trace;
+use super::{Call, Outcome, Tap};
+use crate::policy;
+use crate::span::{Kind, Span};
+
+/// How a call ended.
+struct End {
+    outcome: Outcome,
+    /// The code of an error.
+    code: Option<i64>,
+    took: Duration,
+}
+
+impl Tap {
+    /// A call was answered, or given up if there is no answer.
+    pub(super) fn close(&self, face: &Face, call: &Call, answer: Option<&Message>) {
+        let outcome = answer.map_or(Outcome::Cancelled, |answer| Outcome::of(&call.method, answer));
+        let code = answer.filter(|_| outcome == Outcome::Error).and_then(|answer| {
+            let text = patch::get(answer.payload()?, &["code"])?;
+            std::str::from_utf8(text).ok()?.parse().ok()
+        });
+        let end = End { outcome, code, took: call.since.elapsed() };
+        self.count(call, &end);
+        log(face, call, &end);
+        if &*call.method == method::CALL_TOOL {
+            self.recent.add(face, || Trace::of(call, outcome, code, end.took));
+        }
+        if call.is_sampled {
+            self.send_spans(face, call, &end);
+        }
+    }
+
+    /// A client gave up on a call.
+    pub(super) fn give_up(&self, face: &Face, exchange: Exchange) {
+        if let Some(call) = self.take(face, exchange) {
+            self.close(face, &call, None);
+        }
+    }
+
+    /// A client is gone, and its calls with it.
+    pub(super) fn forget(&self, face: &Face) {
+        let number = face.number();
+        let gone: Vec<_> = self.shard(number).extract_if(|key, _| key.0 == number).collect();
+        for (_, call) in gone {
+            self.close(face, &call, None);
+        }
+    }
+
+    fn count(&self, call: &Call, end: &End) {
+        self.counts.request(&call.method, end.outcome, end.took);
+        let tool = call.target.as_deref().filter(|_| &*call.method == method::CALL_TOOL);
+        if let (Some(server), Some(tool)) = (&call.server, tool) {
+            let is_there = || {
+                let ask = self.is_there.get();
+                end.outcome == Outcome::Ok || ask.is_some_and(|is_there| is_there(server, tool))
+            };
+            self.counts.tool(server, tool, (end.outcome, end.took), is_there);
+        }
+    }
+
+    /// Our span for the client, and the one towards the server.
+    fn send_spans(&self, face: &Face, call: &Call, end: &End) {
+        let Some((spans, _)) = self.spans.get() else { return };
+        let until = call.at + end.took;
+        let mut attributes = said_of(call, call.offered.as_deref(), end);
+        attributes.push(("network.transport", call.transport.into()));
+        if let Some(id) = &call.id {
+            attributes.push(("jsonrpc.request.id", shown(id).into()));
+        }
+        if let Some(session) = face.session() {
+            attributes.push(("mcp.session.id", session.into()));
+        }
+        let whole = |id, parent, kind, offered: Option<&str>, from, attributes| Span {
+            trace: call.trace,
+            id,
+            parent,
+            state: call.state.clone(),
+            kind,
+            name: name(call, offered),
+            from,
+            until,
+            attributes,
+            is_error: end.is_error(),
+        };
+        let offered = call.offered.as_deref();
+        spans.send(whole(call.span, call.parent, Kind::Server, offered, call.at, attributes));
+        if let (Some((id, from)), Some(server)) = (call.onward, &call.server) {
+            let mut attributes = said_of(call, call.target.as_deref(), end);
+            attributes.push(("switchboard.server", (&**server).into()));
+            attributes.extend(self.place_of(server));
+            let (parent, target) = (Some(call.span), call.target.as_deref());
+            spans.send(whole(id, parent, Kind::Client, target, from, attributes));
+        }
+    }
+
+    fn place_of(&self, server: &str) -> Vec<(&'static str, Value)> {
+        let Some(peer) = self.peers.get(server) else { return Vec::new() };
+        let mut attributes = vec![("network.transport", peer.transport.into())];
+        if let Some(host) = &peer.host {
+            attributes.push(("server.address", (&**host).into()));
+            attributes.extend(peer.port.map(|port| ("server.port", port.into())));
+        }
+        attributes
+    }
+}
+
+impl End {
+    fn is_error(&self) -> bool {
+        matches!(self.outcome, Outcome::Error | Outcome::ToolError)
+    }
+}
+
+/// `tools/call echo`; what has many names goes by its method alone.
+fn name(call: &Call, target: Option<&str>) -> String {
+    match (&*call.method, target) {
+        (method::CALL_TOOL | method::GET_PROMPT, Some(target)) => {
+            format!("{} {target}", call.method)
+        }
+        _ => call.method.to_string(),
+    }
+}
+
+/// What OpenTelemetry's conventions want said of a call. The words of an error
+/// are a server's, and may hold anything: they stay out.
+fn said_of(call: &Call, target: Option<&str>, end: &End) -> Vec<(&'static str, Value)> {
+    let mut said: Vec<(&'static str, Value)> = vec![("mcp.method.name", (&*call.method).into())];
+    let key = match &*call.method {
+        method::CALL_TOOL => "gen_ai.tool.name",
+        method::GET_PROMPT => "gen_ai.prompt.name",
+        _ => "mcp.resource.uri",
+    };
+    said.extend(target.map(|target| (key, target.into())));
+    if &*call.method == method::CALL_TOOL {
+        said.push(("gen_ai.operation.name", "execute_tool".into()));
+    }
+    let code = end.code.map(|code| code.to_string());
+    let class = match end.outcome {
+        Outcome::Ok => None,
+        Outcome::ToolError => Some("tool_error".to_owned()),
+        Outcome::Cancelled => Some("cancelled".to_owned()),
+        Outcome::Error => Some(code.clone().unwrap_or_else(|| "_OTHER".to_owned())),
+    };
+    said.extend(class.map(|class| ("error.type", class.into())));
+    said.extend(code.map(|code| ("rpc.response.status_code", code.into())));
+    said
+}
+
+/// Characters of a client's id that are shown.
+const SHOWN: usize = 64;
+
+fn shown(id: &Id) -> String {
+    match id {
+        Id::Text(text) => text.chars().take(SHOWN).collect(),
+        other => other.to_string(),
+    }
+}
+
+/// One line for each call: at `info` if it failed, else at `debug`.
+fn log(face: &Face, call: &Call, end: &End) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                server = call.server.as_deref(),
+                method = &*call.method,
+                tool = call.offered.as_deref().filter(|_| &*call.method == method::CALL_TOOL),
+                request = call.id.as_ref().map(shown),
+                session = face.session(),
+                client = face.number(),
+                principal = policy::who(face).as_deref(),
+                ms = (end.took.as_secs_f64() * 1e6).round() / 1e3,
+                outcome = end.outcome.name(),
+                code = end.code,
+                trace = format_args!("{:032x}", call.trace),
+                "call"
+            )
+        };
+    }
+    if end.is_error() { line!(info) } else { line!(debug) }
+}

@@ -1,0 +1,152 @@
+//! The gateway's own tools: what there is, and what became of a call.
+//!
+//! `get_tool_manifest` is answered with the list that the same client would get,
+//! so that it shows nobody what they may not see.
+
+use serde_json::{Value, json};
+use switchboard_net::face::Face;
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::revision::Era;
+use switchboard_proto::{method, patch};
+
+use super::Tap;
+
+/// Lists all tools.
+pub(super) const MANIFEST: &str = "get_tool_manifest";
+/// Tells how a recent call went.
+pub(super) const TRACE: &str = "get_trace_by_id";
+
+/// Where a result says which trace is its own.
+const KEY: &str = "switchboard/traceId";
+
+/// The tool of ours that has this name.
+pub(super) fn ours(name: &str) -> Option<&'static str> {
+    [MANIFEST, TRACE].into_iter().find(|own| *own == name)
+}
+
+/// The tool of ours that a request calls.
+pub(super) fn asked(request: &Message) -> Option<&'static str> {
+    if request.method() != method::CALL_TOOL {
+        return None;
+    }
+    ours(&patch::string(request.payload()?, &["name"])?)
+}
+
+fn definitions() -> [Value; 2] {
+    let nature = json!({
+        "layer": "core",
+        "category": "diagnostics",
+        "safety": "read",
+        "idempotent": true,
+        "supportsDryRun": false,
+    });
+    let tool = |name: &str, description: &str, schema: Value| {
+        json!({
+            "name": name,
+            "description": description,
+            "inputSchema": schema,
+            "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false},
+            "_meta": nature,
+        })
+    };
+    let cursor = json!({"cursor": {"type": "string", "description": "nextCursor of a manifest"}});
+    let id = json!({"traceId": {"type": "string", "description": "as in the result's _meta"}});
+    [
+        tool(
+            MANIFEST,
+            "Lists all tools of all servers with their schemas",
+            json!({"type": "object", "properties": cursor}),
+        ),
+        tool(
+            TRACE,
+            "Tells how a recent call of a tool went: how long it took and whether it succeeded",
+            json!({"type": "object", "properties": id, "required": ["traceId"]}),
+        ),
+    ]
+}
+
+/// The list of tools with ours at its end; none if this is not the last page.
+pub(super) fn listed(answer: &Message) -> Option<Message> {
+    let result = answer.payload()?;
+    if patch::get(result, &["nextCursor"]).is_some() {
+        return None;
+    }
+    let tools = patch::get(result, &["tools"])?;
+    let rest = tools.trim_ascii_end().strip_suffix(b"]")?;
+    let ours = definitions().map(|tool| tool.to_string()).join(",");
+    let comma = if rest.trim_ascii() == b"[" { "" } else { "," };
+    let tools = [rest, comma.as_bytes(), ours.as_bytes(), b"]"].concat();
+    let result = patch::replace(result, &["tools"], &tools)?;
+    Some(answer.with_payload(&result))
+}
+
+/// The request for a list that a call of `get_tool_manifest` stands for.
+pub(super) fn list(request: &Message) -> Message {
+    let params = request.payload().unwrap_or(b"{}");
+    let member = |name: &str, path: &[&str]| {
+        let text = std::str::from_utf8(patch::get(params, path)?).ok()?;
+        Some(format!("\"{name}\":{text}"))
+    };
+    let members = [member("_meta", &["_meta"]), member("cursor", &["arguments", "cursor"])];
+    let members = members.into_iter().flatten().collect::<Vec<_>>().join(",");
+    let id = request.id().unwrap_or(&Id::Integer(0));
+    Message::request(id, method::LIST_TOOLS, Some(format!("{{{members}}}").as_bytes()))
+}
+
+/// The list as the result of a tool.
+pub(super) fn manifest(answer: &Message, era: Era) -> Message {
+    let list: Value =
+        serde_json::from_slice(answer.payload().unwrap_or_default()).unwrap_or_default();
+    let tools = list["tools"].as_array().cloned().unwrap_or_default();
+    let mut content = json!({"success": true});
+    if let Some(next) = list.get("nextCursor") {
+        content["nextCursor"] = next.clone();
+    }
+    let text = format!("{} tools", tools.len());
+    content["tools"] = tools.into();
+    answer.with_payload(result(&text, &content, era).to_string().as_bytes())
+}
+
+/// What became of a call.
+pub(super) fn trace(tap: &Tap, face: &Face, request: &Message) -> Message {
+    let params = request.payload().unwrap_or_default();
+    let asked = patch::string(params, &["arguments", "traceId"]).unwrap_or_default();
+    let mut calls = tap.recent.find(face, &asked);
+    let result = if calls.is_empty() {
+        let message = "no recent call of yours has this trace id";
+        let error = json!({"code": "E_TRACE_NOT_FOUND", "message": message});
+        let mut failed = result(message, &json!({"success": false, "error": error}), face.era());
+        failed["isError"] = true.into();
+        failed
+    } else {
+        let newest = calls.remove(0);
+        let text = newest.to_string();
+        let mut content = json!({"success": true, "trace": newest});
+        if !calls.is_empty() {
+            content["others"] = calls.into();
+        }
+        result(&text, &content, face.era())
+    };
+    let id = request.id().unwrap_or(&Id::Integer(0));
+    Message::result(id, result.to_string().as_bytes())
+}
+
+fn result(text: &str, content: &Value, era: Era) -> Value {
+    let mut result =
+        json!({"content": [{"type": "text", "text": text}], "structuredContent": content});
+    if era == Era::Modern {
+        result["resultType"] = "complete".into();
+    }
+    result
+}
+
+/// The result of a tool, with the id of its trace.
+pub(super) fn told(answer: &Message, trace: u128) -> Option<Message> {
+    let result = answer.payload()?;
+    let id = format!("\"{trace:032x}\"");
+    let result = match patch::get(result, &["_meta"]) {
+        Some(_) => patch::put(result, &["_meta"], KEY, id.as_bytes())?,
+        None => patch::put(result, &[], "_meta", format!("{{\"{KEY}\":{id}}}").as_bytes())?,
+    };
+    Some(answer.with_payload(&result))
+}

@@ -1,0 +1,44 @@
+//! What a client still waits for.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
+use switchboard_proto::server::Half;
+
+use super::{Face, lock, wait};
+
+impl Face {
+    /// Whether no answer is owed. Listens do not count: they end when told to.
+    pub fn is_answered(&self) -> bool {
+        lock(&self.state).half.owed() == 0
+    }
+
+    /// Waits until no answer is owed.
+    pub async fn all_answered(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.half.owed() == 0 {
+                return Poll::Ready(());
+            }
+            wait(&mut state.waiting_for_phase, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// How long nothing has come from the client; none while it waits for something.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let busy = match &state.half {
+            Half::Legacy(half) => half.is_busy(),
+            Half::Modern(half) => half.calls() > 0,
+        };
+        (!busy).then_some(state.used)
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        lock(&self.state).half.calls()
+    }
+}
