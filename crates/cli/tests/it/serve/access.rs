@@ -90,6 +90,7 @@ fn every_path_asks_for_a_key_but_those_that_say_whether_we_are_well() {
             (format!("GET {place}/sse"), ""),
             (format!("POST {place}/message?sessionId=1"), hello.as_str()),
             (format!("GET {place}/status"), ""),
+            (format!("GET {place}/metrics"), ""),
             (format!("GET {place}/nothing"), ""),
         ] {
             let bare = send(gateway.port, &line, &[], body.as_bytes());
@@ -199,6 +200,8 @@ async fn a_server_alone_shows_each_what_is_theirs() {
     let ada = gateway.client_as(ADA, "/groups/all/mcp", Era::Legacy).await;
     assert_eq!(names(&ada.tools().await.unwrap()), ["first__echo", "first__add"]);
     assert_eq!(gateway.status_as(ADA).status, 403);
+    let metrics = |key| send(gateway.port, "GET /metrics", &[("X-API-Key", key)], b"").status;
+    assert_eq!((metrics(ADA), metrics(ROOT)), (403, 200));
     assert_eq!(gateway.status_as(ROOT).status, 200);
 }
 
