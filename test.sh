@@ -157,7 +157,11 @@ cargo_tool() {
 
 check_fmt() { cargo fmt --all --check; }
 check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
-check_build() { cargo build --workspace --locked; }
+# The benchmark has a lock file of its own; it is not run here, but it must not rot.
+check_build() {
+    cargo build --workspace --locked
+    cargo check --quiet --locked --manifest-path bench/Cargo.toml
+}
 
 # Containers are tested where there is podman; `./test.sh` installs it first.
 check_tests() {
