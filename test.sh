@@ -268,8 +268,8 @@ check_conformance() {
     local bridge="$switchboard bridge --port 0 --hang-up-after 1"
     say "the suites of one era, with a server of the other behind the bridge, on stdio and over HTTP"
     at_once \
-        "$(across server stdio '^server/(stable|2025-11)' "$bridge -- $switchboard demo --era modern")" \
-        "$(across server http '^server/(stable|2025-11)' "$bridge {url}" "$demo --era modern")"
+        "$(across server stdio '^server/(stable|2025)' "$bridge -- $switchboard demo --era modern")" \
+        "$(across server http '^server/(stable|2025)' "$bridge {url}" "$demo --era modern")"
     at_once \
         "$(across server stdio '^server/2026' "$bridge -- $switchboard demo --era legacy")" \
         "$(across server http '^server/2026' "$bridge {url}" "$demo --era legacy")"

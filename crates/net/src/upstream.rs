@@ -339,6 +339,11 @@ impl Upstream {
         lock(&self.core).used
     }
 
+    /// Somebody is about to use it.
+    pub(crate) fn touch(&self) {
+        lock(&self.core).used = now();
+    }
+
     /// Whether it was ended.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_said()

@@ -37,7 +37,8 @@ pub enum Children {
 pub(super) enum Whose {
     All(Era),
     User(Era, u64),
-    Alike(u64),
+    /// By who they are, and by what they can do besides.
+    Alike(u64, u64),
     Client(u64),
     Call(u64, Exchange),
 }
@@ -65,7 +66,7 @@ impl Children {
             (Self::PerRequest, _) | (_, Era::Legacy) => Whose::Client(face.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
             (_, Era::Modern) if face.carrier() == Carrier::Http => {
-                Whose::Alike(likeness(face, request, passed))
+                Whose::Alike(user(face, passed), likeness(face, request, passed))
             }
             (_, Era::Modern) => Whose::Client(face.number()),
         }
@@ -110,20 +111,20 @@ impl Whose {
     pub(super) fn serves(self, face: &Face) -> bool {
         match self {
             Self::All(era) | Self::User(era, _) => era == face.era(),
-            Self::Alike(_) => face.era() == Era::Modern,
+            Self::Alike(..) => face.era() == Era::Modern,
             Self::Client(number) | Self::Call(number, _) => number == face.number(),
         }
     }
 
     /// Whether it is there for as long as somebody uses it, and no longer.
     pub(super) fn is_swept(self) -> bool {
-        matches!(self, Self::User(..) | Self::Alike(_))
+        matches!(self, Self::User(..) | Self::Alike(..))
     }
 
     /// Whether several clients go by it.
     pub(super) fn sharing(self) -> Sharing {
         match self {
-            Self::All(_) | Self::User(..) | Self::Alike(_) => Sharing::Shared,
+            Self::All(_) | Self::User(..) | Self::Alike(..) => Sharing::Shared,
             Self::Client(_) | Self::Call(..) => Sharing::Alone,
         }
     }

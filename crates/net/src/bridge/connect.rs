@@ -31,11 +31,10 @@ impl Bridge {
             state.hellos.insert(face.number(), request.clone());
         }
         if let Some(upstream) = state.connections.get(&whose) {
+            upstream.touch();
             return Ok(Arc::clone(upstream));
         }
-        if let Some(why) = state.refuses(whose) {
-            return Err(why);
-        }
+        state.make_room(whose)?;
         if whose.is_swept() && !std::mem::replace(&mut state.swept, true) {
             tokio::spawn(idle::sweep(Weak::clone(&self.this)));
         }

@@ -16,24 +16,42 @@ const IDLE: Duration = Duration::from_mins(10);
 /// How often somebody looks.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Sessions for clients that are alike. Each is a child or a session at the server.
-pub(super) const MOST_ALIKE: usize = 64;
+/// Sessions for clients that are alike, and those of one user: what a client can
+/// do it says itself, and must keep nobody out by it. Each is a child or a
+/// session at the server.
+const MOST_ALIKE: usize = 256;
+const MOST_OF_ONE: usize = 16;
 
 /// The same for users, who are more: each has a name of its own.
-pub(super) const MOST_USERS: usize = 1024;
+const MOST_USERS: usize = 1024;
 
 impl State {
-    /// Why there is no place for one more, if there is none.
-    pub(super) fn refuses(&self, whose: Whose) -> Option<Refusal> {
-        let count = |is_one: fn(&Whose) -> bool| {
-            self.connections.keys().filter(|whose| is_one(whose)).count()
-        };
-        let is_full = match whose {
-            Whose::Alike(_) => count(|it| matches!(it, Whose::Alike(_))) >= MOST_ALIKE,
-            Whose::User(..) => count(|it| matches!(it, Whose::User(..))) >= MOST_USERS,
-            _ => false,
-        };
-        is_full.then_some(Refusal::TooManySessions)
+    /// Sees to it that there is a place for one more, if need be in the place of
+    /// one that nobody uses.
+    pub(super) fn make_room(&mut self, whose: Whose) -> Result<(), Refusal> {
+        match whose {
+            Whose::Alike(user, _) => {
+                let of_one = |it: &Whose| matches!(it, Whose::Alike(theirs, _) if *theirs == user);
+                self.keep_below(MOST_OF_ONE, of_one)?;
+                self.keep_below(MOST_ALIKE, |it| matches!(it, Whose::Alike(..)))
+            }
+            Whose::User(..) => self.keep_below(MOST_USERS, |it| matches!(it, Whose::User(..))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the one that was not used for longest, if there are so many.
+    fn keep_below(&mut self, most: usize, is_one: impl Fn(&Whose) -> bool) -> Result<(), Refusal> {
+        let these = || self.connections.iter().filter(|(whose, _)| is_one(whose));
+        if these().count() < most {
+            return Ok(());
+        }
+        let unused = these().filter(|(_, it)| !it.is_used() && !it.is_attached());
+        let oldest = unused.min_by_key(|(_, upstream)| upstream.used()).map(|(whose, _)| *whose);
+        let upstream = oldest.and_then(|oldest| self.connections.remove(&oldest));
+        let upstream = upstream.ok_or(Refusal::TooManySessions)?;
+        self.close(async move { upstream.close().await });
+        Ok(())
     }
 
     fn swept(&self) -> usize {

@@ -71,7 +71,7 @@ impl Whose {
         match self {
             Self::All(era) | Self::User(era, _) => era == Era::Legacy,
             Self::Client(_) => true,
-            Self::Alike(_) | Self::Call(..) => false,
+            Self::Alike(..) | Self::Call(..) => false,
         }
     }
 }

@@ -146,6 +146,36 @@ async fn modern_requests_share_a_legacy_session_if_they_are_alike() {
     journal.all_gone().await;
 }
 
+/// What somebody says to be able to do starts no more than a few processes, and
+/// keeps nobody else out.
+///
+/// wire: GW-41
+#[tokio::test]
+async fn whoever_says_something_else_each_time_has_a_bound_of_their_own() {
+    let journal = journal();
+    let bridge = child_bridge(journal.server(&[]), switchboard_net::bridge::Children::PerSession);
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, SiteOptions::default());
+    let client = Client::modern(Way::Direct(site));
+    let pid = async |token: &str, mark: u64| {
+        let mut message = call(1, "pid");
+        message["params"] = able(message["params"].clone());
+        message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+            json!({"experimental": {"mark": {"at": mark}}});
+        let request = client.posting(&message).header("authorization", token);
+        let reply = within(client.send(request, message.to_string())).await;
+        reply.json().await["result"]["structuredContent"]["pid"].clone()
+    };
+    let bob = pid("Bearer bob", 0).await;
+    let first = pid("Bearer ann", 0).await;
+    for mark in 1..20 {
+        assert!(pid("Bearer ann", mark).await.is_u64(), "{mark}");
+    }
+    assert_ne!(first, pid("Bearer ann", 0).await, "the first has made room for another");
+    assert_eq!(bob, pid("Bearer bob", 0).await, "his was not touched");
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}
+
 /// wire: GW-84
 #[tokio::test]
 async fn no_header_of_a_client_goes_on_to_the_server() {

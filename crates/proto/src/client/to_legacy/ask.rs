@@ -80,12 +80,19 @@ impl<T: Ticket> ToLegacy<T> {
     /// The call that a question is likely to be about, where nothing says it. A
     /// guess harms nobody while there is one client: whichever of its calls is
     /// told, the answer goes to the question. Among several it must be clear:
-    /// one call that is not being asked already, or one that has just been.
+    /// one call that is not being asked already, or one that has just been. And
+    /// all must speak for the same person: nobody is shown another's question.
     fn likely(&self, now: Instant) -> Option<u64> {
         let asking = self.calls.iter().filter(|(_, call)| method::may_ask(call.request.method()));
         let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
         if self.sharing == Sharing::Alone {
             return asking.last().copied();
+        }
+        let principal = |number: &u64| Some(self.calls.get(number)?.ticket.principal());
+        let mut principals = asking.iter().map(principal);
+        let first = principals.next();
+        if principals.any(|other| Some(other) != first) {
+            return None;
         }
         let asked_at = |number: u64| {
             let theirs = self.asks.values().filter(move |asked| asked.number == number);

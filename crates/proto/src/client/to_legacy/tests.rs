@@ -103,6 +103,22 @@ fn a_question_goes_to_the_call_that_it_must_be_about() {
     );
 }
 
+/// wire: GW-47
+#[test]
+fn a_question_is_not_guessed_to_be_somebody_elses() {
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "q1" roots/list
+           open B1: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "q2" roots/list"#,
+        r#"send 3: 3 tools/call {"name":"t"}
+           a1: ask 1 "q1" roots/list {}
+           send 4: 4 tools/call {"name":"t"}
+           send 0: "q2" ! -32601 no client is there to answer this request"#,
+    );
+}
+
 /// wire: GW-45, GW-47
 #[test]
 fn a_wrong_guess_is_mended_when_its_call_is_over() {

@@ -219,6 +219,11 @@ impl<T: Ticket> ToModern<T> {
         let honoured = message.payload().unwrap_or_default();
         let honoured = member(honoured, &["notifications"]).unwrap_or_default();
         self.settle_subscribers(Some(&honoured));
+        // What was refused is not listened for: whoever wants it again is to hear the same.
+        let wanted = self.wanted().unwrap_or_default();
+        if let Some(heard) = &mut self.ear.heard {
+            heard.wanted = wanted;
+        }
         if std::mem::replace(&mut self.ear.gap, false) {
             for (name, capability) in LISTS {
                 let changed = method::list_changed(capability).filter(|_| honoured[name] == true);

@@ -213,6 +213,36 @@ fn one_listen_hears_everything_and_a_gap_is_told_once() {
     );
 }
 
+/// wire: GW-22
+#[test]
+fn what_a_server_does_not_watch_is_refused_each_time() {
+    let ack = |id: u64| {
+        let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+        format!(r#"notifications/subscriptions/acknowledged {{"notifications":{{}},{sub}{id}}}}}"#)
+    };
+    let listen =
+        r##"subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1"]}}"##;
+    check(
+        "2025-11-25",
+        "{}",
+        &format!(
+            r#"open a1: 5 resources/subscribe {{"uri":"x:1"}}
+               recv 2: {}
+               open a2: 6 resources/subscribe {{"uri":"x:1"}}
+               recv 3: {}"#,
+            ack(2),
+            ack(3)
+        ),
+        &format!(
+            r#"send 2: 2 {listen}
+               a1: finish - ! -32603 the server does not watch x:1
+               send 3: 3 {listen}
+               a2: finish - ! -32603 the server does not watch x:1
+               abort 2"#
+        ),
+    );
+}
+
 /// wire: GW-22, GW-28, STD-10
 #[test]
 fn what_is_open_when_the_link_is_lost_fails_once() {
