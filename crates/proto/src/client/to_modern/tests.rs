@@ -221,7 +221,7 @@ fn what_a_server_does_not_watch_is_refused_each_time() {
         format!(r#"notifications/subscriptions/acknowledged {{"notifications":{{}},{sub}{id}}}}}"#)
     };
     let listen =
-        r##"subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1"]}}"##;
+        r#"subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1"]}}"#;
     check(
         "2025-11-25",
         "{}",
@@ -234,11 +234,11 @@ fn what_a_server_does_not_watch_is_refused_each_time() {
             ack(3)
         ),
         &format!(
-            r#"send 2: 2 {listen}
+            r"send 2: 2 {listen}
                a1: finish - ! -32603 the server does not watch x:1
                send 3: 3 {listen}
                a2: finish - ! -32603 the server does not watch x:1
-               abort 2"#
+               abort 2"
         ),
     );
 }
