@@ -207,7 +207,7 @@ impl Tap {
             members.into_iter().find(|(key, _)| *key == trace::STATE).map(|(_, text)| text.into())
         });
         let call = Call {
-            method: request.method().into(),
+            method: target::short(request.method()).into(),
             offered: target::of(request).map(Into::into),
             target: None,
             server: None,

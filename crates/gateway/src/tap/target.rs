@@ -21,8 +21,13 @@ pub(super) fn of(request: &Message) -> Option<Cow<'_, str>> {
     };
     let text = patch::string(params, &[member])?;
     let text = if member == "uri" { Cow::Owned(plain(&text).to_owned()) } else { text };
-    let cut = text.floor_char_boundary(NAME);
-    Some(if cut < text.len() { Cow::Owned(text[..cut].to_owned()) } else { text })
+    let short = short(&text).len();
+    Some(if short < text.len() { Cow::Owned(text[..short].to_owned()) } else { text })
+}
+
+/// As much of a name as is kept.
+pub(super) fn short(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME)]
 }
 
 /// A URI without what may be secret in it: who asks, and what for. One with a
@@ -80,6 +85,12 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_between_two_characters() {
+        assert_eq!(short("tools/call"), "tools/call");
+        assert_eq!(short(&format!("a{}", "é".repeat(500))).len(), NAME - 1);
+    }
 
     #[test]
     fn a_uri_is_told_without_what_may_be_secret() {
