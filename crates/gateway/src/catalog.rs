@@ -86,8 +86,6 @@ struct Item {
     server: Arc<str>,
     /// Which one of its server it is.
     index: usize,
-    /// What its server calls it: its name, its URI or its pattern.
-    own: Box<str>,
     text: Bytes,
 }
 
@@ -114,7 +112,6 @@ impl Catalog {
     }
 
     fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: Shaped) {
-        let own = shaped.own.as_str().into();
         let text = match kind {
             Kind::Tools => {
                 let annotations = mirror::annotations(&shaped.text);
@@ -141,37 +138,12 @@ impl Catalog {
                 let list = &mut self.lists[kind as usize];
                 let before = list.last().filter(|item| item.server == *server);
                 let index = before.map_or(0, |item| item.index + 1);
-                list.push(Item { server: Arc::clone(server), index, own, text });
+                list.push(Item { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {
                 self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });
             }
         }
-    }
-
-    /// The same without what `lets` does not let through: asked with the server,
-    /// the kind, and what the server calls it. What one principal may see is this.
-    #[must_use]
-    pub fn view(&self, lets: impl Fn(&str, Kind, &str) -> bool) -> Self {
-        let mut view = Self::default();
-        for kind in Kind::ALL {
-            let list = &self.lists[kind as usize];
-            let kept = list.iter().filter(|item| lets(&item.server, kind, &item.own));
-            view.lists[kind as usize] = kept.cloned().collect();
-        }
-        let owned = |table: &HashMap<String, Owned>, kind| {
-            let kept = table.iter().filter(|(_, it)| lets(&it.server, kind, &it.name));
-            kept.map(|(offered, it)| (offered.clone(), it.clone())).collect()
-        };
-        view.tools = owned(&self.tools, Kind::Tools);
-        view.prompts = owned(&self.prompts, Kind::Prompts);
-        let kept = self.resources.iter().filter(|(uri, it)| lets(it, Kind::Resources, uri));
-        view.resources = kept.map(|(uri, it)| (uri.clone(), Arc::clone(it))).collect();
-        let kept = self.templates.iter();
-        let kept = kept.filter(|(pattern, it)| lets(it, Kind::Templates, pattern.text()));
-        view.templates = kept.cloned().collect();
-        view.annotated.clone_from(&self.annotated);
-        view
     }
 
     /// Whether two offer the same of one kind.

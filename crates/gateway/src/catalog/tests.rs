@@ -142,25 +142,6 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
 }
 
 #[test]
-fn a_view_has_what_is_let_through_and_nothing_else_is_found_in_it() {
-    let whole = Catalog::plain(vec![
-        tool("a", "read_file"),
-        tool("a", "write_file"),
-        tool("b", "read_file"),
-        definition("a", Kind::Prompts, r#"{"name":"p"}"#),
-        definition("a", Kind::Resources, r#"{"uri":"x://1"}"#),
-        definition("b", Kind::Templates, r#"{"uriTemplate":"x://{id}"}"#),
-    ]);
-    let view = whole.view(|server, _, name| server == "a" && name != "write_file");
-    let page = view.page(Kind::Tools, None, PAGE).unwrap();
-    assert_eq!(texts(&page), [r#"{"name":"a__read_file"}"#]);
-    assert_eq!((view.tool("a__write_file"), view.tool("b__read_file")), (None, None));
-    assert!(view.prompt("a__p").is_some() && view.resource("x://1").is_some());
-    assert_eq!(view.resource("x://2"), None, "the template is not let through");
-    assert_eq!((view.find("read file", 9).len(), whole.find("read file", 9).len()), (1, 3));
-}
-
-#[test]
 fn tools_are_found_by_the_words_of_all_that_is_said_of_them() {
     let text = r#"{"name":"t","description":"Sends a letter","inputSchema":{"properties":{"recipient":{}}}}"#;
     let catalog = Catalog::plain(vec![definition("a", Kind::Tools, text), tool("b", "other")]);
