@@ -8,6 +8,8 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::revision::Revision;
 
+pub(super) mod task;
+
 /// The extension that modern peers declare which know tasks.
 pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 

@@ -15,6 +15,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::{Errand, ToLegacy};
+use crate::client::across::task::{about, as_extension, declares, subject};
 use crate::client::across::{TASKS as EXTENSION, member, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
@@ -24,19 +25,16 @@ use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
 use early::{Early, related};
-use must::Support;
-use shape::{declares, flat, full};
+use shape::full;
+use tools::Support;
 
 mod early;
-mod must;
 mod shape;
 mod told;
+mod tools;
 
 /// Tasks that are remembered for their questions and their ends; the oldest goes first.
 const MOST_TASKS: usize = 1024;
-
-/// Pages of tools that are looked through for those that may be tasks.
-const MOST_PAGES: usize = 32;
 
 /// What is known of the server's tasks.
 #[derive(Debug)]
@@ -91,68 +89,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.inner.welcome().map(|welcome| patch::get(welcome, &path).is_some())
     }
 
-    /// Whether a call must wait until it is known which tools may be tasks.
-    pub(super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
-        let Some(call) = self.calls.get(&number) else { return false };
-        let may_be = call.request.method() == method::CALL_TOOL && declares(&call.request);
-        if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
-            return false;
-        }
-        self.tasks.held.push(number);
-        self.learn_tools(now);
-        true
-    }
-
-    fn learn_tools(&mut self, now: Instant) {
-        if self.tasks.listing.is_none() {
-            self.tasks.listing = Some(BTreeMap::new());
-            self.tasks.pages = 0;
-            self.list_tools(None, now);
-        }
-    }
-
-    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
-        self.tasks.pages += 1;
-        let params = match cursor {
-            Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
-            None => b"{}".to_vec(),
-        };
-        let request = Message::request(&0.into(), method::LIST_TOOLS, Some(&params));
-        self.inner.open(Errand::Tools, &request, now);
-    }
-
-    /// A page of tools: which of them may be tasks?
-    pub(super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let result = result.unwrap_or_default();
-        let Some(mut listing) = self.tasks.listing.take() else { return };
-        let tools = member(result, &["tools"]).unwrap_or_default();
-        for tool in tools.as_array().into_iter().flatten() {
-            listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
-        }
-        match patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\"")) {
-            Some(cursor) if self.tasks.pages < MOST_PAGES => {
-                let cursor = cursor.to_vec();
-                self.tasks.listing = Some(listing);
-                self.list_tools(Some(&cursor), now);
-            }
-            _ => {
-                self.tasks.tools = Some(listing);
-                for number in std::mem::take(&mut self.tasks.held) {
-                    self.begin(number, now);
-                }
-                for (number, answer) in std::mem::take(&mut self.tasks.failed) {
-                    self.handle_answer(number, &answer, now);
-                }
-            }
-        }
-    }
-
-    /// The tools may be others: they are listed again when it matters.
-    pub(super) fn forget_tools(&mut self) {
-        self.tasks.tools = None;
-    }
-
     /// The server is gone, and its tasks with it. What waits for them fails with the calls.
     pub(super) fn lose_tasks(&mut self) {
         let gone = std::mem::take(&mut self.tasks);
@@ -188,8 +124,7 @@ impl<T: Ticket> ToLegacy<T> {
         let payload = answer.payload().filter(|_| answer.kind() == Kind::Result);
         let Some(task) = payload.and_then(|result| member(result, &["task"])) else { return false };
         let Some(id) = task["taskId"].as_str().map(Box::<str>::from) else { return false };
-        let params = json!({ "taskId": id }).to_string();
-        let wait = Message::request(&0.into(), method::TASK_RESULT, Some(params.as_bytes()));
+        let wait = about(method::TASK_RESULT, &id);
         if !declares(&call.request) {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &wait, now);
@@ -197,7 +132,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.settle_early(now);
             return true;
         }
-        let state = flat(&task, "working");
+        let state = as_extension(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
         let principal = call.ticket.principal();
@@ -264,8 +199,7 @@ impl<T: Ticket> ToLegacy<T> {
             let method = request.method().to_owned();
             return self.refuse(ticket, &Refusal::UnknownMethod { method });
         }
-        let id = request.payload().and_then(|it| patch::string(it, &["taskId"]));
-        if self.is_of_another(&id.unwrap_or_default(), &ticket) {
+        if self.is_of_another(&subject(request), &ticket) {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         }
@@ -276,7 +210,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn find_task(&mut self, request: &Message) -> Option<&mut Task<T>> {
-        let id = patch::string(request.payload()?, &["taskId"])?.into_owned();
+        let id = subject(request);
         self.tasks.all.values_mut().find(|task| *task.id == *id)
     }
 
@@ -330,7 +264,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn handle_task_state(&mut self, ticket: T, request: &Message, state: &[u8]) {
         let state: Value = serde_json::from_slice(state).unwrap_or_default();
         let status = state["status"].as_str().unwrap_or("working").to_owned();
-        let state = flat(&state, &status);
+        let state = as_extension(&state, &status);
         let Some(task) = self.find_task(request) else {
             return self.tell_task(ticket, state, None, None);
         };

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::ToModern;
 use crate::client::across::TASKS;
+use crate::client::across::task::{about, as_core, goes_on, subject};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -168,8 +169,7 @@ impl<T: Ticket> ToModern<T> {
             let result = json!({ "tasks": theirs }).to_string();
             return self.answer(ticket, result.as_bytes());
         }
-        let id = request.payload().and_then(|params| patch::string(params, &["taskId"]));
-        let id = id.unwrap_or_default().into_owned();
+        let id = subject(request);
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
             return self.refuse(ticket, &Refusal::BadParams { what });
@@ -217,7 +217,7 @@ impl<T: Ticket> ToModern<T> {
             call.tasking = Tasking::Wait(wait);
             return;
         }
-        let shown = shown(&state);
+        let shown = as_core(&state);
         let result = json!({"task": shown}).to_string();
         let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end: None };
         self.tasks.add(number, task);
@@ -258,8 +258,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let failed = answer.kind() == Kind::Error;
         let state = answer.payload().unwrap_or_default();
-        let id = call.request.payload().and_then(|params| patch::string(params, &["taskId"]));
-        let id = id.unwrap_or_default().into_owned();
+        let id = subject(&call.request);
         match &call.tasking {
             Tasking::Show | Tasking::Cancel | Tasking::Wait(_) if failed => return false,
             Tasking::Show => self.show(number, &id, state),
@@ -275,7 +274,7 @@ impl<T: Ticket> ToModern<T> {
 
     fn show(&mut self, number: u64, id: &str, state: &[u8]) {
         let Some(call) = self.calls.get(&number) else { return };
-        let shown = shown(&serde_json::from_slice(state).unwrap_or_default());
+        let shown = as_core(&serde_json::from_slice(state).unwrap_or_default());
         let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
         let cancels = call.request.method() == method::CANCEL_TASK;
         let answer = if cancels && ended {
@@ -292,11 +291,9 @@ impl<T: Ticket> ToModern<T> {
     /// The tasks that a client may be told about: what belongs to no call is
     /// told to all who share a connection.
     pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
-        let goes_on = |task: &&Task| {
-            matches!(task.shown["status"].as_str(), Some("working" | "input_required"))
-        };
         let alone = self.sharing == Sharing::Alone;
-        self.tasks.all.values().filter(|_| alone).filter(goes_on).map(|task| &*task.id).collect()
+        let theirs = self.tasks.all.values().filter(|task| alone && goes_on(&task.shown));
+        theirs.map(|task| &*task.id).collect()
     }
 
     /// A task has changed.
@@ -304,7 +301,7 @@ impl<T: Ticket> ToModern<T> {
         let state = message.payload().unwrap_or_default();
         let state: Value = serde_json::from_slice(state).unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
-        let shown = shown(&state);
+        let shown = as_core(&state);
         let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
         task.shown = shown.clone();
         let params = shown.to_string();
@@ -325,11 +322,6 @@ fn over() -> Refusal {
     Refusal::BadParams { what: "the task is over".to_owned() }
 }
 
-fn about(method: &str, id: &str) -> Message {
-    let params = json!({ "taskId": id }).to_string();
-    Message::request(&0.into(), method, Some(params.as_bytes()))
-}
-
 /// `payload`, saying which task it is about (UTL-9).
 fn related(payload: &[u8], id: &str) -> Bytes {
     let own = Bytes::copy_from_slice(payload);
@@ -337,29 +329,6 @@ fn related(payload: &[u8], id: &str) -> Bytes {
     let own = if has { own } else { patch::put(&own, &[], "_meta", b"{}").unwrap_or(own) };
     let task = json!({ "taskId": id }).to_string();
     patch::put(&own, &["_meta"], meta::RELATED_TASK, task.as_bytes()).unwrap_or(own)
-}
-
-/// A task of the extension as the core shows it.
-fn shown(state: &Value) -> Value {
-    let mut shown = json!({"ttl": null});
-    for (name, as_name) in [
-        ("taskId", "taskId"),
-        ("status", "status"),
-        ("statusMessage", "statusMessage"),
-        ("createdAt", "createdAt"),
-        ("lastUpdatedAt", "lastUpdatedAt"),
-        ("ttlMs", "ttl"),
-        ("pollIntervalMs", "pollInterval"),
-    ] {
-        if let Some(value) = state.get(name) {
-            shown[as_name] = value.clone();
-        }
-    }
-    // A tool that failed has completed for one era, and has failed for the other (TASK-3).
-    if state["result"]["isError"] == true {
-        shown["status"] = "failed".into();
-    }
-    shown
 }
 
 /// A list of tools, each of which may be called as a task.

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{flat, full};
+use super::full;
 use crate::client::Ticket;
+use crate::client::across::task::as_extension;
 use crate::client::to_legacy::ToLegacy;
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
@@ -29,7 +30,7 @@ impl<T: Ticket> ToLegacy<T> {
         let mut all = self.tasks.all.iter_mut();
         let Some((&number, task)) = all.find(|(_, task)| *task.id == *id) else { return };
         let status = state["status"].as_str().unwrap_or("working");
-        task.state = flat(&state, status);
+        task.state = as_extension(&state, status);
         let is_whole = match status {
             // It has been told, or will be.
             "completed" | "failed" => false,

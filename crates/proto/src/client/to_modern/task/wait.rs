@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Tasking, about, related};
+use super::{Tasking, related};
 use crate::client::Ticket;
 use crate::client::across::quoted;
+use crate::client::across::task::about;
 use crate::client::to_modern::answer::older_answer;
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
