@@ -128,7 +128,7 @@ impl<T: Ticket> ToModern<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             ear: Ear::default(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(limits.tasks, limits.total),
             down: VecDeque::new(),
         }
     }
@@ -287,6 +287,7 @@ impl<T: Ticket> ToModern<T> {
         self.settle(now);
         self.end_late_rounds(now);
         self.poll_tasks(now);
+        self.tasks.expire(now);
         if self.ear.is_due(now) {
             self.listen_anew(now);
         }
@@ -297,7 +298,8 @@ impl<T: Ticket> ToModern<T> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
-        rounds.chain(polls).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+        let tasks = polls.chain(self.tasks.due());
+        rounds.chain(tasks).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
     }
 
     /// Turns what the server said into what its clients understand.

@@ -1,6 +1,8 @@
 //! Tasks in the words of either era (9.4): one has them in its core, the other
 //! as an extension.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::TASKS;
@@ -43,6 +45,40 @@ pub(in crate::client) fn as_core(state: &Value) -> Value {
 /// Whether a task in either form goes on.
 pub(in crate::client) fn goes_on(state: &Value) -> bool {
     !matches!(state["status"].as_str(), Some("completed" | "failed" | "cancelled"))
+}
+
+/// How long a task is remembered, and may keep a session for itself.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Term {
+    began: Instant,
+    /// What its server said of it; none for as long as it likes.
+    over: Option<Instant>,
+}
+
+impl Term {
+    /// That of a task in either form, which has just begun.
+    pub(in crate::client) fn of(state: &Value, now: Instant) -> Self {
+        let mut term = Self { began: now, over: None };
+        term.renew(state);
+        term
+    }
+
+    /// The server may think otherwise of it later.
+    pub(in crate::client) fn renew(&mut self, state: &Value) {
+        let ttl = state.get("ttlMs").or_else(|| state.get("ttl")).and_then(Value::as_u64);
+        self.over = ttl.and_then(|ttl| self.began.checked_add(Duration::from_millis(ttl)));
+    }
+
+    /// When it is to be forgotten, if ever.
+    pub(in crate::client) fn over(&self) -> Option<Instant> {
+        self.over
+    }
+
+    /// Whether it may keep a session, for `most` at the longest.
+    pub(in crate::client) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let is_in_time = now.saturating_duration_since(self.began) < most;
+        is_in_time && self.over.is_none_or(|over| now < over)
+    }
 }
 
 /// A request about a task.

@@ -106,9 +106,9 @@ impl<T: Ticket> ToModern<T> {
         self.ear.reconnect.handle_success();
     }
 
-    /// Whether a client waits to hear of a resource.
-    pub fn is_watching(&self) -> bool {
-        self.ear.watches.uris().next().is_some()
+    /// Whether a client counts on the link though it has no call open.
+    pub fn is_needed(&self, now: Instant) -> bool {
+        self.ear.watches.uris().next().is_some() || self.tasks.holds(now)
     }
 
     pub(super) fn listen_after_rest(&mut self, now: Instant) {

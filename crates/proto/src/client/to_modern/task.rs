@@ -12,14 +12,14 @@
 //! A task is seen by the client that began it, and by no other.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::ToModern;
 use crate::client::across::TASKS;
-use crate::client::across::task::{about, as_core, goes_on, subject};
+use crate::client::across::task::{Term, about, as_core, goes_on, subject};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -32,19 +32,18 @@ use wait::{Wait, pace};
 
 mod wait;
 
-/// Tasks that are remembered, of all clients; the oldest goes first.
-const MOST_TASKS: usize = 1024;
-
 /// What the results that are kept here may take; the oldest goes first.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The tasks of the clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tasks {
     /// By the number of the call that began them, oldest first.
     all: BTreeMap<u64, Task>,
     bytes: usize,
     clock: Option<(Instant, SystemTime)>,
+    most: usize,
+    longest: Duration,
 }
 
 #[derive(Debug)]
@@ -55,6 +54,15 @@ struct Task {
     shown: Value,
     /// What it came to, if the server made no task of it.
     end: Option<Bytes>,
+    term: Term,
+}
+
+impl Task {
+    /// The server says how it stands.
+    fn show(&mut self, shown: Value) {
+        self.term.renew(&shown);
+        self.shown = shown;
+    }
 }
 
 /// What a call has to do with tasks.
@@ -95,6 +103,11 @@ impl Tasking {
 }
 
 impl Tasks {
+    /// None yet; so many at most, of which each may keep the connection for so long.
+    pub(super) fn new(most: usize, longest: Duration) -> Self {
+        Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
+    }
+
     fn find(&mut self, owner: u64, id: &str) -> Option<&mut Task> {
         self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
     }
@@ -102,7 +115,7 @@ impl Tasks {
     fn add(&mut self, number: u64, task: Task) {
         self.bytes += task.end.as_ref().map_or(0, Bytes::len);
         self.all.insert(number, task);
-        while self.all.len() > MOST_TASKS || (self.bytes > MOST_BYTES && self.all.len() > 1) {
+        while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
             let Some((_, old)) = self.all.pop_first() else { return };
             self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
         }
@@ -121,6 +134,23 @@ impl Tasks {
     /// The server is gone, and its tasks with it.
     pub(super) fn lose(&mut self) {
         self.retain(|task| task.end.is_some());
+    }
+
+    /// Forgets those that the server does not remember any longer either.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.retain(|task| task.term.over().is_none_or(|over| now < over));
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.all.values().filter_map(|task| task.term.over()).min()
+    }
+
+    /// Whether the connection must live on for a task that goes on at the server.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        let holds = |task: &Task| goes_on(&task.shown) && task.term.holds(now, self.longest);
+        self.all.values().any(holds)
     }
 
     fn date(&self, now: Instant) -> String {
@@ -142,7 +172,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
         let discovered = self.discovered.as_deref().unwrap_or_default();
         let has = patch::get(discovered, &["capabilities", "extensions", TASKS]).is_some();
-        has && self.revision_of(ticket).rules().core_tasks
+        has && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
     /// Whether a call is to become a task.
@@ -219,7 +249,8 @@ impl<T: Ticket> ToModern<T> {
         }
         let shown = as_core(&state);
         let result = json!({"task": shown}).to_string();
-        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end: None };
+        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
+        let task = Task { owner, id: id.into(), shown, end: None, term };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
@@ -243,7 +274,8 @@ impl<T: Ticket> ToModern<T> {
         });
         let end = Some(related(result, &id));
         let created = json!({"task": shown}).to_string();
-        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end };
+        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
+        let task = Task { owner, id: id.into(), shown, end, term };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }
@@ -283,7 +315,7 @@ impl<T: Ticket> ToModern<T> {
             Message::result(&Id::from(0), shown.to_string().as_bytes())
         };
         if let Some(task) = self.tasks.find(call.ticket.owner(), id) {
-            task.shown = shown;
+            task.show(shown);
         }
         self.finish(number, answer);
     }
@@ -303,7 +335,7 @@ impl<T: Ticket> ToModern<T> {
         let id = state["taskId"].as_str().unwrap_or_default();
         let shown = as_core(&state);
         let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
-        task.shown = shown.clone();
+        task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
         self.down.push_back(Down::Note { to: To::Session, message });

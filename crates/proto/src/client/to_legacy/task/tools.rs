@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
-use crate::client::across::task::declares;
 use crate::client::across::{member, take_off};
 use crate::jsonrpc::{Kind, Message};
 use crate::patch;
@@ -45,7 +44,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Whether a call must wait until it is known which tools may be tasks.
     pub(in super::super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
         let Some(call) = self.calls.get(&number) else { return false };
-        let may_be = call.request.method() == method::CALL_TOOL && declares(&call.request);
+        let may_be = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
         if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
             return false;
         }
@@ -120,7 +119,7 @@ impl<T: Ticket> ToLegacy<T> {
         // only the list of tools says what this one is.
         let Some(call) = self.calls.get(&number) else { return false };
         let is_failed = patch::get(payload, &["isError"]) == Some(b"true".as_slice());
-        let is_new = !call.as_task && !call.asked && !declares(&call.request);
+        let is_new = !call.as_task && !call.asked && !self.may_have(&call.request);
         if !(is_failed && is_new && self.takes_tasks() == Some(true)) {
             return false;
         }
