@@ -207,6 +207,21 @@ fn pages_to_visit_are_questions_and_then_the_call_is_made_again() {
     );
 }
 
+/// wire: GW-49
+#[test]
+fn a_call_that_wants_absurdly_many_pages_visited_has_failed() {
+    let pages = vec![r#"{"url":"u"}"#; 65].join(",");
+    let script = format!(
+        r#"open a1: 5 tools/call {{"name":"t","_meta":{{@}}}}
+           recv: {{"jsonrpc":"2.0","id":3,"error":{{"code":-32042,"message":"sign in","data":{{"elicitations":[{pages}]}}}}}}"#
+    );
+    check(
+        Sharing::Alone,
+        &script,
+        "send 3: 3 tools/call {\"name\":\"t\"}\na1: finish 3 ! -32603 sign in",
+    );
+}
+
 /// wire: GW-51, SUB-3, SUB-13
 #[test]
 fn listens_share_what_they_watch_and_are_told_what_is_honoured() {
