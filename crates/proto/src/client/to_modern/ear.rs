@@ -202,6 +202,9 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::ACKNOWLEDGED {
             return self.handle_acknowledged(number, message, now);
         }
+        if Some(message.method()) == method::list_changed("tools") {
+            self.tools.forget();
+        }
         // While two overlap, one of them tells.
         let teller = self.ear.heard.as_ref().or(self.ear.fresh.as_ref());
         if message.method() == method::TASK_CHANGED {
@@ -267,7 +270,7 @@ impl<T: Ticket> ToModern<T> {
         if was_fresh {
             for (to, uri) in std::mem::take(&mut self.ear.subscribers) {
                 self.ear.watches.remove(&uri, to.owner());
-                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to));
+                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to), false);
                 self.down.push_back(Down::Finish { to, answer });
             }
         }

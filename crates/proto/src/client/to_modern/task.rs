@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::ToModern;
+use super::{Call, ToModern};
 use crate::client::across::TASKS;
 use crate::client::across::task::{Term, about, as_core, goes_on, subject};
 use crate::client::{CallId, Sharing, Ticket};
@@ -50,6 +50,8 @@ pub(super) struct Tasks {
 struct Task {
     owner: u64,
     id: Box<str>,
+    /// What it is a call of.
+    tool: Box<str>,
     /// As its client is shown it.
     shown: Value,
     /// What it came to, if the server made no task of it.
@@ -58,6 +60,14 @@ struct Task {
 }
 
 impl Task {
+    /// That which a call has become.
+    fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+        let params = call.request.payload().unwrap_or_default();
+        let tool = patch::string(params, &["name"]).unwrap_or_default().into();
+        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
+        Self { owner, id: id.into(), tool, shown, end: None, term }
+    }
+
     /// The server says how it stands.
     fn show(&mut self, shown: Value) {
         self.term.renew(&shown);
@@ -110,6 +120,11 @@ impl Tasks {
 
     fn find(&mut self, owner: u64, id: &str) -> Option<&mut Task> {
         self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
+    }
+
+    /// The tool that a task is a call of.
+    pub(super) fn tool(&mut self, owner: u64, id: &str) -> Option<Box<str>> {
+        self.find(owner, id).map(|task| task.tool.clone())
     }
 
     fn add(&mut self, number: u64, task: Task) {
@@ -249,8 +264,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let shown = as_core(&state);
         let result = json!({"task": shown}).to_string();
-        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
-        let task = Task { owner, id: id.into(), shown, end: None, term };
+        let task = Task::of(call, id, shown, now);
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
@@ -274,8 +288,7 @@ impl<T: Ticket> ToModern<T> {
         });
         let end = Some(related(result, &id));
         let created = json!({"task": shown}).to_string();
-        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
-        let task = Task { owner, id: id.into(), shown, end, term };
+        let task = Task { end, ..Task::of(call, &id, shown, now) };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }

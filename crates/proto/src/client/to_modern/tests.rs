@@ -4,6 +4,8 @@ use super::*;
 use crate::client::Half;
 use crate::client::script::{self, Name};
 
+mod shape;
+
 /// What the client of these transcripts is turned into on each request.
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{},"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
 
