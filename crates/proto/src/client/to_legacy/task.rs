@@ -188,17 +188,19 @@ impl<T: Ticket> ToLegacy<T> {
         if let Some(task) = self.tasks.kept.get_mut(number) {
             task.wait = None;
         }
-        let answer = self.newer_answer(answer, method::TASK_RESULT);
         // What broke on the way says nothing of the task: it is asked again
         // when there is word of it.
-        if answer.id().is_some() {
+        let is_end = answer.id().is_some();
+        let answer = self.newer_answer(answer, method::TASK_RESULT);
+        if is_end {
             self.keep_end(number, &answer);
         }
         let id = self.tasks.kept.get(number).map(|task| task.id.clone()).unwrap_or_default();
         for (call, state) in self.take_waiting(&id) {
-            match answer.id() {
-                Some(_) => self.tell_task(call, state, Some(&answer), None),
-                None => self.finish(call, answer.clone()),
+            if is_end {
+                self.tell_task(call, state, Some(&answer), None);
+            } else {
+                self.finish(call, answer.clone());
             }
         }
     }
@@ -264,10 +266,13 @@ impl<T: Ticket> ToLegacy<T> {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
-        task.state["status"] = "working".into();
         let given = answers.iter().filter(|(_, answer)| answer.is_object());
         let given = given.filter_map(|(key, answer)| Some((task.questions.remove(key)?.0, answer)));
-        for (ask, answer) in given.collect::<Vec<_>>() {
+        let given: Vec<_> = given.collect();
+        if task.questions.is_empty() && task.state["status"] == "input_required" {
+            task.state["status"] = "working".into();
+        }
+        for (ask, answer) in given {
             let answer = Message::result(&Id::from(0), answer.to_string().as_bytes());
             self.inner.supply(ask, &answer);
         }

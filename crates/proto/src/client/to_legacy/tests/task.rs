@@ -80,6 +80,37 @@ fn an_error_that_the_server_answers_is_the_end_and_is_kept() {
     );
 }
 
+/// wire: TASK-3
+#[test]
+fn an_answer_that_is_no_result_is_an_end_all_the_same() {
+    check_begun(
+        &Limits::default(),
+        "null",
+        r#"recv: 5 = []
+           open a2: 5 tasks/get {"taskId":"t1",^}
+           recv: 6 = {"taskId":"t1","status":"completed"}"#,
+        r#"send 6: 6 tasks/get {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S,"error":{"code":-32603,"message":"the result is no JSON object"},"status":"failed","taskId":"t1","ttlMs":null}"#,
+    );
+}
+
+/// wire: TASK-5
+#[test]
+fn an_answer_that_comes_after_the_end_wakes_nothing() {
+    check_begun(
+        &Limits::default(),
+        "null",
+        r#"open a2: 5 tasks/cancel {"taskId":"t1",^}
+           recv: 6 = {"taskId":"t1","status":"cancelled"}
+           open a3: 5 tasks/update {"taskId":"t1","inputResponses":{"q1":{}},^}
+           look"#,
+        r#"send 6: 6 tasks/cancel {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S}
+           a3: finish 0 = {"resultType":"complete",#S}
+           0 open, not needed"#,
+    );
+}
+
 /// wire: TASK-4
 #[test]
 fn who_waits_for_an_end_has_a_call_open_and_may_give_it_up() {
