@@ -140,6 +140,23 @@ pub(super) fn hello(request: &Message) -> Message {
     Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
 }
 
+/// Pages of tools that we look through on our own account.
+pub(super) const MOST_PAGES: usize = 32;
+
+/// The question for a page of tools: the first, or that which a cursor names.
+pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
+    let params = match cursor {
+        Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
+        None => b"{}".to_vec(),
+    };
+    Message::request(&0.into(), method::LIST_TOOLS, Some(&params))
+}
+
+/// The cursor of the page after this one, if there is one.
+pub(super) fn next_page(result: &[u8]) -> Option<&[u8]> {
+    patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\""))
+}
+
 /// Who we are, where a peer does not say who it is.
 pub(super) fn identity() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})

@@ -12,8 +12,8 @@ use super::answer::older_answer;
 use super::task::Tasking;
 use super::{Errand, ToModern};
 use crate::client::Ticket;
-use crate::client::across::Envelope;
 use crate::client::across::task::subject;
+use crate::client::across::{Envelope, MOST_PAGES, next_page, page_of_tools};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
@@ -22,9 +22,6 @@ use crate::project;
 
 /// Tools to remember. Further ones are taken for such as return objects.
 const MOST: usize = 4096;
-
-/// Pages that are looked through for a tool.
-const MOST_PAGES: usize = 32;
 
 /// How long an answer waits for that.
 const WAIT: Duration = Duration::from_secs(5);
@@ -126,12 +123,7 @@ impl<T: Ticket> ToModern<T> {
     fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
         let Some(listing) = self.tools.listing.as_mut() else { return };
         listing.pages += 1;
-        let params = match cursor {
-            Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
-            None => b"{}".to_vec(),
-        };
-        let request = Message::request(&0.into(), method::LIST_TOOLS, Some(&params));
-        let request = listing.envelope.put_on(&request);
+        let request = listing.envelope.put_on(&page_of_tools(cursor));
         self.inner.open(Errand::Tools, &request, &None, now);
     }
 
@@ -141,8 +133,8 @@ impl<T: Ticket> ToModern<T> {
         let may_go_on = listing.pages < MOST_PAGES;
         self.learn_tools(method::LIST_TOOLS, answer);
         let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let cursor = result.and_then(|result| patch::get(result, &["nextCursor"]));
-        if let Some(cursor) = cursor.filter(|it| may_go_on && it.starts_with(b"\"")) {
+        let cursor = result.and_then(next_page);
+        if let Some(cursor) = cursor.filter(|_| may_go_on) {
             self.list_tools(Some(cursor), now);
         } else {
             self.tools.complete = result.is_some();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
-use crate::client::across::{member, take_off};
+use crate::client::across::{MOST_PAGES, member, next_page, page_of_tools, take_off};
 use crate::jsonrpc::{Kind, Message};
 use crate::patch;
 use crate::refusal::code;
@@ -37,9 +37,6 @@ impl Support {
     }
 }
 
-/// Pages of tools that are looked through for those that may be tasks.
-const MOST_PAGES: usize = 32;
-
 impl<T: Ticket> ToLegacy<T> {
     /// Whether a call must wait until it is known which tools may be tasks.
     pub(in super::super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
@@ -63,12 +60,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
         self.tasks.pages += 1;
-        let params = match cursor {
-            Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
-            None => b"{}".to_vec(),
-        };
-        let request = Message::request(&0.into(), method::LIST_TOOLS, Some(&params));
-        self.inner.open(Errand::Tools, &request, now);
+        self.inner.open(Errand::Tools, &page_of_tools(cursor), now);
     }
 
     /// A page of tools: which of them may be tasks?
@@ -80,11 +72,10 @@ impl<T: Ticket> ToLegacy<T> {
         for tool in tools.as_array().into_iter().flatten() {
             listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
         }
-        match patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\"")) {
+        match next_page(result) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
-                let cursor = cursor.to_vec();
                 self.tasks.listing = Some(listing);
-                self.list_tools(Some(&cursor), now);
+                self.list_tools(Some(cursor), now);
             }
             _ => {
                 self.tasks.tools = Some(listing);
