@@ -58,7 +58,7 @@ pub(super) struct Tasks<T> {
 #[derive(Debug)]
 struct Task<T> {
     id: Box<str>,
-    principal: u64,
+    principal: Box<[u8]>,
     /// As a modern client is shown it, without what it came to or asks.
     state: Value,
     /// What it came to.
@@ -200,7 +200,7 @@ impl<T: Ticket> ToLegacy<T> {
         let state = flat(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
-        let principal = call.ticket.principal();
+        let principal = call.ticket.principal().into();
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
         self.finish(number, answer);
