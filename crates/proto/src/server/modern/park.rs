@@ -94,16 +94,21 @@ impl Modern {
     /// A call whose questions wait to be put to its client, and the number of
     /// the round: seal both, then close the round.
     pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
-        let exchange = self.due.pop_front()?;
-        self.due.retain(|&other| other != exchange);
-        let call = self.calls.get(&exchange)?;
-        Some((exchange, call.round.number + 1))
+        while let Some(exchange) = self.due.pop_front() {
+            self.due.retain(|&other| other != exchange);
+            if let Some(call) = self.calls.get(&exchange) {
+                return Some((exchange, call.round.number + 1));
+            }
+        }
+        None
     }
 
     /// Answers a call with its questions, and keeps it until its client comes
-    /// back with `state`, or `until`.
-    pub fn close_round(&mut self, exchange: Exchange, state: &str, until: Instant) {
-        if self.calls.get(&exchange).is_none_or(|call| call.round.questions.is_empty()) {
+    /// back with `state`, or `until`. Not if the round was closed before: each
+    /// question wants it closed, and the next round has a state of its own.
+    pub fn close_round(&mut self, (exchange, round): (Exchange, u32), state: &str, until: Instant) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        if call.round.questions.is_empty() || call.round.number + 1 != round {
             return;
         }
         let Some(mut call) = self.forget(exchange) else { return };

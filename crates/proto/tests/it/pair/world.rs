@@ -237,7 +237,7 @@ impl World {
             (Queue::Round, Thing::Round(exchange, round)) => {
                 let state = format!("{}/{round}", exchange.0);
                 if let server::Half::Modern(front) = &mut self.front {
-                    front.close_round(exchange, &state, self.now + Duration::from_mins(1));
+                    front.close_round((exchange, round), &state, self.now + Duration::from_mins(1));
                 }
             }
             (Queue::NearUp(lane), thing) => self.reaches_front(lane, thing),

@@ -42,6 +42,33 @@ fn a_question_is_answered_by_a_retry_under_another_id() {
     assert_eq!((client.half.calls(), client.half.parked()), (0, 0));
 }
 
+/// Questions that come one after the other each want their round closed; by then
+/// the client may be back, and be asked something else.
+///
+/// wire: MRTR-5, GW-45
+#[test]
+fn a_round_that_was_closed_is_not_closed_again_in_the_next_ones_place() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    let until = client.start + Duration::from_mins(1);
+    assert!(client.ask(1, "roots/list", "{}"));
+    let first = client.half.poll_round().unwrap();
+    assert!(client.ask(2, "roots/list", "{}"));
+    let second = client.half.poll_round().unwrap();
+    client.half.close_round(first, "1/1", until);
+    assert_eq!(client.heard()["result"]["requestState"], "1/1");
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{"roots":[]},"q2":{"roots":[]}}"#);
+    assert_eq!(client.supplied().len(), 2);
+    assert!(client.ask(3, "roots/list", "{}"));
+    let third = client.half.poll_round().unwrap();
+    client.half.close_round(second, "1/1", until);
+    assert!(client.half.poll_transmit().is_none(), "its state would be good for nothing");
+    client.half.close_round(third, "1/2", until);
+    assert_eq!(client.heard()["result"]["requestState"], "1/2");
+    client.retry("1/2", 3, "3", r#""inputResponses":{"q3":{"roots":[]}}"#);
+    assert_eq!(client.supplied().len(), 1);
+}
+
 /// wire: MOD-7
 #[test]
 fn what_the_half_answers_by_itself_names_the_server() {
@@ -195,7 +222,7 @@ impl Client {
         let mut states = Vec::new();
         while let Some((exchange, round)) = self.half.poll_round() {
             let state = format!("{}/{round}", exchange.0);
-            self.half.close_round(exchange, &state, self.start + Duration::from_mins(1));
+            self.half.close_round((exchange, round), &state, self.start + Duration::from_mins(1));
             states.push(state);
         }
         states
