@@ -104,6 +104,38 @@ fn a_question_has_the_name_its_server_gave_it() {
     assert_eq!(keys, ["q1", "q2", "q3"]);
 }
 
+/// On a pipe it is a guess which call a question is about. When that one is over
+/// the question is another's, and its client knows it already.
+///
+/// wire: GW-47, GW-50
+#[test]
+fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
+    let roots = Message::request(&Id::from(0), "roots/list", Some(b"{}"));
+    let done = Message::result(&Id::from(0), b"{}");
+    for (answers, supplied) in [
+        (r#""inputResponses":{"q1":{"roots":[1]},"q2":{"roots":[2]}}"#, Some("[2]")),
+        (r#""inputResponses":{}"#, None),
+    ] {
+        let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+        client.call(0, "1", "");
+        client.call(0, "2", "");
+        assert!(client.ask(1, "roots/list", "{}") && client.ask(2, "roots/list", "{}"));
+        assert_eq!(client.close_rounds(), ["1/1"]);
+        client.heard();
+        client.half.recall(Ask(1));
+        client.half.recall(Ask(2));
+        assert!(client.half.ask(Some(Exchange(2)), Ask(2), &roots));
+        client.half.finish(Exchange(1), &done);
+        assert!(client.close_rounds().is_empty(), "it was asked on the way of the first");
+        client.retry("1/1", 0, "3", answers);
+        assert_eq!(client.heard()["id"], 3);
+        let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
+        let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
+        let roots = patch::get(answer.payload().unwrap(), &["roots"]);
+        assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
+    }
+}
+
 /// wire: MRTR-7, MRTR-8, GW-46
 #[test]
 fn a_state_is_good_for_the_last_round_of_its_own_call() {
