@@ -48,9 +48,11 @@ impl Parking {
         Arc::new(Self { sealer, most: limits.parked, patience: limits.park, lot: Mutex::default() })
     }
 
-    /// Whether one more call can wait.
-    pub(crate) fn has_room(&self) -> bool {
-        self.sealer.is_some() && lock(&self.lot).faces.len() < self.most
+    /// Whether one more call of this client can wait: over HTTP each has one, and
+    /// whoever has more has a lot of its own.
+    pub(crate) fn has_room(&self, face: &Face) -> bool {
+        let is_full = lock(&self.lot).faces.len() >= self.most || face.parked() >= self.most;
+        self.sealer.is_some() && !is_full
     }
 
     /// How many clients are waited for.

@@ -16,7 +16,9 @@ impl Inside for Curious {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
         if let Up::Open { exchange, .. } = verb {
             let question = Message::request(&Id::from(1), "roots/list", None);
-            assert!(face.ask(Some(exchange), Ask(1), &question));
+            if !face.ask(Some(exchange), Ask(exchange.0), &question) {
+                face.finish(exchange, &Message::result(&Id::from(1), b"{\"asked\":false}"));
+            }
         }
         Works::none()
     }
@@ -46,10 +48,8 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
             sweeping.give_up_late();
         }
     });
-    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), &limits, false);
-    face.park_in(&parking);
-    let first = parse(call(None).text().clone()).unwrap();
-    face.step(|half| half.handle_incoming(Lane::MAIN, first, None)).1.detach();
+    let face = on_pipe(&parking, &limits);
+    begin(&face, 1);
     let exchange = Exchange(1);
     for round in 1..5000 {
         parking.park(&face, (exchange, round));
@@ -67,4 +67,32 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     assert_eq!(face.parked(), 0);
     parking.give_up_late();
     assert!(lock(&parking.lot).faces.is_empty(), "nothing is left");
+}
+
+#[tokio::test]
+async fn one_client_has_no_more_calls_parked_than_there_may_be() {
+    let limits = Limits { parked: 2, ..Limits::default() };
+    let parking = Parking::new(&limits);
+    let face = on_pipe(&parking, &limits);
+    for number in 1..=3 {
+        begin(&face, number);
+        parking.park(&face, (Exchange(number), 1));
+        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+            panic!("call {number} is answered")
+        };
+        let asked = patch::string(&text, &["result", "requestState"]).is_some();
+        assert_eq!(asked, number < 3, "call {number}");
+    }
+    assert_eq!(parking.len(), 2);
+}
+
+fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<Face> {
+    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
+    face.park_in(parking);
+    face
+}
+
+fn begin(face: &Arc<Face>, number: u64) {
+    let call = parse(call(None).with_id(&Id::from(number)).text().clone()).unwrap();
+    face.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
 }
