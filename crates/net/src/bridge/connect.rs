@@ -63,9 +63,10 @@ impl Bridge {
     /// The connections that hear what belongs to no call: those of this client
     /// alone, else the one that it shares with others.
     pub(super) fn hearing(&self, face: &Face, message: &Message) -> Vec<Arc<Upstream>> {
-        let whose = match self.children.is_shared() {
-            true => self.whose(face, Exchange(0), message),
-            false => Whose::All(face.era()),
+        let whose = if self.children.is_shared() {
+            self.whose(face, Exchange(0), message)
+        } else {
+            Whose::All(face.era())
         };
         let state = lock(&self.state);
         let own = state.connections.iter().filter(|(whose, _)| whose.is_own(face));

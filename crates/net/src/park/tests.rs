@@ -1,3 +1,5 @@
+//! The lot: who sweeps it, and how much it takes.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use switchboard_proto::exchange::{Ask, Carrier, Lane, Up};

@@ -71,13 +71,15 @@ fn of(era: Era) -> impl Iterator<Item = Revision> + Clone {
 }
 
 fn compare(client: Revision, server: Revision) {
-    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    // Legacy peers agree by themselves: their revisions make no difference to us.
+    let usual = if client != server && client.era() == server.era() { SEEDS / 2 } else { SEEDS };
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual);
     for meeting in meetings(client, server) {
         let direct = Direct::of(&meeting);
         for seed in 1..=seeds {
             let meeting = Meeting { seed, ..meeting.clone() };
             let seen = World::new(&meeting).play();
-            direct.compare(&meeting, seen);
+            direct.compare(&meeting, &seen);
         }
     }
 }
@@ -126,7 +128,7 @@ impl Direct {
         direct
     }
 
-    fn compare(&self, meeting: &Meeting, seen: Outcome) {
+    fn compare(&self, meeting: &Meeting, seen: &Outcome) {
         let is_same = meeting.clients[0].revision == meeting.server;
         let plainly = |log: &Log| if is_same { log.clone() } else { across(log) };
         // On a pipe a record does not say which of two calls it is about.
@@ -193,7 +195,7 @@ fn is_part(log: &[String], direct: &[String], stream: &str) -> bool {
         return true;
     }
     let is_change = |line: &String| line.contains("list_changed");
-    let is_own = |line: &&String| !ends(line) && !(told(stream) && is_change(line));
+    let is_own = |line: &&String| !(ends(line) || told(stream) && is_change(line));
     // Of a round of questions only some may have come, and on a pipe one of them
     // by another call, after the end of its own.
     let mut begun: Vec<_> = log.iter().filter(is_own).cloned().collect();

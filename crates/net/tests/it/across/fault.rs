@@ -79,7 +79,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waits).await.unwrap_or_else(|_| panic!("{what}"));
+    tokio::time::timeout(Duration::from_mins(1), waits).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 /// A thousand calls in all, of five people over HTTP and of one client on a pipe.
@@ -116,7 +116,7 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     let calls = PEOPLE.iter().flat_map(|name| (0..OF_EACH).map(move |_| name));
     let calls = join_all(calls.map(|name| ask(name, &message)));
     let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Inside>, false, limits);
-    let on_pipe = async {
+    let by_stdin = async {
         let mut ids = Vec::new();
         for _ in 0..OF_PIPE {
             ids.push(pipe.ask("tools/call", able(json!({"name": "wait"}))).await);
@@ -127,7 +127,7 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
         }
         asked
     };
-    let (of_people, of_pipe) = tokio::join!(calls, on_pipe);
+    let (of_people, of_pipe) = tokio::join!(calls, by_stdin);
     for asked in of_people.iter().chain(&of_pipe) {
         assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     }

@@ -102,7 +102,7 @@ async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_
         let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
         let (shared, limits) = (Children::Shared, Arc::new(Limits::default()));
         let bridge = if gated {
-            let bound = (NonZeroUsize::MIN.saturating_add(7), Duration::from_secs(60));
+            let bound = (NonZeroUsize::MIN.saturating_add(7), Duration::from_mins(1));
             Bridge::guarding(Hidden::default(), server, shared, limits, bound)
         } else {
             Bridge::new(server, shared, limits)

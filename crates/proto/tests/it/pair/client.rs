@@ -126,11 +126,10 @@ impl Client {
         let listen = params["_meta"][SUBSCRIPTION].as_str();
         let token = params["progressToken"].as_str();
         let uri = params["uri"].as_str();
-        if let Some(id) = listen.or(token).map(|id| format!("{id:?}")) {
-            if self.given_up.contains(&id) {
-                // It crossed our giving up.
-                return Vec::new();
-            }
+        let of = listen.or(token).map(|id| format!("{id:?}"));
+        if of.is_some_and(|id| self.given_up.contains(&id)) {
+            // It crossed our giving up.
+            return Vec::new();
         }
         let stream = match (listen, token, method, uri) {
             (Some(listen), ..) => format!("listen {listen}"),
@@ -231,10 +230,10 @@ impl Client {
         script.push(self.request("list", &Id::Integer(1), "tools/list", list));
         let more = json!({"cursor": "2", "_meta": of});
         script.push(self.request("list more", &Id::Text("1".into()), "tools/list", more));
-        let progress = self.tool("progress", json!({}));
+        let progress = self.tool("progress", &json!({}));
         script.push(self.request("progress", &Id::Integer(2), "tools/call", progress));
         script.push(self.call("slow"));
-        let fails = self.tool("fail", json!({}));
+        let fails = self.tool("fail", &json!({}));
         let large = Id::Large("123456789012345678901".into());
         script.push(self.request("fail", &large, "tools/call", fails));
         if self.is_modern() {
@@ -268,17 +267,17 @@ impl Client {
     /// Has the server change a resource, and its lists.
     fn touch(&mut self, uri: &str, lists: bool) -> Message {
         let name = format!("touch {uri}");
-        let params = self.tool(&name, json!({"uri": self.uri(uri), "lists": lists}));
+        let params = self.tool(&name, &json!({"uri": self.uri(uri), "lists": lists}));
         self.request(&name, &Id::Text(name.as_str().into()), "tools/call", params)
     }
 
-    fn tool(&self, name: &str, arguments: Value) -> Value {
+    fn tool(&self, name: &str, arguments: &Value) -> Value {
         let meta = json!({"progressToken": name, "odd": 1.5e3, "of": self.sort.name});
         json!({"name": name, "arguments": arguments, "_meta": meta})
     }
 
     fn call(&mut self, name: &str) -> Message {
-        let mut params = self.tool(name, json!({}));
+        let mut params = self.tool(name, &json!({}));
         if self.is_modern() && name == "log" {
             params["_meta"][LOG_LEVEL] = "info".into();
         }
