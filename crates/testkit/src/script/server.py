@@ -122,7 +122,7 @@ def handle(message):
         say({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
         state["hellos"] += 1
-        state["able"] = params["capabilities"]
+        state["able"] = params.get("capabilities") or {}
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         welcome = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,
                    "serverInfo": {"name": "scripted", "version": "1"}}
