@@ -123,16 +123,13 @@ impl Bridge {
         works
     }
 
-    /// What belongs to no call goes by the connection that is for more than one.
-    fn note(&self, face: &Face, message: Message) -> Works {
-        let state = lock(&self.state);
-        let own = state.connections.get(&Whose::Client(face.number()));
-        let is_shared = self.children.is_shared();
-        let theirs = || self.whose(face, Exchange(0), &message);
-        let whose = if is_shared { theirs() } else { Whose::All(face.era()) };
-        let main = own.or_else(|| state.connections.get(&whose)).cloned();
-        drop(state);
-        main.map_or_else(Works::none, |upstream| upstream.note(message))
+    /// What belongs to no call goes by each connection that is for more than one.
+    fn note(&self, face: &Face, message: &Message) -> Works {
+        let mut works = Works::none();
+        for upstream in self.hearing(face, message) {
+            works.append(upstream.note(message.clone()));
+        }
+        works
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {

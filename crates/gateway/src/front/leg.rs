@@ -326,8 +326,8 @@ impl Recipient for Leg {
         self.face.number()
     }
 
-    fn principal(&self) -> u64 {
-        Recipient::principal(&*self.face)
+    fn principal(&self) -> &[u8] {
+        self.face.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

@@ -251,6 +251,10 @@ impl Recipient for Greeter {
         self.greeting.caller.face.number()
     }
 
+    fn principal(&self) -> &[u8] {
+        self.greeting.caller.owner.principal()
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         self.greeting.caller.owner.note(exchange, message);
     }

@@ -167,7 +167,7 @@ impl Recipient for Blinkered {
         self.owner.number()
     }
 
-    fn principal(&self) -> u64 {
+    fn principal(&self) -> &[u8] {
         self.owner.principal()
     }
 

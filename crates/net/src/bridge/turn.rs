@@ -222,6 +222,10 @@ impl Recipient for Turn {
         self.owner.number()
     }
 
+    fn principal(&self) -> &[u8] {
+        self.owner.principal()
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         self.owner.note(exchange, message);
     }

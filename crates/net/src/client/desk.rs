@@ -179,6 +179,10 @@ impl Recipient for Desk {
         self.number
     }
 
+    fn principal(&self) -> &[u8] {
+        b""
+    }
+
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         self.handle_change(message.method(), || notification(message).params);
         if self.slot(exchange).is_some_and(|slot| slot.note(message)) {

@@ -45,8 +45,8 @@ impl Recipient for Part {
         self.listen.face.number()
     }
 
-    fn principal(&self) -> u64 {
-        Recipient::principal(&*self.listen.face)
+    fn principal(&self) -> &[u8] {
+        self.listen.face.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

@@ -171,12 +171,16 @@ fn a_question_that_is_repeated_is_asked_once() {
            recv 2: "s" elicitation/create {}
            open a2: 2 tools/call {}
            recv 3: "s" roots/list
-           supply q1: 0 = {"action":"accept"}"#,
+           supply q1: 0 = {"action":"accept"}
+           recv 2: "s" elicitation/create {}
+           recv 3: "s" roots/list
+           recv 2: "t" elicitation/create {}"#,
         r#"send 2: 2 tools/call {}
            a1: ask q1 "s" elicitation/create {}
            send 3: 3 tools/call {}
            a2: ask q2 "s" roots/list
-           send 0: "s" = {"action":"accept"}"#,
+           send 0: "s" = {"action":"accept"}
+           a1: ask q3 "t" elicitation/create {}"#,
     );
 }
 
