@@ -305,9 +305,29 @@ impl Member<'_> {
         self.key == name.as_bytes() || (self.key.contains(&b'\\') && self.name() == name)
     }
 
+    /// Whether readers that do not mind case would take the key for `name`. Some
+    /// of them fold more than ASCII: `ſ` is an `s` to them, and `K` a `k`.
+    pub fn resembles(&self, name: &str) -> bool {
+        if self.key.eq_ignore_ascii_case(name.as_bytes()) {
+            return true;
+        }
+        let is_plain = self.key.is_ascii() && !self.key.contains(&b'\\');
+        !is_plain && self.name().chars().map(folded).eq(name.chars().map(folded))
+    }
+
     /// The key with its escapes undone.
     pub fn name(&self) -> Cow<'_, str> {
         unescape(self.key)
+    }
+}
+
+/// A letter as somebody reads it who does not mind case.
+fn folded(letter: char) -> char {
+    match letter {
+        'ſ' => 's',
+        'K' => 'k',
+        'İ' | 'ı' => 'i',
+        other => other.to_ascii_lowercase(),
     }
 }
 
