@@ -306,7 +306,7 @@ impl Member<'_> {
     }
 
     /// Whether readers that do not mind case would take the key for `name`. Some
-    /// of them fold more than ASCII: `ſ` is an `s` to them, and `K` a `k`.
+    /// of them fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
     pub fn resembles(&self, name: &str) -> bool {
         if self.key.eq_ignore_ascii_case(name.as_bytes()) {
             return true;
@@ -324,9 +324,9 @@ impl Member<'_> {
 /// A letter as somebody reads it who does not mind case.
 fn folded(letter: char) -> char {
     match letter {
-        'ſ' => 's',
-        'K' => 'k',
-        'İ' | 'ı' => 'i',
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        '\u{130}' | '\u{131}' => 'i',
         other => other.to_ascii_lowercase(),
     }
 }

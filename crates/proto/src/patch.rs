@@ -250,8 +250,8 @@ mod tests {
             (r#"{"name":"a","\u004eame":"b"}"#, "name"),
             (r#"{"ref":{"type":"x","Type":"y"}}"#, "type"),
             (r#"{"ref":{"type":"x"},"Ref":{}}"#, "ref"),
-            ("{\"taskId\":1,\"taſKId\":2}", "taskId"),
-            ("{\"taskıd\":2}", "taskId"),
+            ("{\"taskId\":1,\"ta\u{17f}\u{212a}Id\":2}", "taskId"),
+            ("{\"task\u{131}d\":2}", "taskId"),
         ] {
             assert_eq!(doubt(text), Some(member), "{text}");
         }

@@ -1,7 +1,7 @@
 //! A legacy client: how it introduced itself, and its legs to the servers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
@@ -12,6 +12,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, patch};
 
+use super::at::At;
 use super::leg::{Leg, Way};
 use super::{Front, id, lock};
 use crate::fleet::{Backend, Backends};
@@ -26,11 +27,11 @@ pub(super) struct Session {
     /// How much it wants logged, in its own words.
     level: Mutex<Option<Message>>,
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
-    front: Weak<Front>,
+    at: At,
 }
 
 impl Session {
-    pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+    pub(super) fn new(face: &Arc<Face>, hello: Message, at: At) -> Arc<Self> {
         let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
         let same = asked.and_then(|asked| Revision::parse(&asked));
         let same = same.filter(|revision| revision.era() == Era::Legacy);
@@ -40,7 +41,7 @@ impl Session {
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
-            front: Weak::clone(front),
+            at,
         })
     }
 
@@ -53,7 +54,7 @@ impl Session {
             Some(old) => way.after(old),
             None => way,
         };
-        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
         legs.insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -61,7 +62,7 @@ impl Session {
     /// The way to a server that the client greets itself.
     pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let way = Way::new(&backend.bridge, self).greeted();
-        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
         lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -84,9 +85,12 @@ impl Session {
         }
     }
 
-    /// The ways to these servers are closed.
+    /// The ways to these servers are closed, and what is open there fails.
     pub(super) fn leave(&self, is_left: impl Fn(&str) -> bool) {
-        lock(&self.legs).retain(|name, _| !is_left(name));
+        let left: Vec<_> = lock(&self.legs).extract_if(.., |name, _| is_left(name)).collect();
+        for (_, leg) in left {
+            leg.close();
+        }
     }
 
     /// The way to a server, if it was taken.
