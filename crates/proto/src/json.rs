@@ -308,11 +308,12 @@ impl Member<'_> {
     /// Whether readers that do not mind case would take the key for `name`. Some
     /// of them fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
     pub fn resembles(&self, name: &str) -> bool {
-        if self.key.eq_ignore_ascii_case(name.as_bytes()) {
-            return true;
+        if self.key.len() <= name.len() {
+            return self.key.eq_ignore_ascii_case(name.as_bytes());
         }
-        let is_plain = self.key.is_ascii() && !self.key.contains(&b'\\');
-        !is_plain && self.name().chars().map(folded).eq(name.chars().map(folded))
+        // Escapes and letters beyond ASCII are longer than what they stand for.
+        let is_odd = self.key.iter().any(|byte| *byte == b'\\' || !byte.is_ascii());
+        is_odd && self.name().chars().map(folded).eq(name.chars().map(folded))
     }
 
     /// The key with its escapes undone.

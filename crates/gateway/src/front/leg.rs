@@ -84,6 +84,11 @@ impl Leg {
         Arc::new_cyclic(|this| Self { face, server, at, way, calls, this: Weak::clone(this) })
     }
 
+    /// The server that it leads to.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Whether it leads there.
     pub(super) fn leads_to(&self, bridge: &Arc<Bridge>) -> bool {
         self.way.as_ref().is_some_and(|way| Arc::ptr_eq(&way.bridge, bridge))

@@ -1,7 +1,7 @@
 //! A legacy client: how it introduced itself, and its legs to the servers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
@@ -27,6 +27,8 @@ pub(super) struct Session {
     /// How much it wants logged, in its own words.
     level: Mutex<Option<Message>>,
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
+    /// Ways to servers that others took the place of; as long as calls are open there.
+    old: Mutex<Vec<Weak<Leg>>>,
     at: At,
 }
 
@@ -41,6 +43,7 @@ impl Session {
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
+            old: Mutex::default(),
             at,
         })
     }
@@ -51,7 +54,10 @@ impl Session {
         let way = Way::new(&backend.bridge, self);
         let way = match legs.get(server) {
             Some(leg) if leg.leads_to(&backend.bridge) => return Arc::clone(leg),
-            Some(old) => way.after(old),
+            Some(old) => {
+                self.retire(old);
+                way.after(old)
+            }
             None => way,
         };
         let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
@@ -78,7 +84,10 @@ impl Session {
                 watching.push((Arc::clone(server), Arc::clone(backend)));
                 true
             }
-            _ => false,
+            _ => {
+                self.retire(leg);
+                false
+            }
         });
         for (server, backend) in watching {
             self.leg(&server, &backend).greet(&backend).detach();
@@ -88,9 +97,18 @@ impl Session {
     /// The ways to these servers are closed, and what is open there fails.
     pub(super) fn leave(&self, is_left: impl Fn(&str) -> bool) {
         let left: Vec<_> = lock(&self.legs).extract_if(.., |name, _| is_left(name)).collect();
-        for (_, leg) in left {
+        let old: Vec<_> = lock(&self.old).iter().filter_map(Weak::upgrade).collect();
+        let old = old.into_iter().filter(|leg| is_left(leg.server()));
+        for leg in left.into_iter().map(|(_, leg)| leg).chain(old) {
             leg.close();
         }
+    }
+
+    /// Calls that are open come back by this way, and others go by another.
+    fn retire(&self, leg: &Arc<Leg>) {
+        let mut old = lock(&self.old);
+        old.retain(|leg| leg.strong_count() > 0);
+        old.push(Arc::downgrade(leg));
     }
 
     /// The way to a server, if it was taken.
