@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::bridge::{Bridge, Children, Door, Hidden};
+use switchboard_net::bridge::{Bridge, Children, Door};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::Inside;
 use switchboard_net::upstream::Server;
@@ -103,7 +103,7 @@ async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_
         let (shared, limits) = (Children::Shared, Arc::new(Limits::default()));
         let bridge = if gated {
             let bound = (NonZeroUsize::MIN.saturating_add(7), Duration::from_mins(1));
-            Bridge::guarding(Hidden::default(), server, shared, limits, bound)
+            Bridge::guarding(server, shared, limits, bound)
         } else {
             Bridge::new(server, shared, limits)
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use switchboard_net::bridge::{Bridge, Children, Door, Hidden};
+use switchboard_net::bridge::{Bridge, Children, Door};
 use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Error, Server, Support, Tool};
 use switchboard_net::upstream::{Server as Target, Strategy};
@@ -123,7 +123,7 @@ async fn a_server_is_not_left_to_rest_while_a_task_goes_on_there() {
         Target::url(tasking(Era::Legacy).await, Strategy::HttpFirst, HeaderMap::new(), fetch());
     let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
     let limits = Arc::new(Limits::default());
-    let bridge = Bridge::guarding(Hidden::default(), target, Children::PerSession, limits, bounds);
+    let bridge = Bridge::guarding(target, Children::PerSession, limits, bounds);
     bridge.stands(Door::Open);
     let mut client = caller(&bridge);
     let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
