@@ -85,6 +85,8 @@ pub(super) struct Task {
     created: SystemTime,
     expires: Instant,
     ttl: Duration,
+    /// Legacy clients know the output schema of its tool inside another.
+    is_wrapped: bool,
     /// What is to be told to stop.
     state: Mutex<Weak<State>>,
     progress: watch::Sender<Progress>,
@@ -114,6 +116,7 @@ impl Task {
         face: u64,
         principal: &[u8],
         ttl: Duration,
+        is_wrapped: bool,
     ) -> Result<Arc<Self>, Error> {
         let session = match caller {
             Caller::Session(session) => Some((face, Arc::clone(session))),
@@ -129,6 +132,7 @@ impl Task {
             created,
             expires: now() + ttl,
             ttl,
+            is_wrapped,
             state: Mutex::default(),
             progress: watch::Sender::new(progress),
         }))
@@ -307,6 +311,11 @@ impl Tasks {
             _ => false,
         };
         theirs.then_some(task)
+    }
+
+    /// Whether what a task comes to is wrapped for legacy clients.
+    pub(super) fn is_wrapped(&self, id: &str) -> bool {
+        lock(&self.by_id).get(id).is_some_and(|task| task.is_wrapped)
     }
 
     /// Whether a modern client can listen to it.

@@ -9,7 +9,7 @@ fn caller() -> Caller {
 }
 
 fn task(ttl: Duration) -> Arc<Task> {
-    Task::new(&caller(), 1, b"ann", ttl).unwrap()
+    Task::new(&caller(), 1, b"ann", ttl, false).unwrap()
 }
 
 /// wire: TASK-8
