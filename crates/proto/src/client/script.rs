@@ -4,7 +4,11 @@
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
 //!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
+<<<<<<< HEAD
 //!   unanswered 2                 that lane ended without an answer
+=======
+//!   cut 2                        that lane ends without its answer
+>>>>>>> script5
 //!   look                         says how many calls are open, and whether the link is needed
 //! ```
 //!
@@ -63,10 +67,6 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "hears" => half.handle_hearing(true, now),
             "deaf" => half.handle_hearing(false, now),
             "gone" => half.forget_owner(ticket.owner(), now),
-            "unanswered" => {
-                let why = Refusal::FarSide { text: "gone".to_owned() };
-                half.handle_unanswered(Lane(number()), &why, now);
-            }
             "lost" => {
                 half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);
             }

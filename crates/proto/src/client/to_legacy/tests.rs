@@ -301,7 +301,7 @@ fn a_listen_is_not_said_to_hear_nothing_because_the_server_was_lost() {
                wait 1100
                recv: 4 = {WELCOME}
                open a2: 6 subscriptions/listen {{"notifications":{{"resourceSubscriptions":["x:2"]}},"_meta":{{@}}}}
-               unanswered 6"#
+               cut 6"#
         ),
         &format!(
             r#"send 3: 3 resources/subscribe {{"uri":"x:1"}}
@@ -310,7 +310,7 @@ fn a_listen_is_not_said_to_hear_nothing_because_the_server_was_lost() {
                send 0: notifications/initialized
                send 5: 5 resources/subscribe {{"uri":"x:1"}}
                send 6: 6 resources/subscribe {{"uri":"x:2"}}
-               a2: finish - ! -32603 gone
+               a2: finish - ! -32603 the stream broke
                send 7: 7 resources/unsubscribe {{"uri":"x:2"}}"#
         ),
     );
