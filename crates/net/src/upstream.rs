@@ -43,6 +43,7 @@ mod sse;
 mod target;
 mod tell;
 mod traffic;
+mod words;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Plan, Reading, ServerPlan};
+use switchboard_gateway::plan::{Plan, Reading, Secret, ServerPlan};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -16,6 +16,7 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
+use crate::log;
 use crate::serve::Offer;
 use crate::serve::web::{Around, Web};
 use crate::signal::Stop;
@@ -35,6 +36,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if args.check {
         return Ok(());
     }
+    log::hide(Secret::of(&[&reading.plan]));
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let limits = Arc::new(reading.plan.bounds.limits());
     let fetch = target::fetch_as_usual()?;

@@ -65,7 +65,7 @@ impl Fleet {
         plan: &ServerPlan,
         replaces: bool,
     ) -> Result<Backend, AddError> {
-        let server = (self.reach)(plan);
+        let server = (self.reach)(plan).discreet();
         self.tap().meet(name, Peer::of(&server));
         if replaces {
             let old = self.roster.replace_within(name, server.clone(), plan.start);

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Changes, Reading};
+use switchboard_gateway::plan::{Changes, Reading, Secret};
 use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
@@ -108,6 +108,8 @@ impl Follow {
             tracing::error!("the configuration has mistakes; what was in force stays in force");
             return reading.unread.len() + reading.errors().count();
         }
+        // The servers of before may still speak.
+        log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan);
         let applied = checked
             .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
