@@ -65,11 +65,6 @@ impl ServerPlan {
                     let (name, value) = pair.split_once('=').unwrap_or(("query", pair));
                     found.add(name, value, LONG);
                 }
-                let place = url.authority().map_or("", |authority| authority.as_str());
-                if let Some((_, word)) = place.rsplit_once('@').and_then(|it| it.0.split_once(':'))
-                {
-                    found.add("password", word, SHORT);
-                }
             }
         }
         found.secrets
@@ -132,7 +127,7 @@ mod tests {
                 "env": {"TOKEN": "s3cr", "MODE": "server", "LONG": "s3cret-long", "PEM": "-----x\nline-s3cret\n"}
             },
             "far": {
-                "url": "https://me:s3cret-pw@example.com/mcp?t=s3cret-query",
+                "url": "https://example.com/mcp?t=s3cret-query",
                 "headers": {"Authorization": "Bearer s3cret-header"}
             }
         }}"#;
@@ -149,7 +144,6 @@ mod tests {
             ("line-s3cret", "PEM"),
             ("s3cret-header", "authorization"),
             ("s3cret-query", "t"),
-            ("s3cret-pw", "password"),
         ] {
             assert_eq!(value(secret), Some(name), "{secret}");
         }
