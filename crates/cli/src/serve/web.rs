@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::plan::Bounds;
-use switchboard_gateway::porter::{Door, Porter};
+use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -111,6 +111,8 @@ pub(crate) struct Web {
     listener: TcpListener,
     address: SocketAddr,
     end_with_stdin: bool,
+    /// When others may come in.
+    _hearing: Option<Hearing>,
 }
 
 /// How sites are made for a port.
@@ -160,10 +162,10 @@ impl Web {
         let guard = guard(address, args, web)?;
         let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
         let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
-        if let Some(porter) = &porter {
+        let hearing = porter.as_ref().map(|porter| {
             let sites = sites.clone();
-            porter.on_replace(move || sites.recheck());
-        }
+            porter.on_replace(move || sites.recheck())
+        });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
         let mount = Mount { template: SiteOptions { guard, ..template }, porter, sessions };
         let mut options =
@@ -176,7 +178,7 @@ impl Web {
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         options.head_timeout = Duration::from_secs(idle);
         let end_with_stdin = web.end_with_stdin;
-        Ok(Self { sites, mount, options, listener, address, end_with_stdin })
+        Ok(Self { sites, mount, options, listener, address, end_with_stdin, _hearing: hearing })
     }
 
     /// Serves until a signal.

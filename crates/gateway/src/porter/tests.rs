@@ -109,3 +109,23 @@ fn tools_are_hidden_at_the_door_of_their_server_alone() {
     porter.replace(access(vec![principal("ada", &["a"], None)]));
     assert!(!alone.hides("write"), "whoever is there sees it from here on");
 }
+
+#[test]
+fn who_is_gone_is_not_told_of_changes_and_not_remembered() {
+    let porter = Porter::new(access(Vec::new()), 9);
+    let told = Arc::new(AtomicUsize::new(0));
+    let hear = || {
+        let told = Arc::clone(&told);
+        porter.on_replace(move || _ = told.fetch_add(1, Ordering::Relaxed))
+    };
+    let stays = hear();
+    for _ in 0..100 {
+        drop(hear());
+    }
+    assert!(lock(&porter.hear).len() <= 2, "they do not pile up");
+    porter.replace(access(Vec::new()));
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    drop(stays);
+    porter.replace(access(Vec::new()));
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}
