@@ -74,6 +74,8 @@ pub struct FleetOptions {
     pub cache: Option<Cache>,
     /// What sees the calls.
     pub tap: Arc<Tap>,
+    /// How often a server that has failed is tried; each minute if it is not said.
+    pub probe: Option<Duration>,
 }
 
 impl Fleet {
@@ -87,7 +89,7 @@ impl Fleet {
             cache: options.cache.clone(),
             patience: PATIENCE,
             client: able(),
-            probe: Some(PROBE),
+            probe: Some(options.probe.unwrap_or(PROBE)),
             ..RosterOptions::default()
         });
         let fleet = Arc::new(Self {

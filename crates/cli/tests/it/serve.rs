@@ -14,6 +14,7 @@ use crate::web::send;
 mod access;
 mod bad;
 mod credential;
+mod failed;
 mod feature;
 mod limit;
 mod list;
