@@ -68,7 +68,7 @@ pub(crate) struct Backend {
 /// What may be different about a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct FleetOptions {
-    /// Bounds on each conversation.
+    /// Bounds on each conversation, where the plan has no others.
     pub limits: Limits,
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
@@ -117,8 +117,8 @@ impl Fleet {
     }
 
     /// A server of a plan, that nobody has called yet.
-    fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
-        let bridge = bridge(plan, server, &self.options.limits);
+    fn made(&self, plan: &ServerPlan, server: Server, limits: &Limits) -> Backend {
+        let bridge = bridge(plan, server, limits);
         Backend { plan: plan.clone(), bridge, held: Arc::default() }
     }
 
@@ -202,11 +202,14 @@ fn able() -> ClientOptions {
 
 /// The way of clients' calls to one server.
 fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
-    let mut limits = limits.clone();
-    limits.quiet = plan.call.unwrap_or(limits.quiet);
-    limits.greeting = Some(plan.start);
-    let bounds = (plan.calls, plan.start);
-    Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
+    let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
+    Bridge::guarding(hidden(plan), server, children(plan.process), limits, bounds)
+}
+
+/// The bounds of each connection to a server.
+fn bounded(plan: &ServerPlan, limits: &Limits) -> Limits {
+    let quiet = plan.call.unwrap_or(limits.quiet);
+    Limits { quiet, greeting: Some(plan.start), ..limits.clone() }
 }
 
 /// Who shares a connection.

@@ -57,12 +57,13 @@ struct Roll {
 #[derive(Debug)]
 struct Room {
     taken: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
 }
 
 impl Room {
     fn take(&self) -> bool {
-        let one_more = |taken| (taken < self.most).then_some(taken + 1);
+        let most = self.most.load(Ordering::Relaxed);
+        let one_more = |taken| (taken < most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
@@ -114,7 +115,8 @@ impl Porter {
 
     /// Lets in whom `access` names, with at most so many sessions of all together.
     pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
-        let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most: max_sessions });
+        let most = AtomicUsize::new(max_sessions);
+        let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most });
         let roll = RwLock::new(Arc::new(Roll::default().next(access)));
         Arc::new(Self { roll, sessions, hear: Mutex::default() })
     }
@@ -130,6 +132,11 @@ impl Porter {
         for hear in hear {
             hear();
         }
+    }
+
+    /// Lets in so many sessions of all together from here on; those that are there stay.
+    pub fn bound(&self, max_sessions: usize) {
+        self.sessions.most.store(max_sessions, Ordering::Relaxed);
     }
 
     /// Has `hear` called after each [`Porter::replace`]: to close what is not to

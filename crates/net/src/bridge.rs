@@ -45,7 +45,7 @@ use turn::Gatehouse;
 pub struct Bridge {
     server: Server,
     children: Children,
-    limits: Arc<Limits>,
+    limits: RwLock<Arc<Limits>>,
     hidden: RwLock<Arc<Hidden>>,
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,

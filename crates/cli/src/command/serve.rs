@@ -18,7 +18,7 @@ use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
 use crate::log;
 use crate::serve::Offer;
-use crate::serve::web::{Around, Web};
+use crate::serve::web::{self, Around, Web};
 use crate::signal::Stop;
 use crate::target;
 use place::Stands;
@@ -38,11 +38,11 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     }
     log::hide(Secret::of(&[&reading.plan]));
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    let limits = Arc::new(reading.plan.bounds.limits());
+    let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
     let tap = seeing::tap(&fetch);
     let probe = args.probe_every.map(Duration::from_secs);
-    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args), tap, probe };
+    let options = FleetOptions { limits: Limits::default(), cache: cache(args), tap, probe };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
@@ -135,6 +135,8 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
 /// although its files are right.
 fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
     access::settle(args, plan)?;
+    // One address is as good as another to see whether it can be made.
+    web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     tell_unsupported(plan);
     if plan.servers.is_empty() {
         return Err(Failure::new("there is no server to serve")

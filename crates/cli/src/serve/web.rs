@@ -13,8 +13,10 @@ use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::rules::Rules;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
+use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 
 use super::{Offer, bind};
@@ -120,6 +122,7 @@ pub(crate) struct Web {
 pub(crate) struct Mount {
     template: SiteOptions,
     porter: Option<Arc<Porter>>,
+    address: SocketAddr,
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
 }
@@ -129,15 +132,35 @@ impl Mount {
     pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
         let Offer { inside, shared, limits } = offer;
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
-        if is_light {
-            options.max_sessions = limit::LIGHT_SESSIONS;
-        }
-        options.max_sessions = self.sessions.unwrap_or(options.max_sessions);
+        options.max_sessions = self.max_sessions(is_light);
         if let Some(porter) = &self.porter {
             options.gate = Some(porter.gate(place.door()));
         }
         nest(&mut options, &place.prefix());
         Site::new(inside, options)
+    }
+
+    fn max_sessions(&self, is_light: bool) -> usize {
+        let usual = if is_light { limit::LIGHT_SESSIONS } else { self.template.max_sessions };
+        self.sessions.unwrap_or(usual)
+    }
+
+    /// Lets in other names, pages and numbers of sessions from here on.
+    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), Failure> {
+        self.template.guard = guard(self.address, args, &WebArgs::default())?;
+        self.sessions = bounds.sessions;
+        Ok(())
+    }
+
+    /// The rules of a site that is there, as it would be made by now.
+    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> Rules {
+        let (guard, max_sessions) = (self.template.guard.clone(), self.max_sessions(is_light));
+        Rules { guard, limits: Arc::clone(limits), max_sessions }
+    }
+
+    /// Who may look at the pages.
+    pub(crate) fn guard(&self) -> Guard {
+        self.template.guard.clone()
     }
 }
 
@@ -167,7 +190,8 @@ impl Web {
             porter.on_replace(move || sites.recheck())
         });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
-        let mount = Mount { template: SiteOptions { guard, ..template }, porter, sessions };
+        let template = SiteOptions { guard, ..template };
+        let mount = Mount { template, porter, address, sessions };
         let mut options =
             ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
         if let Some(bounds) = bounds {
@@ -235,7 +259,12 @@ fn nest(options: &mut SiteOptions, prefix: &str) {
     }
 }
 
-fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> Result<Guard, Failure> {
+/// Who may talk to us at this address.
+pub(crate) fn guard(
+    address: SocketAddr,
+    args: &ServeArgs,
+    web: &WebArgs,
+) -> Result<Guard, Failure> {
     let guard = Guard::bound_to(address);
     let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
     for origin in &args.allow_origin {

@@ -13,6 +13,7 @@ use crate::web::send;
 
 mod access;
 mod bad;
+mod bounds;
 mod credential;
 mod failed;
 mod feature;

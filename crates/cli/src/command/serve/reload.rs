@@ -10,7 +10,7 @@ use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
 use super::place::Stands;
-use super::{check_plan, tell};
+use super::{check_plan, serve_args, tell};
 use crate::args::GatewayArgs;
 use crate::exit::Failure;
 use crate::log;
@@ -116,6 +116,11 @@ impl Follow {
         match applied {
             Ok(changes) => {
                 if let Some(stands) = stands {
+                    let plan = self.gateway.plan();
+                    if let Err(failure) = stands.adjust(&serve_args(&self.args, &plan), &plan) {
+                        // A plan with such a mistake is not followed.
+                        tracing::error!("{}", failure.line());
+                    }
                     stands.follow(&self.gateway);
                     stands.end_listens(&changes);
                 }
@@ -135,7 +140,7 @@ fn told(changes: &Changes) {
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(
-            "host, port, allowedHosts, allowedOrigins, allowUnauthenticated and limits hold from the next start on"
+            "host, port, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
         );
     }
 }
