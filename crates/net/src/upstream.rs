@@ -32,6 +32,7 @@ use crate::inside::Works;
 mod child;
 mod core;
 mod era;
+mod flood;
 mod http;
 mod known;
 mod ping;
@@ -47,6 +48,7 @@ mod words;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
+use flood::Flood;
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 use shown::Shown;
@@ -83,6 +85,7 @@ pub struct Upstream {
     stop: Stop,
     http: OnceLock<http::Link>,
     shown: Shown,
+    flood: Mutex<Flood>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -133,6 +136,7 @@ impl Upstream {
             stop: Stop::new(),
             http: OnceLock::new(),
             shown: Shown::default(),
+            flood: Mutex::default(),
             tasks: Mutex::new(Vec::new()),
         })
     }
@@ -286,6 +290,9 @@ impl Upstream {
     }
 
     fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+        if self.is_flooded_by(message) {
+            return Works::none();
+        }
         self.step(|half, now| half.handle_message(lane, message, now)).1
     }
 

@@ -17,6 +17,7 @@ mod bounds;
 mod credential;
 mod failed;
 mod feature;
+mod flood;
 mod limit;
 mod list;
 mod load;
