@@ -145,7 +145,7 @@ pub mod stdio;
 pub mod upstream;
 pub mod who;
 
-/// The README's Rust is compiled and run with the examples above.
+/// The recipes' Rust is compiled and run with the examples above.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/recipes.md")]
+struct Recipes;

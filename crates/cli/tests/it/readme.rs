@@ -1,4 +1,4 @@
-//! What the README says to type does what it says.
+//! What the README and the recipes say to type does what it says.
 //!
 //! Every block is run, with servers from elsewhere replaced by the demo. A
 //! block that this file does not know how to run fails the test, so that none
@@ -12,20 +12,23 @@ use crate::process::{Switchboard, run, until};
 use crate::web::send;
 
 const README: &str = include_str!("../../../../README.md");
+const RECIPES: &str = include_str!("../../../../docs/recipes.md");
 const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// A block of code: its language, and its text.
 struct Block {
-    language: &'static str,
+    language: String,
     text: String,
 }
 
-fn blocks() -> Vec<Block> {
+fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
-    for line in README.lines() {
+    for line in page.lines() {
         match (line.strip_prefix("```"), &mut open) {
-            (Some(language), None) => open = Some(Block { language, text: String::new() }),
+            (Some(language), None) => {
+                open = Some(Block { language: language.to_owned(), text: String::new() });
+            }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (None, Some(block)) => block.text.extend([line, "\n"]),
             (None, None) => {
@@ -38,9 +41,9 @@ fn blocks() -> Vec<Block> {
 }
 
 /// Words between single backquotes, outside of blocks.
-fn inline() -> Vec<&'static str> {
+fn inline(page: &str) -> Vec<&str> {
     let mut outside = true;
-    let lines = README.lines().filter(|line| {
+    let lines = page.lines().filter(|line| {
         outside ^= line.starts_with("```");
         outside && !line.starts_with("```")
     });
@@ -71,6 +74,7 @@ fn here(line: &str, remote: &str, gateway: &str) -> Vec<String> {
         .replace("npx -y @modelcontextprotocol/server-everything", &demo)
         .replace("uvx mcp-server-git", &demo)
         .replace("get-sum", "add")
+        .replace("${TOKEN}", "of-nobody")
         .replace("http://127.0.0.1:3001", gateway)
         .replace("servers.json", &github())
         .replace("tools github", &format!("tools github --config {}", github()))
@@ -148,16 +152,26 @@ fn configured(text: &str) -> String {
     let server = config["mcpServers"].as_object().and_then(|servers| servers.values().next());
     let server = server.expect("a configuration of servers");
     let words = server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-    let words: Vec<_> = [server["command"].as_str().unwrap()].into_iter().chain(words).collect();
-    words.join(" ")
+    let words = [server["command"].as_str().unwrap()].into_iter().chain(words);
+    let quoted: Vec<_> = words.map(|word| format!("'{word}'")).collect();
+    quoted.join(" ")
 }
 
 #[test]
 fn every_block_of_the_readme_works() {
+    every_block_works(README);
+}
+
+#[test]
+fn every_block_of_the_recipes_works() {
+    every_block_works(RECIPES);
+}
+
+fn every_block_works(page: &str) {
     let (_demo, remote) = remote();
     let (_gateway, gateway) = gateway();
-    for Block { language, text } in blocks() {
-        match language {
+    for Block { language, text } in blocks(page) {
+        match language.as_str() {
             "sh" => {
                 // The script runs this test; that it is there is all that can be seen from here.
                 for line in text.lines().filter(|line| *line != "./test.sh") {
@@ -172,11 +186,11 @@ fn every_block_of_the_readme_works() {
 }
 
 #[test]
-fn every_command_and_option_within_the_text_of_the_readme_is_there() {
+fn every_command_and_option_within_the_text_is_there() {
     let (_demo, remote) = remote();
     let (_gateway, gateway) = gateway();
     let helps: Vec<_> = ["bridge", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
-    for code in inline() {
+    for code in [README, RECIPES].into_iter().flat_map(inline) {
         if code.starts_with("switchboard ") {
             type_it(&here(code, &remote, &gateway));
         } else if code.starts_with("--") {
@@ -189,7 +203,7 @@ fn every_command_and_option_within_the_text_of_the_readme_is_there() {
 
 #[test]
 fn the_script_of_the_readme_is_there_and_names_its_parts() {
-    assert!(blocks().iter().any(|block| block.text == "./test.sh\n"));
+    assert!(blocks(README).iter().any(|block| block.text == "./test.sh\n"));
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let help = std::process::Command::new("./test.sh").arg("help").current_dir(root).output();
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
