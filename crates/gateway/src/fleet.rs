@@ -116,12 +116,6 @@ impl Fleet {
         *self.search.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server of a plan, that nobody has called yet.
-    fn made(&self, plan: &ServerPlan, server: Server, limits: &Limits) -> Backend {
-        let bridge = bridge(plan, server, limits);
-        Backend { plan: plan.clone(), bridge, held: Arc::default() }
-    }
-
     /// Headers of clients that some server wants.
     pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
         self.carried.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -198,6 +192,14 @@ fn able() -> ClientOptions {
         .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
         .on_sampling(true, nobody)
         .on_roots(async |_| Ok(json!({"roots": []})))
+}
+
+impl Backend {
+    /// A server of a plan, that nobody has called yet.
+    fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
+        let bridge = bridge(plan, server, limits);
+        Self { plan: plan.clone(), bridge, held: Arc::default() }
+    }
 }
 
 /// The way of clients' calls to one server.

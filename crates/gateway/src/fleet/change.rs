@@ -80,7 +80,7 @@ impl Fleet {
             let client = able();
             self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
         }
-        Ok(self.made(plan, server, limits))
+        Ok(Backend::new(plan, server, limits))
     }
 }
 
