@@ -9,6 +9,7 @@
 //! line: control characters are escaped.
 
 mod sink;
+mod veil;
 
 use std::fmt::{self, Write as _};
 
@@ -23,6 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{Format, Level, LogArgs};
 pub(crate) use sink::Sink;
+pub(crate) use veil::hide;
 
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
 /// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
@@ -94,6 +96,7 @@ where
     ) -> fmt::Result {
         let mut said = Said::default();
         event.record(&mut said);
+        said.veil();
         let target = event.metadata().target();
         let component = said.server.take();
         let component =
@@ -168,6 +171,17 @@ struct Said {
 }
 
 impl Said {
+    /// Leaves out what is secret.
+    fn veil(&mut self) {
+        let Some(secrets) = veil::hidden() else { return };
+        self.message = veil::veiled(&self.message, &secrets).into_owned();
+        for (_, value) in &mut self.fields {
+            if let Value::String(text) = value {
+                *text = veil::veiled(text, &secrets).into_owned();
+            }
+        }
+    }
+
     fn take(&mut self, field: &Field, text: String) {
         match field.name() {
             "message" => self.message = text,

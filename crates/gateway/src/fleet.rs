@@ -68,12 +68,14 @@ pub(crate) struct Backend {
 /// What may be different about a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct FleetOptions {
-    /// Bounds on each conversation.
+    /// Bounds on each conversation, where the plan has no others.
     pub limits: Limits,
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
     /// What sees the calls.
     pub tap: Arc<Tap>,
+    /// How often a server that has failed is tried; each minute if it is not said.
+    pub probe: Option<Duration>,
 }
 
 impl Fleet {
@@ -87,7 +89,7 @@ impl Fleet {
             cache: options.cache.clone(),
             patience: PATIENCE,
             client: able(),
-            probe: Some(PROBE),
+            probe: Some(options.probe.unwrap_or(PROBE)),
             ..RosterOptions::default()
         });
         let fleet = Arc::new(Self {
@@ -112,12 +114,6 @@ impl Fleet {
     /// When clients search for tools rather than list them.
     pub(crate) fn search(&self) -> ToolSearch {
         *self.search.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A server of a plan, that nobody has called yet.
-    fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
-        let bridge = bridge(plan, server, &self.options.limits);
-        Backend { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
     }
 
     /// Headers of clients that some server wants.
@@ -198,13 +194,24 @@ fn able() -> ClientOptions {
         .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
+impl Backend {
+    /// A server of a plan, that nobody has called yet.
+    fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
+        let bridge = bridge(plan, server, limits);
+        Self { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
+    }
+}
+
 /// The way of clients' calls to one server.
 fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
-    let mut limits = limits.clone();
-    limits.quiet = plan.call.unwrap_or(limits.quiet);
-    limits.greeting = Some(plan.start);
-    let bounds = (plan.calls, plan.start);
-    Bridge::guarding(server, children(plan.process), Arc::new(limits), bounds)
+    let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
+    Bridge::guarding(server, children(plan.process), limits, bounds)
+}
+
+/// The bounds of each connection to a server.
+fn bounded(plan: &ServerPlan, limits: &Limits) -> Limits {
+    let quiet = plan.call.unwrap_or(limits.quiet);
+    Limits { quiet, greeting: Some(plan.start), ..limits.clone() }
 }
 
 /// Who shares a connection.

@@ -71,8 +71,7 @@ impl Gateway {
         server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let fleet = Fleet::start(&plan, options, server)?;
-        let sessions = plan.bounds.sessions.unwrap_or(Porter::SESSIONS);
-        let porter = Porter::new(plan.access.clone(), sessions);
+        let porter = Porter::new(plan.access.clone(), sessions(&plan));
         let all = Views::new(&fleet, fleet.names(), &porter);
         let mut state =
             State { plan: Arc::default(), groups: BTreeMap::new(), alone: BTreeMap::new() };
@@ -85,7 +84,8 @@ impl Gateway {
     /// that run as before go on, calls that are open are answered by whom they
     /// were made to, and clients are told whose lists are others now.
     ///
-    /// Where we listen does not change, whatever the plan says of it.
+    /// Where we listen does not change, whatever the plan says of it. Bounds of
+    /// conversations hold for those that begin from here on.
     pub fn apply(&self, plan: Plan) -> Result<Changes, AddError> {
         let mut state = self.state();
         let changes = plan.diff(&state.plan);
@@ -103,6 +103,7 @@ impl Gateway {
         }
         state.follow(&self.fleet, &self.porter, &plan);
         self.all.change(self.fleet.names());
+        self.porter.bound(sessions(&plan));
         if is_other {
             self.porter.replace(plan.access.clone());
         }
@@ -170,6 +171,11 @@ impl Gateway {
     pub async fn close(&self) {
         self.fleet.close().await;
     }
+}
+
+/// Sessions of all together.
+fn sessions(plan: &Plan) -> usize {
+    plan.bounds.sessions.unwrap_or(Porter::SESSIONS)
 }
 
 impl State {

@@ -16,11 +16,13 @@ pub use crate::glob::Filter;
 use crate::policy::Access;
 pub use diff::Changes;
 pub use reading::Reading;
+pub use secret::Secret;
 pub use server::ServerPlan;
 
 mod build;
 mod diff;
 mod reading;
+mod secret;
 mod server;
 #[cfg(test)]
 mod tests;

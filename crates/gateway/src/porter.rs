@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::{HeaderMap, HeaderValue};
 use switchboard_net::http::gate::{Gate, Turned};
@@ -35,10 +35,14 @@ pub struct Porter {
     /// Sessions of everybody.
     sessions: Arc<Room>,
     /// Those who act when somebody must leave or sees something else.
-    hear: Mutex<Vec<Hear>>,
+    hear: Mutex<Vec<Weak<Hear>>>,
 }
 
-type Hear = Box<dyn Fn() + Send + Sync>;
+type Hear = dyn Fn() + Send + Sync;
+
+/// Hears when others may come in, for as long as it is kept.
+#[must_use = "whoever drops it hears nothing"]
+pub struct Hearing(#[expect(dead_code, reason = "it is kept, not read")] Arc<Hear>);
 
 /// Everybody that may come in, by what they show and by name.
 #[derive(Default)]
@@ -53,12 +57,13 @@ struct Roll {
 #[derive(Debug)]
 struct Room {
     taken: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
 }
 
 impl Room {
     fn take(&self) -> bool {
-        let one_more = |taken| (taken < self.most).then_some(taken + 1);
+        let most = self.most.load(Ordering::Relaxed);
+        let one_more = |taken| (taken < most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
@@ -110,7 +115,8 @@ impl Porter {
 
     /// Lets in whom `access` names, with at most so many sessions of all together.
     pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
-        let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most: max_sessions });
+        let most = AtomicUsize::new(max_sessions);
+        let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most });
         let roll = RwLock::new(Arc::new(Roll::default().next(access)));
         Arc::new(Self { roll, sessions, hear: Mutex::default() })
     }
@@ -122,15 +128,25 @@ impl Porter {
         let next = Arc::new(roll.next(access));
         *roll = next;
         drop(roll);
-        for hear in lock(&self.hear).iter() {
+        let hear: Vec<_> = lock(&self.hear).iter().filter_map(Weak::upgrade).collect();
+        for hear in hear {
             hear();
         }
     }
 
+    /// Lets in so many sessions of all together from here on; those that are there stay.
+    pub fn bound(&self, max_sessions: usize) {
+        self.sessions.most.store(max_sessions, Ordering::Relaxed);
+    }
+
     /// Has `hear` called after each [`Porter::replace`]: to close what is not to
     /// be open any more, and to show others what they see.
-    pub fn on_replace(&self, hear: impl Fn() + Send + Sync + 'static) {
-        lock(&self.hear).push(Box::new(hear));
+    pub fn on_replace(&self, hear: impl Fn() + Send + Sync + 'static) -> Hearing {
+        let hear: Arc<Hear> = Arc::new(hear);
+        let mut all = lock(&self.hear);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&hear));
+        Hearing(hear)
     }
 
     /// Whether anybody may come in without showing who they are.
@@ -227,6 +243,12 @@ fn refused(denied: Denied) -> Turned {
         _ => HeaderValue::from_static("Bearer"),
     };
     Turned::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
+}
+
+impl fmt::Debug for Hearing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hearing").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Keeper {

@@ -25,6 +25,7 @@ pub(crate) use id::Ids;
 pub use inside::Tapped;
 use recent::Recent;
 pub use target::Peer;
+pub(crate) use tool::WHOLE;
 
 mod count;
 mod finish;

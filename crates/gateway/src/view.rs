@@ -8,7 +8,7 @@
 //! grant has. So no list, no error, no instruction and no count of one principal
 //! can tell of what only another may see: it is not there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_net::face::Face;
@@ -20,7 +20,7 @@ use switchboard_proto::revision::Era;
 use crate::fleet::Fleet;
 use crate::front::Front;
 use crate::policy::Grant;
-use crate::porter::Porter;
+use crate::porter::{Hearing, Porter};
 
 /// The fronts of one path. Whoever comes gets the one that is theirs.
 pub struct Views {
@@ -31,6 +31,8 @@ pub struct Views {
     sealer: Option<Arc<Sealer>>,
     /// As many as there are grants of principals.
     fronts: Mutex<Vec<(Grant, Arc<Front>)>>,
+    /// When grants are others.
+    _hearing: Hearing,
 }
 
 impl Views {
@@ -42,20 +44,22 @@ impl Views {
         porter: &Arc<Porter>,
     ) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
-        let views = Arc::new(Self {
-            fleet: Arc::clone(fleet),
-            members: RwLock::new(members.into_iter().collect()),
-            porter: Arc::clone(porter),
-            sealer: sealer.map(Arc::new),
-            fronts: Mutex::default(),
-        });
-        let weak = Arc::downgrade(&views);
-        porter.on_replace(move || {
-            if let Some(views) = weak.upgrade() {
-                views.regrant();
+        Arc::new_cyclic(|views: &Weak<Self>| {
+            let views = Weak::clone(views);
+            let regrant = move || {
+                if let Some(views) = views.upgrade() {
+                    views.regrant();
+                }
+            };
+            Self {
+                fleet: Arc::clone(fleet),
+                members: RwLock::new(members.into_iter().collect()),
+                porter: Arc::clone(porter),
+                sealer: sealer.map(Arc::new),
+                fronts: Mutex::default(),
+                _hearing: porter.on_replace(regrant),
             }
-        });
-        views
+        })
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).

@@ -5,7 +5,7 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
@@ -45,7 +45,7 @@ use turn::Gatehouse;
 pub struct Bridge {
     server: Server,
     children: Children,
-    limits: Arc<Limits>,
+    limits: RwLock<Arc<Limits>>,
     hidden: Arc<Hidden>,
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,

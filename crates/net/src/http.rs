@@ -21,6 +21,7 @@ pub mod guard;
 pub mod key;
 pub mod listen;
 mod old;
+pub mod rules;
 mod session;
 pub mod site;
 pub mod sites;

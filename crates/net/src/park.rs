@@ -4,6 +4,7 @@
 //! clients carry, closes rounds, and gives up on who does not come back.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(crate) type Parked = (Arc<Face>, (Exchange, u32));
 pub(crate) struct Parking {
     /// None only if the system had no randomness for a key: then nothing is parked.
     sealer: Option<Sealer>,
-    most: usize,
+    most: AtomicUsize,
     patience: Duration,
     lot: Mutex<Lot>,
 }
@@ -45,13 +46,20 @@ struct Lot {
 impl Parking {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         let sealer = Sealer::new(now()).ok();
-        Arc::new(Self { sealer, most: limits.parked, patience: limits.park, lot: Mutex::default() })
+        let (most, patience) = (AtomicUsize::new(limits.parked), limits.park);
+        Arc::new(Self { sealer, most, patience, lot: Mutex::default() })
+    }
+
+    /// Takes so many from here on; those that wait go on waiting.
+    pub(crate) fn bound(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Whether one more call of this client can wait: over HTTP each has one, and
     /// whoever has more has a lot of its own.
     pub(crate) fn has_room(&self, face: &Face) -> bool {
-        let is_full = lock(&self.lot).faces.len() >= self.most || face.parked() >= self.most;
+        let most = self.most.load(Ordering::Relaxed);
+        let is_full = lock(&self.lot).faces.len() >= most || face.parked() >= most;
         self.sealer.is_some() && !is_full
     }
 

@@ -33,6 +33,7 @@ mod before;
 mod child;
 mod core;
 mod era;
+mod flood;
 mod http;
 mod known;
 mod ping;
@@ -44,10 +45,12 @@ mod sse;
 mod target;
 mod tell;
 mod traffic;
+mod words;
 
 pub(crate) use before::{Before, Passing};
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
+use flood::Flood;
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 use shown::Shown;
@@ -84,6 +87,7 @@ pub struct Upstream {
     stop: Stop,
     http: OnceLock<http::Link>,
     shown: Shown,
+    flood: Mutex<Flood>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -134,6 +138,7 @@ impl Upstream {
             stop: Stop::new(),
             http: OnceLock::new(),
             shown: Shown::default(),
+            flood: Mutex::default(),
             tasks: Mutex::new(Vec::new()),
         })
     }
@@ -287,6 +292,9 @@ impl Upstream {
     }
 
     fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+        if self.is_flooded_by(message) {
+            return Works::none();
+        }
         self.step(|half, now| half.handle_message(lane, message, now)).1
     }
 

@@ -56,6 +56,10 @@ pub(crate) struct GatewayArgs {
     /// Keep no lists on disk
     #[arg(long, conflicts_with = "cache_dir")]
     pub(crate) no_cache: bool,
+    /// Seconds between attempts to reach a server that has failed, for tests
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) probe_every: Option<u64>,
 }
 
 const EXAMPLES: &str = "\

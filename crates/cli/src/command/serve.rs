@@ -8,7 +8,7 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Plan, Reading, ServerPlan};
+use switchboard_gateway::plan::{Plan, Reading, Secret, ServerPlan};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -16,8 +16,9 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
+use crate::log;
 use crate::serve::Offer;
-use crate::serve::web::{Around, Web};
+use crate::serve::web::{self, Around, Web};
 use crate::signal::Stop;
 use crate::target;
 use place::Stands;
@@ -35,11 +36,13 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     if args.check {
         return Ok(());
     }
+    log::hide(Secret::of(&[&reading.plan]));
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
-    let limits = Arc::new(reading.plan.bounds.limits());
+    let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
     let tap = seeing::tap(&fetch);
-    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args), tap };
+    let probe = args.probe_every.map(Duration::from_secs);
+    let options = FleetOptions { limits: Limits::default(), cache: cache(args), tap, probe };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });
@@ -132,6 +135,8 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
 /// although its files are right.
 fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
     access::settle(args, plan)?;
+    // One address is as good as another to see whether it can be made.
+    web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     tell_unsupported(plan);
     if plan.servers.is_empty() {
         return Err(Failure::new("there is no server to serve")

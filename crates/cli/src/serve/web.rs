@@ -9,12 +9,14 @@ use std::time::Duration;
 use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::plan::Bounds;
-use switchboard_gateway::porter::{Door, Porter};
+use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::rules::Rules;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
+use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 
 use super::{Offer, bind};
@@ -111,6 +113,8 @@ pub(crate) struct Web {
     listener: TcpListener,
     address: SocketAddr,
     end_with_stdin: bool,
+    /// When others may come in.
+    _hearing: Option<Hearing>,
 }
 
 /// How sites are made for a port.
@@ -118,6 +122,7 @@ pub(crate) struct Web {
 pub(crate) struct Mount {
     template: SiteOptions,
     porter: Option<Arc<Porter>>,
+    address: SocketAddr,
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
 }
@@ -127,15 +132,35 @@ impl Mount {
     pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
         let Offer { inside, shared, limits } = offer;
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
-        if is_light {
-            options.max_sessions = limit::LIGHT_SESSIONS;
-        }
-        options.max_sessions = self.sessions.unwrap_or(options.max_sessions);
+        options.max_sessions = self.max_sessions(is_light);
         if let Some(porter) = &self.porter {
             options.gate = Some(porter.gate(place.door()));
         }
         nest(&mut options, &place.prefix());
         Site::new(inside, options)
+    }
+
+    fn max_sessions(&self, is_light: bool) -> usize {
+        let usual = if is_light { limit::LIGHT_SESSIONS } else { self.template.max_sessions };
+        self.sessions.unwrap_or(usual)
+    }
+
+    /// Lets in other names, pages and numbers of sessions from here on.
+    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), Failure> {
+        self.template.guard = guard(self.address, args, &WebArgs::default())?;
+        self.sessions = bounds.sessions;
+        Ok(())
+    }
+
+    /// The rules of a site that is there, as it would be made by now.
+    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> Rules {
+        let (guard, max_sessions) = (self.template.guard.clone(), self.max_sessions(is_light));
+        Rules { guard, limits: Arc::clone(limits), max_sessions }
+    }
+
+    /// Who may look at the pages.
+    pub(crate) fn guard(&self) -> Guard {
+        self.template.guard.clone()
     }
 }
 
@@ -160,12 +185,13 @@ impl Web {
         let guard = guard(address, args, web)?;
         let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
         let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
-        if let Some(porter) = &porter {
+        let hearing = porter.as_ref().map(|porter| {
             let sites = sites.clone();
-            porter.on_replace(move || sites.recheck());
-        }
+            porter.on_replace(move || sites.recheck())
+        });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
-        let mount = Mount { template: SiteOptions { guard, ..template }, porter, sessions };
+        let template = SiteOptions { guard, ..template };
+        let mount = Mount { template, porter, address, sessions };
         let mut options =
             ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
         if let Some(bounds) = bounds {
@@ -176,7 +202,7 @@ impl Web {
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         options.head_timeout = Duration::from_secs(idle);
         let end_with_stdin = web.end_with_stdin;
-        Ok(Self { sites, mount, options, listener, address, end_with_stdin })
+        Ok(Self { sites, mount, options, listener, address, end_with_stdin, _hearing: hearing })
     }
 
     /// Serves until a signal.
@@ -233,7 +259,12 @@ fn nest(options: &mut SiteOptions, prefix: &str) {
     }
 }
 
-fn guard(address: SocketAddr, args: &ServeArgs, web: &WebArgs) -> Result<Guard, Failure> {
+/// Who may talk to us at this address.
+pub(crate) fn guard(
+    address: SocketAddr,
+    args: &ServeArgs,
+    web: &WebArgs,
+) -> Result<Guard, Failure> {
     let guard = Guard::bound_to(address);
     let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
     for origin in &args.allow_origin {

@@ -13,8 +13,11 @@ use crate::web::send;
 
 mod access;
 mod bad;
+mod bounds;
 mod credential;
+mod failed;
 mod feature;
+mod flood;
 mod grant;
 mod hide;
 mod limit;

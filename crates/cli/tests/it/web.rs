@@ -151,7 +151,10 @@ pub(crate) fn post_to(port: u16, path: &str, headers: &[(&str, &str)], body: &[u
 
 /// One request, on a connection of its own.
 pub(crate) fn send(port: u16, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
-    let mut head = format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n");
+    let mut head = format!("{line} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        write!(head, "Host: 127.0.0.1:{port}\r\n").unwrap();
+    }
     for (name, value) in headers {
         write!(head, "{name}: {value}\r\n").unwrap();
     }

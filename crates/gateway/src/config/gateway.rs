@@ -111,15 +111,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The limits of each conversation.
-    pub fn limits(&self) -> Limits {
-        let usual = Limits::default();
+    /// The limits of each conversation, `usual` where nothing is said.
+    pub fn limits(&self, usual: &Limits) -> Limits {
         Limits {
             message: self.message.unwrap_or(usual.message),
             streams: self.streams.unwrap_or(usual.streams),
             parked: self.parked.unwrap_or(usual.parked),
             calls: self.calls.unwrap_or(usual.calls),
-            ..usual
+            ..usual.clone()
         }
     }
 }

@@ -10,8 +10,9 @@ use std::sync::{Arc, PoisonError};
 
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::AddError;
+use switchboard_proto::limits::Limits;
 
-use super::{Backend, Backends, Fleet, able, carried};
+use super::{Backend, Backends, Fleet, able, bounded, carried};
 use crate::plan::{Plan, ServerPlan};
 use crate::tap::Peer;
 
@@ -32,14 +33,16 @@ impl Fleet {
                 self.leaving.end(gone);
             }
         }
+        let limits = plan.bounds.limits(&self.options.limits);
         let mut next = Backends::new();
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
             let backend = match old.get(&name) {
                 Some(before) if *before.plan == *plan => Arc::clone(before),
                 Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
-                before => Arc::new(self.started(&name, plan, before.is_some())?),
+                before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
             };
+            backend.bridge.set_limits(bounded(plan, &limits));
             next.insert(name, backend);
         }
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
@@ -63,9 +66,10 @@ impl Fleet {
         &self,
         name: &Arc<str>,
         plan: &ServerPlan,
+        limits: &Limits,
         replaces: bool,
     ) -> Result<Backend, AddError> {
-        let server = (self.reach)(plan);
+        let server = (self.reach)(plan).discreet();
         self.tap().meet(name, Peer::of(&server));
         if replaces {
             let old = self.roster.replace_within(name, server.clone(), plan.start);
@@ -76,7 +80,7 @@ impl Fleet {
             let client = able();
             self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
         }
-        Ok(self.made(plan, server))
+        Ok(Backend::new(plan, server, limits))
     }
 }
 

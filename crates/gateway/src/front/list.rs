@@ -16,6 +16,7 @@ use switchboard_proto::{method, patch, project};
 use super::{Front, greet, id, lock};
 use crate::catalog::{BadCursor, Catalog, PAGE, Page};
 use crate::plan::{Process, ServerPlan};
+use crate::tap::WHOLE;
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -114,12 +115,14 @@ impl Front {
     }
 
     fn page(&self, request: &Message, kind: Kind) -> Result<Page, BadCursor> {
-        let cursor = match patch::get(request.payload().unwrap_or_default(), &["cursor"]) {
+        let params = request.payload().unwrap_or_default();
+        let is_whole = patch::get(params, &["_meta", WHOLE]).is_some_and(|it| it == b"true");
+        let cursor = match patch::get(params, &["cursor"]) {
             None => None,
             Some(text) => Some(patch::as_string(text).ok_or(BadCursor)?),
         };
         let catalog = self.catalog();
-        if kind != Kind::Tools || !self.is_searched(&catalog) {
+        if kind != Kind::Tools || is_whole || !self.is_searched(&catalog) {
             return catalog.page(kind, cursor.as_deref(), PAGE);
         }
         match cursor {

@@ -1,6 +1,6 @@
 //! What differs between two plans.
 
-use super::Plan;
+use super::{Listen, Plan};
 
 /// What a reload has to do. Names are in alphabetical order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -17,8 +17,10 @@ pub struct Changes {
     pub adjusted: Vec<String>,
     /// Whether groups, keys, grants, search or tools of ours differ.
     pub policy: bool,
-    /// Whether we must listen somewhere else or keep other bounds, which a running
-    /// gateway cannot do.
+    /// Whether other web pages or names are let in, or other bounds kept.
+    pub bounds: bool,
+    /// Whether the listener itself must be another, which a running gateway cannot
+    /// do: its address, its connections, the heads that it reads.
     pub listen: bool,
 }
 
@@ -30,6 +32,12 @@ impl Changes {
 }
 
 impl Plan {
+    /// What a listener is made of, once.
+    fn socket(&self) -> impl PartialEq {
+        let Listen { host, port, unauthenticated, .. } = self.listen.clone();
+        (host, port, unauthenticated, self.bounds.connections, self.bounds.head)
+    }
+
     /// What leads from `old` to this plan.
     pub fn diff(&self, old: &Self) -> Changes {
         let mut changes = Changes {
@@ -37,7 +45,8 @@ impl Plan {
                 || self.access != old.access
                 || self.search != old.search
                 || self.diagnostics != old.diagnostics,
-            listen: self.listen != old.listen || self.bounds != old.bounds,
+            bounds: self.listen != old.listen || self.bounds != old.bounds,
+            listen: self.socket() != old.socket(),
             ..Changes::default()
         };
         for (name, server) in &self.servers {

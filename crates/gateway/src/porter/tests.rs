@@ -96,3 +96,23 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     assert_eq!(present("ada").begin_session(), Ok(()));
     assert_eq!((ada_here.begin_call(now), ada_here.begin_call(now).is_ok()), (Ok(()), false));
 }
+
+#[test]
+fn who_is_gone_is_not_told_of_changes_and_not_remembered() {
+    let porter = Porter::new(access(Vec::new()), 9);
+    let told = Arc::new(AtomicUsize::new(0));
+    let hear = || {
+        let told = Arc::clone(&told);
+        porter.on_replace(move || _ = told.fetch_add(1, Ordering::Relaxed))
+    };
+    let stays = hear();
+    for _ in 0..100 {
+        drop(hear());
+    }
+    assert!(lock(&porter.hear).len() <= 2, "they do not pile up");
+    porter.replace(access(Vec::new()));
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    drop(stays);
+    porter.replace(access(Vec::new()));
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}

@@ -60,10 +60,8 @@ impl Tap {
         self.counts.request(&call.method, end.outcome, end.took);
         let tool = call.target.as_deref().filter(|_| &*call.method == method::CALL_TOOL);
         if let (Some(server), Some(tool)) = (&call.server, tool) {
-            let is_there = || {
-                let ask = self.is_there.get();
-                end.outcome == Outcome::Ok || ask.is_some_and(|is_there| is_there(server, tool))
-            };
+            // That a call went well proves nothing: some servers answer to any name.
+            let is_there = || self.is_there.get().is_some_and(|is_there| is_there(server, tool));
             self.counts.tool(server, tool, (end.outcome, end.took), is_there);
         }
     }

@@ -1,7 +1,7 @@
 //! The gateway's own tools: what there is, and what became of a call.
 //!
-//! `get_tool_manifest` is answered with the list that the same client would get,
-//! so that it shows nobody what they may not see.
+//! `get_tool_manifest` is answered with the list that the same client would get if
+//! nobody searched, so that it shows nobody what they may not see.
 
 use serde_json::{Value, json};
 use switchboard_net::face::Face;
@@ -18,6 +18,9 @@ pub(super) const TRACE: &str = "get_trace_by_id";
 
 /// Where a result says which trace is its own.
 const KEY: &str = "switchboard/traceId";
+
+/// Where a request for a list says that it wants all tools, also where clients search.
+pub(crate) const WHOLE: &str = "switchboard/wholeList";
 
 /// The tool of ours that has this name.
 pub(super) fn ours(name: &str) -> Option<&'static str> {
@@ -83,14 +86,15 @@ pub(super) fn listed(answer: &Message) -> Option<Message> {
 /// The request for a list that a call of `get_tool_manifest` stands for.
 pub(super) fn list(request: &Message) -> Message {
     let params = request.payload().unwrap_or(b"{}");
-    let member = |name: &str, path: &[&str]| {
-        let text = std::str::from_utf8(patch::get(params, path)?).ok()?;
-        Some(format!("\"{name}\":{text}"))
-    };
-    let members = [member("_meta", &["_meta"]), member("cursor", &["arguments", "cursor"])];
-    let members = members.into_iter().flatten().collect::<Vec<_>>().join(",");
+    let meta = patch::get(params, &["_meta"]).unwrap_or(b"{}");
+    let meta = patch::put(meta, &[], WHOLE, b"true").unwrap_or_else(|| meta.to_vec().into());
+    let mut members = [b"{\"_meta\":", &meta[..]].concat();
+    if let Some(cursor) = patch::get(params, &["arguments", "cursor"]) {
+        members.extend([b",\"cursor\":", cursor].concat());
+    }
+    members.push(b'}');
     let id = request.id().unwrap_or(&Id::Integer(0));
-    Message::request(id, method::LIST_TOOLS, Some(format!("{{{members}}}").as_bytes()))
+    Message::request(id, method::LIST_TOOLS, Some(&members))
 }
 
 /// The list as the result of a tool.

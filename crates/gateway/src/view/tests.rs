@@ -62,6 +62,7 @@ struct Place {
     fleet: Arc<Fleet>,
     porter: Arc<Porter>,
     address: std::net::SocketAddr,
+    _hearing: Hearing,
 }
 
 async fn open(access: Access) -> Place {
@@ -71,12 +72,12 @@ async fn open(access: Access) -> Place {
     let gate = Some(porter.gate(Door::All));
     let site = Site::new(views, SiteOptions { gate, ..SiteOptions::default() });
     let again = site.clone();
-    porter.on_replace(move || again.recheck());
+    let hearing = porter.on_replace(move || again.recheck());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
     within(fleet.settled()).await;
-    Place { fleet, porter, address }
+    Place { fleet, porter, address, _hearing: hearing }
 }
 
 impl Place {

@@ -51,7 +51,7 @@ impl Bridge {
             spare.turn(eras, whose.sharing());
             spare
         } else {
-            let limits = Arc::clone(&self.limits);
+            let limits = self.limits();
             Upstream::between(server, eras, whose.sharing(), hello, limits)
         };
         state.connections.insert(whose, Arc::clone(&upstream));

@@ -100,14 +100,14 @@ impl Bridge {
                 (state.waiting.opens.len() == before).then_some(verb)
             }
             Up::Open { exchange, .. } if self.server.speaks(Era::Modern).is_none() => {
-                if state.closed || state.waiting.opens.len() >= self.limits.calls {
+                if state.closed || state.waiting.opens.len() >= self.limits().calls {
                     drop(state);
                     owner.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
                     return None;
                 }
                 state.waiting.opens.push((caller.clone(), verb));
                 if state.waiting.asking.is_none() {
-                    let limits = Arc::clone(&self.limits);
+                    let limits = self.limits();
                     let sharing = Sharing::Shared;
                     let server = self.server_for(face);
                     let asking = Upstream::new(server, Era::Modern, sharing, None, limits);
@@ -124,7 +124,7 @@ impl Bridge {
     /// A legacy client's greeting was refused: is that because of its era?
     fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
         let server = self.server_for(&greeting.caller.face);
-        let limits = Arc::clone(&self.limits);
+        let limits = self.limits();
         let sharing = greeting.whose.sharing();
         // A child that refused may be gone, or may answer nothing else any more.
         let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);

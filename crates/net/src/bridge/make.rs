@@ -1,7 +1,7 @@
 //! Bridges, and what may be different about them.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use switchboard_proto::limits::Limits;
@@ -43,6 +43,16 @@ impl Bridge {
         Self::made(Hidden::default(), server, children, limits, house)
     }
 
+    /// Connections that are made from here on keep these bounds.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+    }
+
+    /// The bounds of connections that are made at this time.
+    pub(super) fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn made(
         hidden: Hidden,
         server: Server,
@@ -58,7 +68,7 @@ impl Bridge {
         Arc::new_cyclic(|this| Self {
             server,
             children,
-            limits,
+            limits: RwLock::new(limits),
             hidden: Arc::new(hidden),
             house,
             state: Mutex::default(),

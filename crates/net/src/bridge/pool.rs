@@ -19,7 +19,7 @@ impl Bridge {
         }
         let mut state = lock(&self.state);
         while !state.closed && state.pool.len() < most {
-            let (server, limits) = (self.server.clone(), Arc::clone(&self.limits));
+            let (server, limits) = (self.server.clone(), self.limits());
             let warm = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
             warm.warm();
             state.pool.push_back(warm);

@@ -24,7 +24,7 @@ use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
 use super::session::Held;
-use super::site::SiteOptions;
+use super::site::Inner;
 use super::tally::{Counted, Tally};
 use crate::face::Face;
 use crate::inside::Works;
@@ -36,16 +36,12 @@ const MOST_UNREAD: u64 = 256 << 20;
 ///
 /// One that is longer is read all the same, and forgotten: whoever writes first
 /// and reads then would get a reset instead of our refusal.
-pub(super) async fn read<B>(
-    headers: &HeaderMap,
-    body: B,
-    options: &SiteOptions,
-) -> Result<Bytes, Refusal>
+pub(super) async fn read<B>(headers: &HeaderMap, body: B, site: &Inner) -> Result<Bytes, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
-    let limit = options.limits.message;
+    let (options, limit) = (&site.options, site.rules().limits.message);
     let too_large = Refusal::TooLarge { limit };
     let announced = body.size_hint().lower();
     let asks_first = headers.contains_key(EXPECT);

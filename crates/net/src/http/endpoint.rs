@@ -91,7 +91,7 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, &site.options).await?;
+    let text = read(&parts.headers, body, site).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
@@ -141,7 +141,7 @@ async fn converse(
     incoming: &Incoming,
 ) -> Result<Option<Talk>, Refusal> {
     let new = |era| {
-        let limits = &site.options.limits;
+        let limits = &site.rules().limits;
         let inside = Arc::clone(&site.inside);
         let face = Face::new(era, Carrier::Http, inside, limits, site.options.shared);
         face.carry(headers);

@@ -8,7 +8,7 @@
 //!    name or address on any port, the address we are bound to, or a listed one.
 //! 2. No `Origin`: not a browser, passes.
 //! 3. A listed origin passes, and is granted CORS.
-//! 4. A loopback origin passes where loopback hosts do.
+//! 4. A loopback origin passes where loopback hosts do, and is granted CORS.
 //! 5. The server's own origin passes if its host cannot be rebound: it is an
 //!    address, or a listed name.
 //!
@@ -180,8 +180,13 @@ impl Guard {
         let is_own = host.is_some_and(|host| {
             host == origin.authority && (host.is_address() || self.hosts.lists(&host))
         });
-        let is_local = self.loopback && origin.authority.is_loopback();
-        if origin.is_web && (is_own || is_local) { Ok(()) } else { refused(text) }
+        let is_let = origin.is_web && is_own || self.is_local(&origin);
+        if is_let { Ok(()) } else { refused(text) }
+    }
+
+    /// Whether it is a page of this machine, which only this machine can reach.
+    fn is_local(&self, origin: &Origin<'_>) -> bool {
+        self.loopback && origin.is_web && origin.authority.is_loopback()
     }
 
     fn knows(&self, host: &Authority<'_>) -> bool {

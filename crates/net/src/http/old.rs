@@ -34,7 +34,7 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         return Err(Refusal::NotAcceptable);
     }
     site.is_full()?;
-    let limits = &site.options.limits;
+    let limits = &site.rules().limits;
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
     face.speak_for(who);
@@ -67,7 +67,7 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let text = read(&parts.headers, body, &site.options).await?;
+    let text = read(&parts.headers, body, site).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;

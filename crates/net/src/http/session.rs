@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::who::{Stay, Who};
 /// All sessions of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    most: usize,
+    most: AtomicUsize,
     idle: Duration,
     /// Every request of a legacy client looks here, so looking must not exclude looking.
     table: RwLock<Table>,
@@ -102,7 +103,12 @@ impl fmt::Debug for SessionId {
 
 impl Sessions {
     pub(crate) fn new(most: usize, idle: Duration) -> Arc<Self> {
-        Arc::new(Self { most, idle, table: RwLock::default() })
+        Arc::new(Self { most: AtomicUsize::new(most), idle, table: RwLock::default() })
+    }
+
+    /// Takes so many from here on; those that are there stay.
+    pub(crate) fn bound(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// A new session for `face`; it ends with what is returned.
@@ -110,7 +116,7 @@ impl Sessions {
         let stay = face.who().stay()?;
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = self.write();
-        if table.closed || table.by_id.len() >= self.most {
+        if table.closed || table.by_id.len() >= self.most.load(Ordering::Relaxed) {
             return Err(Refusal::TooManySessions);
         }
         face.mark(id.as_str());

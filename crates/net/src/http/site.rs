@@ -26,6 +26,7 @@ use super::endpoint::{self, Reply};
 use super::gate::{self, Gate};
 use super::guard::{Grant, Guard};
 use super::old;
+use super::rules::InForce;
 use super::session::Sessions;
 use super::tally::Tally;
 use super::ws::{self, Sockets};
@@ -114,6 +115,8 @@ pub struct Site {
 pub(super) struct Inner {
     pub(super) inside: Arc<dyn Inside>,
     pub(super) options: SiteOptions,
+    /// What of the options may be otherwise by now.
+    pub(super) rules: InForce,
     pub(super) sessions: Arc<Sessions>,
     /// Clients of the first revision: their stream is their session.
     pub(super) old: Arc<Sessions>,
@@ -132,7 +135,8 @@ impl Site {
         let (sessions, old, listens) = (new(), new(), new());
         let parking = Parking::new(&options.limits);
         let sockets = Sockets::new();
-        let inner = Inner { inside, options, sessions, old, listens, parking, sockets };
+        let rules = InForce::of(&options);
+        let inner = Inner { inside, options, rules, sessions, old, listens, parking, sockets };
         Self { inner: Arc::new(inner) }
     }
 
@@ -248,7 +252,8 @@ impl Site {
 
     /// Turns strangers away, and answers preflights.
     fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
-        let guard = &self.inner.options.guard;
+        let rules = self.inner.rules();
+        let guard = &rules.guard;
         if let Err(refused) = guard.check(parts) {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
@@ -353,7 +358,7 @@ impl Inner {
     /// A conversation that counts as a session, if there is room for one.
     pub(super) fn is_full(&self) -> Result<(), Refusal> {
         let open = self.sessions.len() + self.old.len() + self.sockets.len();
-        if open < self.options.max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
+        if open < self.rules().max_sessions { Ok(()) } else { Err(Refusal::TooManySessions) }
     }
 }
 

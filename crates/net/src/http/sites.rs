@@ -32,7 +32,7 @@ pub struct Sites {
 }
 
 struct Inner {
-    guard: Guard,
+    guard: RwLock<Arc<Guard>>,
     sites: RwLock<Arc<[Site]>>,
     pages: Vec<(String, Page)>,
     gate: Option<Arc<dyn Gate>>,
@@ -75,6 +75,7 @@ impl Sites {
     ) -> Self {
         let used = AtomicU64::new(unix_millis());
         let sites = RwLock::new(sites.into());
+        let guard = RwLock::new(Arc::new(guard));
         Self { inner: Arc::new(Inner { guard, sites, pages, gate, used }) }
     }
 
@@ -87,6 +88,11 @@ impl Sites {
     /// are; a site that is left out is for the caller to close.
     pub fn replace(&self, sites: Vec<Site>) {
         *self.inner.sites.write().unwrap_or_else(PoisonError::into_inner) = sites.into();
+    }
+
+    /// Guards the pages so from here on. Sites have guards of their own.
+    pub fn guard(&self, guard: Guard) {
+        *self.inner.guard.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(guard);
     }
 
     /// When a client was last heard. Kept only where there are pages to tell it.
@@ -140,11 +146,12 @@ impl Sites {
     /// A page, or that there is none.
     fn show(&self, page: Option<&Page>, parts: &Parts) -> Response<Body> {
         let Inner { guard, gate, .. } = &*self.inner;
+        let guard = Arc::clone(&guard.read().unwrap_or_else(PoisonError::into_inner));
         if let Err(refused) = guard.check(parts) {
             return plain(refused.status(), format!("{refused}\n"));
         }
         if parts.method == Method::OPTIONS {
-            return preflight(guard, parts);
+            return preflight(&guard, parts);
         }
         let is_open = page.is_some_and(Page::is_open);
         let gate = gate.as_ref().filter(|_| !is_open);

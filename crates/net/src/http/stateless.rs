@@ -31,7 +31,7 @@ pub(super) async fn face(
     headers: &HeaderMap,
 ) -> Result<(Arc<Face>, Held), Refusal> {
     site.is_full()?;
-    let limits = &site.options.limits;
+    let limits = &site.rules().limits;
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
     face.speak_for(who);

@@ -104,7 +104,7 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
         return Err(Refusal::TooManySessions);
     }
     let stay = who.stay()?;
-    let limits = &site.options.limits;
+    let limits = &site.rules().limits;
     let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
     site.sockets.add(who, &pipe);
     pipe.carry(&parts.headers);

@@ -12,6 +12,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http::sentence;
 use super::pipe::{End, lines};
+use super::words::NOT_STARTED;
 use super::{Seat, Upstream};
 use crate::drive::{Either, race};
 use crate::stdio::child::Command;
@@ -23,7 +24,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
-        Err(error) => return End::Broke(sentence(&error)),
+        Err(error) => return End::Broke(up.told(sentence(&error), NOT_STARTED)),
     };
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return End::Broke("Transport closed (no pipes)".to_owned());
@@ -44,7 +45,9 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
         Some(Either::Right(Either::Left(why) | Either::Right(Either::Right(Some(why))))) => {
             End::Broke(why)
         }
-        Some(Either::Right(Either::Right(_))) => End::Broke(exit.to_string()),
+        Some(Either::Right(Either::Right(_))) => {
+            End::Broke(up.told(exit.to_string(), exit.brief()))
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
 use tokio::sync::Notify;
 
+use super::words::UNREACHABLE;
 use super::{Core, Trial, Upstream};
 use crate::drive::{Either, Stop, race};
 use crate::face::lock;
@@ -184,13 +185,14 @@ impl Upstream {
     ) -> Result<Response<Incoming>, String> {
         let shown = self.shown(None).await?;
         link.show(&shown);
-        let response = link.fetch.send(request(link)).await.map_err(|error| sentence(&error))?;
+        let unreached = |error| self.told(sentence(&error), UNREACHABLE);
+        let response = link.fetch.send(request(link)).await.map_err(unreached)?;
         if response.status() != StatusCode::UNAUTHORIZED || !self.may_show_others() {
             return Ok(response);
         }
         let other = self.shown(Some(&shown)).await?;
         link.show(&other);
-        link.fetch.send(request(link)).await.map_err(|error| sentence(&error))
+        link.fetch.send(request(link)).await.map_err(unreached)
     }
 
     /// The server does not know our session any more.
@@ -273,7 +275,7 @@ impl Upstream {
 
     async fn take_error(self: &Arc<Self>, post: &Post, response: Response<Incoming>) -> Works {
         let refused = Refused::read(response).await;
-        let mut text = refused.to_string();
+        let mut text = refused.told(self);
         if post.message.method() == method::INITIALIZE {
             // What answers our own id speaks JSON-RPC here.
             let is_answer = refused.error().is_some_and(|error| error.id() == post.message.id());

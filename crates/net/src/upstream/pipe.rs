@@ -209,6 +209,7 @@ impl Upstream {
     /// A line, or an event, arrived: act on it, and wait for slow readers.
     pub(super) async fn handle_piped(self: &Arc<Self>, text: Bytes) {
         self.handle_text(Lane::MAIN, text).detach();
+        self.pace().await;
         self.clients_have_room().await;
     }
 

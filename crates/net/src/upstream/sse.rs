@@ -19,6 +19,7 @@ use switchboard_proto::sse::{Decoder, Event};
 
 use super::http::{Refused, lane_of, sentence};
 use super::pipe::End;
+use super::words::UNREACHABLE;
 use super::{Trial, Upstream};
 use crate::drive::{Either, race};
 use crate::face::lock;
@@ -121,9 +122,8 @@ async fn connect(
     *request.uri_mut() = url.clone();
     *request.headers_mut() = headers.clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    let response =
-        fetch.send(request).await.map_err(|error| NoStream::because(sentence(&error)))?;
-    let response = check(response).await?;
+    let unreached = |error| NoStream::because(up.told(sentence(&error), UNREACHABLE));
+    let response = check(up, fetch.send(request).await.map_err(unreached)?).await?;
     let mut stream =
         Stream { body: response.into_body(), decoder: Decoder::new(up.limits.message) };
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
@@ -141,7 +141,10 @@ async fn connect(
     Ok((stream, endpoint))
 }
 
-async fn check(response: Response<Incoming>) -> Result<Response<Incoming>, NoStream> {
+async fn check(
+    up: &Upstream,
+    response: Response<Incoming>,
+) -> Result<Response<Incoming>, NoStream> {
     let status = response.status();
     let media = content_type(response.headers()).unwrap_or_default();
     if status.is_success() && is_event_stream(media) {
@@ -153,7 +156,7 @@ async fn check(response: Response<Incoming>) -> Result<Response<Incoming>, NoStr
     }
     let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
     let is_shut = status == StatusCode::UNAUTHORIZED;
-    Err(NoStream { text: Refused::read(response).await.to_string(), wrong_transport, is_shut })
+    Err(NoStream { text: Refused::read(response).await.told(up), wrong_transport, is_shut })
 }
 
 impl Stream {
@@ -205,9 +208,9 @@ async fn post(up: Arc<Upstream>, there: There, message: Message) {
     let sending = tokio::time::timeout(POST_WAIT, there.fetch.send(request));
     match up.stop.until(sending).await {
         Some(Ok(Ok(response))) if !response.status().is_success() => {
-            fail(&up, &message, Refused::read(response).await.to_string());
+            fail(&up, &message, Refused::read(response).await.told(&up));
         }
-        Some(Ok(Err(error))) => fail(&up, &message, sentence(&error)),
+        Some(Ok(Err(error))) => fail(&up, &message, up.told(sentence(&error), UNREACHABLE)),
         // Taken, or perhaps: then the stream will tell.
         Some(Ok(Ok(_)) | Err(_)) | None => {}
     }

@@ -34,6 +34,8 @@ struct Inner {
     pipes: Option<watch::Sender<usize>>,
     known: Known,
     traffic: Arc<Traffic>,
+    /// Callers do not hear in its own words why it is in trouble.
+    is_discreet: bool,
 }
 
 impl Inner {
@@ -48,6 +50,7 @@ impl Inner {
             pipes: None,
             known: Known::default(),
             traffic: Arc::clone(&self.traffic),
+            is_discreet: self.is_discreet,
         }
     }
 }
@@ -119,8 +122,31 @@ impl Server {
     fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
         let (grace, known) = (Grace::default(), Known::default());
         let (credential, pipes, traffic) = (None, None, Arc::default());
-        let inner = Inner { target, environment, grace, fetch, credential, pipes, known, traffic };
+        let is_discreet = false;
+        let inner = Inner {
+            target,
+            environment,
+            grace,
+            fetch,
+            credential,
+            pipes,
+            known,
+            traffic,
+            is_discreet,
+        };
         Self { inner: Arc::new(inner), passed: None }
+    }
+
+    /// The same server for callers whose own it is not: when it breaks or cannot be
+    /// reached they hear that, and only the log has its last words, files and addresses.
+    #[must_use]
+    pub fn discreet(&self) -> Self {
+        let inner = Inner { is_discreet: true, ..self.inner.alike() };
+        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+    }
+
+    pub(super) fn is_discreet(&self) -> bool {
+        self.inner.is_discreet
     }
 
     /// The same server, which is shown what `credential` says when a connection

@@ -189,12 +189,22 @@ vary: origin"
 }
 
 #[test]
-fn only_listed_origins_are_granted_cors() {
+fn only_listed_origins_and_those_of_this_machine_are_granted_cors() {
     // wire: HTTP-29
     let local = parts("host: localhost | origin: http://localhost:3000", "/").headers;
-    assert_eq!(Guard::loopback().grant(&local), None);
+    let mut answer = HeaderMap::new();
+    Guard::loopback().grant(&local).unwrap().apply(&mut answer);
+    assert_eq!(answer["access-control-allow-origin"], "http://localhost:3000");
+    let elsewhere = Guard::bound_to("0.0.0.0:8080".parse().unwrap());
+    assert_eq!(elsewhere.grant(&local), None);
     assert_eq!(Guard::open().grant(&local), None);
-    assert_eq!(Guard::loopback().allow_origin("http://localhost").grant(&local), None);
+    assert_eq!(elsewhere.allow_origin("http://localhost").grant(&local), None);
+    for foreign in
+        ["https://app.example", "http://localhost.evil.example", "app://localhost", "null"]
+    {
+        let foreign = parts(&format!("host: localhost | origin: {foreign}"), "/").headers;
+        assert_eq!(Guard::loopback().grant(&foreign), None, "{foreign:?}");
+    }
 
     let mut answer = HeaderMap::new();
     Guard::loopback().allow_origin("*").grant(&local).unwrap().apply(&mut answer);

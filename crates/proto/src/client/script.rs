@@ -4,11 +4,7 @@
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
 //!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
-<<<<<<< HEAD
 //!   unanswered 2                 that lane ended without an answer
-=======
-//!   cut 2                        that lane ends without its answer
->>>>>>> script5
 //!   look                         says how many calls are open, and whether the link is needed
 //! ```
 //!

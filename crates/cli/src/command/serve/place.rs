@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use switchboard_gateway::gateway::{self, Gateway, Offered};
-use switchboard_gateway::plan::Changes;
+use switchboard_gateway::plan::{Changes, Plan};
 use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::Sites;
 use switchboard_proto::limits::Limits;
 
 use super::seeing;
+use crate::args::ServeArgs;
+use crate::exit::Failure;
 use crate::serve::Offer;
 use crate::serve::web::{Mount, Place, Web};
 
@@ -28,6 +30,14 @@ impl Stands {
         Self { sites, mount, limits, there: BTreeMap::new() }
     }
 
+    /// Keeps to what the arguments and the plan say about names, pages and bounds.
+    pub(super) fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> Result<(), Failure> {
+        self.mount.change(args, &plan.bounds)?;
+        self.limits = Arc::new(plan.bounds.limits(&Limits::default()));
+        self.sites.guard(self.mount.guard());
+        Ok(())
+    }
+
     /// Serves what the gateway offers. What is there stays, with its sessions;
     /// sessions of what is not there any more end with their last answer.
     pub(super) fn follow(&mut self, gateway: &Gateway) {
@@ -37,7 +47,10 @@ impl Stands {
             let inside = seeing::tapped(gateway.fleet(), &place, inside, false);
             let place = placed(place);
             let site = match before.remove(&place) {
-                Some((site, same)) if same == shared => site,
+                Some((site, same)) if same == shared => {
+                    site.adjust(self.mount.rules(&self.limits, light));
+                    site
+                }
                 other => {
                     other.inspect(|(site, _)| site.close());
                     let limits = Arc::clone(&self.limits);

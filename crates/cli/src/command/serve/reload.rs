@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Changes, Reading};
+use switchboard_gateway::plan::{Changes, Reading, Secret};
 use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
 use super::place::Stands;
-use super::{check_plan, tell};
+use super::{check_plan, serve_args, tell};
 use crate::args::GatewayArgs;
 use crate::exit::Failure;
 use crate::log;
@@ -108,12 +108,19 @@ impl Follow {
             tracing::error!("the configuration has mistakes; what was in force stays in force");
             return reading.unread.len() + reading.errors().count();
         }
+        // The servers of before may still speak.
+        log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan);
         let applied = checked
             .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
         match applied {
             Ok(changes) => {
                 if let Some(stands) = stands {
+                    let plan = self.gateway.plan();
+                    if let Err(failure) = stands.adjust(&serve_args(&self.args, &plan), &plan) {
+                        // A plan with such a mistake is not followed.
+                        tracing::error!("{}", failure.line());
+                    }
                     stands.follow(&self.gateway);
                     stands.end_listens(&changes);
                 }
@@ -133,7 +140,7 @@ fn told(changes: &Changes) {
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(
-            "host, port, allowedHosts, allowedOrigins, allowUnauthenticated and limits hold from the next start on"
+            "host, port, allowUnauthenticated, maxConnections and maxHeaderBytes hold from the next start on"
         );
     }
 }

@@ -274,7 +274,9 @@ fn a_web_page_with_a_key_works() {
     let keys = json!({"ada": key(ADA, json!({}))});
     let gateway = keyed(&json!({"it": rude()}), json!({"keys": keys, "allowedOrigins": [page]}));
     gateway.ready(&["it"]);
-    for path in ["/mcp", "/servers/it/mcp", "/status"] {
+    let pages = [page, "http://localhost:6274"];
+    let paths = ["/mcp", "/servers/it/mcp", "/status"];
+    for (path, page) in paths.into_iter().flat_map(|path| pages.map(|page| (path, page))) {
         let asks = "authorization, content-type, mcp-protocol-version, mcp-session-id, x-api-key";
         let preflight = [
             ("Origin", page),

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use crate::named::Home;
-use crate::process::Switchboard;
+use crate::process::{Switchboard, until};
 use crate::web::{Response, post_to, send};
 
 mod log;
 mod metrics;
+mod secret;
 mod span;
 mod status;
 mod tool;
@@ -55,6 +56,13 @@ impl Gateway {
         let mut process = Switchboard::start_with(&[&line, args].concat(), vars);
         let port = process.port();
         Self { process, port, home }
+    }
+
+    /// Waits until a server is known to be broken.
+    fn until_error(&self, server: &str) {
+        until(&format!("{server} is known to be broken"), || {
+            self.status()["servers"][server]["error"].is_string()
+        });
     }
 
     fn metrics(&self) -> String {

@@ -1,5 +1,6 @@
 //! What browsers want to hear before they let a page of another origin read our
-//! answers. Only origins that the user listed get to hear it.
+//! answers. Only origins that the user listed get to hear it, and those of this
+//! machine where it serves itself.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -9,7 +10,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::{Guard, single};
+use super::{Guard, Origin, single};
 
 /// The right of one origin to read an answer; goes into its headers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,12 +20,12 @@ pub struct Grant {
 }
 
 impl Guard {
-    /// The CORS grant for the answer to this request, if its origin is listed.
+    /// The CORS grant for the answer to this request, if its origin is listed or local.
     pub fn grant(&self, headers: &HeaderMap) -> Option<Grant> {
         let text = single(headers, ORIGIN).ok().flatten()?;
         let origin = match headers.get(ORIGIN) {
             _ if self.origins.all => HeaderValue::from_static("*"),
-            origin => origin.filter(|_| self.origins.contains(text))?.clone(),
+            origin => origin.filter(|_| self.may_read(text))?.clone(),
         };
         let mut readable = HeaderValue::from_static(EXPOSED);
         if !self.readable.is_empty() {
@@ -33,7 +34,12 @@ impl Guard {
         Some(Grant { origin, readable })
     }
 
-    /// The headers of a 204 answer, if the request is a preflight of a listed origin.
+    fn may_read(&self, origin: &str) -> bool {
+        self.origins.contains(origin)
+            || Origin::parse(origin).is_some_and(|origin| self.is_local(&origin))
+    }
+
+    /// The headers of a 204 answer, if the request is a preflight of such an origin.
     pub fn preflight(&self, parts: &Parts) -> Option<HeaderMap> {
         let asks = parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         let grant =

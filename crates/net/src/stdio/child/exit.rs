@@ -28,6 +28,11 @@ pub enum Status {
 }
 
 impl Exit {
+    /// The same without what the child itself said: that may hold anything.
+    pub fn brief(&self) -> String {
+        format!("Transport closed ({})", self.status)
+    }
+
     pub(super) fn unseen(last_words: Vec<String>) -> Self {
         Self { status: Status::Unseen, reason: None, last_words }
     }
@@ -87,6 +92,10 @@ mod tests {
         assert_eq!(
             Exit { status: Status::Code(125), reason, last_words: words(1) }.to_string(),
             "Transport closed (exit status 125: docker is not running); last words: line 1"
+        );
+        assert_eq!(
+            Exit { status: Status::Code(1), reason: None, last_words: words(1) }.brief(),
+            "Transport closed (exit status 1)"
         );
         assert_eq!(
             exit(Status::Code(1), words(7)),

@@ -6,8 +6,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::face::now;
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(
@@ -16,8 +19,15 @@ pub(super) async fn drain(
     tail: std::sync::Arc<Tail>,
 ) {
     let mut lines = Lines::default();
+    let mut flow = Flow::default();
     let mut say = |line: String| {
-        tracing::info!(target: "child", server = name, "{line}");
+        match flow.handle_line(now()) {
+            Verdict::Logged => tracing::info!(target: "child", server = name, "{line}"),
+            Verdict::Lost(Some(lost)) => {
+                tracing::warn!(server = name, lost, "the server floods its stderr; lines are lost");
+            }
+            Verdict::Lost(None) => {}
+        }
         tail.push(line);
     };
     let mut chunk = vec![0; CHUNK];
@@ -26,6 +36,41 @@ pub(super) async fn drain(
         lines.feed(&chunk[..read], &mut say);
     }
     lines.finish(&mut say);
+}
+
+/// How much of stderr is logged: much at once, little for ever.
+#[derive(Debug, Default)]
+struct Flow {
+    /// When there is room for as many as ever.
+    clear: Option<Instant>,
+    /// When that was last told.
+    told: Option<Instant>,
+    lost: u64,
+}
+
+/// What becomes of a line.
+#[derive(Debug, Eq, PartialEq)]
+enum Verdict {
+    Logged,
+    /// It is not logged; how many were not, if that is to be told.
+    Lost(Option<u64>),
+}
+
+impl Flow {
+    /// One more line.
+    fn handle_line(&mut self, now: Instant) -> Verdict {
+        let clear = self.clear.map_or(now, |clear| clear.max(now));
+        if clear.saturating_duration_since(now) < BURST {
+            self.clear = Some(clear + EACH);
+            return Verdict::Logged;
+        }
+        self.lost += 1;
+        let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
+        if is_due {
+            self.told = Some(now);
+        }
+        Verdict::Lost(is_due.then_some(self.lost))
+    }
 }
 
 /// The last lines, bounded in number and in bytes; the oldest go first.
@@ -112,6 +157,15 @@ fn harmless(text: &str) -> String {
     out
 }
 
+/// One line in so much time, for ever: a log that grows faster helps nobody.
+const EACH: Duration = Duration::from_millis(10);
+
+/// So much of that time at once: a thousand lines.
+const BURST: Duration = Duration::from_secs(10);
+
+/// How often lost lines are told of.
+const AGAIN: Duration = Duration::from_mins(1);
+
 /// One read; as much as a pipe hands over at once by default, a page or two.
 const CHUNK: usize = 8 * 1024;
 
@@ -159,6 +213,22 @@ mod tests {
         let long = vec![b'x'; 3 * LINE_BYTES];
         let seen = lines_of(&[&long, &long, b"\nnext\n"]);
         assert_eq!(seen, ["x".repeat(LINE_BYTES) + "…", "next".to_owned()]);
+    }
+
+    #[test]
+    fn a_thousand_lines_are_logged_at_once_and_then_as_many_as_anybody_reads() {
+        let start = now();
+        let mut flow = Flow::default();
+        let logged = |flow: &mut Flow, count: u32, at| {
+            (0..count).filter(|_| flow.handle_line(at) == Verdict::Logged).count()
+        };
+        assert_eq!(logged(&mut flow, 1000, start), 1000);
+        assert_eq!(flow.handle_line(start), Verdict::Lost(Some(1)), "it is told at once");
+        assert_eq!(flow.handle_line(start), Verdict::Lost(None));
+        assert_eq!(logged(&mut flow, 5000, start + Duration::from_secs(1)), 100);
+        let later = start + AGAIN;
+        assert_eq!(logged(&mut flow, 1000, later), 1000);
+        assert_eq!(flow.handle_line(later), Verdict::Lost(Some(4903)), "and once more");
     }
 
     #[test]

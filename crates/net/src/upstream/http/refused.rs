@@ -12,6 +12,8 @@ use switchboard_proto::jsonrpc::{self, Id, Kind, Message};
 use switchboard_proto::patch;
 use switchboard_proto::refusal::is_modern_code;
 
+use crate::upstream::Upstream;
+
 /// What a server said instead of an answer.
 pub(in crate::upstream) struct Refused {
     pub(in crate::upstream) status: StatusCode,
@@ -63,6 +65,13 @@ impl Refused {
     /// Whether it says who is let in, and not what came of a call.
     pub(super) fn is_about_us(&self) -> bool {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    }
+
+    /// In words for callers. What is said of who is let in may repeat what we showed.
+    pub(in crate::upstream) fn told(&self, up: &Upstream) -> String {
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let plain = || format!("HTTP {}: {reason}", self.status.as_u16());
+        if self.is_about_us() { up.told(self.to_string(), plain()) } else { self.to_string() }
     }
 
     /// Whether only a modern server says this.

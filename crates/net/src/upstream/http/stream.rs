@@ -192,6 +192,7 @@ impl Upstream {
             link.remember_version(&data);
         }
         self.handle_text(lane, data).detach();
+        self.pace().await;
         self.clients_have_room().await;
     }
 

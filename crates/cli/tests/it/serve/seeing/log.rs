@@ -4,7 +4,6 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{Gateway, Session, mirror};
-use crate::process::until;
 use crate::serve::demo;
 use crate::web::send;
 
@@ -64,9 +63,7 @@ fn no_secret_is_told_at_any_level() {
         let args = ["--log-level", "trace", "--log-format", format];
         let mut gateway = Gateway::told(&config, &args, &vars);
         gateway.until_ready(&["mirror", "demo"]);
-        until("the far one is known to be broken", || {
-            gateway.status()["servers"]["far"]["error"].is_string()
-        });
+        gateway.until_error("far");
         let key = [("Authorization", "Bearer s3cret-bearer"), ("X-API-Key", "s3cret-key")];
         for path in ["/mcp?token=s3cret-url", "/servers/mirror/mcp"] {
             let session = Session::open(gateway.port, path, &key);

@@ -248,3 +248,21 @@ fn children_and_their_restarts_are_counted() {
     });
     assert!(of("starts_total") > 2.5);
 }
+
+/// A server that answers to any name: its answers make no names.
+#[test]
+fn names_that_no_list_has_are_not_counted_by_name_however_well_they_go() {
+    let polite = super::MIRROR.replace(" and params[\"name\"] in names", "");
+    let polite = json!({"command": "python3", "args": ["-c", polite]});
+    let gateway = Gateway::told(&json!({"mcpServers": {"polite": polite}}), &[], &[]);
+    gateway.until_ready(&["polite"]);
+    let alone = Session::open(gateway.port, "/servers/polite/mcp", &[]);
+    for number in 0..5 {
+        let answer = alone.call(&json!({"name": format!("made_up_{number}")}), &[]);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    let text = gateway.metrics();
+    let labels = [("server", "polite"), ("tool", "other"), ("outcome", "ok")];
+    assert_eq!(parse(&text).get("switchboard_tool_calls_total", &labels), Some(5.0), "{text}");
+    assert!(!text.contains("made_up"), "{text}");
+}
