@@ -32,6 +32,7 @@ use crate::inside::Works;
 mod child;
 mod core;
 mod era;
+mod guise;
 mod http;
 mod known;
 mod ping;
@@ -46,6 +47,8 @@ mod traffic;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
+pub use guise::Guise;
+pub(crate) use guise::asked;
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 use shown::Shown;

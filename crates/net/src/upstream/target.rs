@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
+use super::guise::Behind;
 use super::known::Known;
 use super::traffic::Traffic;
 use super::{Credential, Road};
@@ -22,6 +23,8 @@ pub struct Server {
     inner: Arc<Inner>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
+    /// The bridge that it is reached through, if it is.
+    pub(super) behind: Option<Behind>,
 }
 
 struct Inner {
@@ -120,7 +123,7 @@ impl Server {
         let (grace, known) = (Grace::default(), Known::default());
         let (credential, pipes, traffic) = (None, None, Arc::default());
         let inner = Inner { target, environment, grace, fetch, credential, pipes, known, traffic };
-        Self { inner: Arc::new(inner), passed: None }
+        Self { inner: Arc::new(inner), passed: None, behind: None }
     }
 
     /// The same server, which is shown what `credential` says when a connection
@@ -128,13 +131,13 @@ impl Server {
     #[must_use]
     pub fn showing(&self, credential: Arc<dyn Credential>) -> Self {
         let inner = Inner { credential: Some(credential), ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+        Self { inner: Arc::new(inner), ..self.clone() }
     }
 
     /// The same server for a client with these headers.
     pub(crate) fn passing(&self, headers: HeaderMap) -> Self {
         let passed = (!headers.is_empty()).then(|| Arc::new(headers));
-        Self { inner: Arc::clone(&self.inner), passed }
+        Self { passed, ..self.clone() }
     }
 
     /// What of a client's headers is passed on to it.
@@ -161,6 +164,11 @@ impl Server {
         self.passed.as_deref()
     }
 
+    /// The bridge that it is reached through, if it is.
+    pub(crate) fn through(&self) -> Option<&Behind> {
+        self.behind.as_ref()
+    }
+
     pub(super) fn credential(&self) -> Option<&Arc<dyn Credential>> {
         self.inner.credential.as_ref()
     }
@@ -177,7 +185,7 @@ impl Server {
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
         let pipes = self.inner.pipes.clone();
         let inner = Inner { target, pipes, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+        Self { inner: Arc::new(inner), ..self.clone() }
     }
 
     /// The same server, and how many pipes to it there are: at none, every
@@ -185,7 +193,7 @@ impl Server {
     pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
         let (pipes, count) = watch::channel(0);
         let inner = Inner { pipes: Some(pipes), ..self.inner.alike() };
-        (Self { inner: Arc::new(inner), passed: self.passed.clone() }, count)
+        (Self { inner: Arc::new(inner), ..self.clone() }, count)
     }
 
     /// There is a pipe to it until this is dropped.
