@@ -10,7 +10,7 @@
 //! way (progress, logs, questions) goes back by the leg that its call came by,
 //! to the one client that made it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
@@ -27,10 +27,12 @@ use switchboard_proto::server::legacy::Phase;
 
 use crate::catalog::{Catalog, Owned};
 use crate::fleet::{Backend, Fleet};
+use crate::person::Person;
 use crate::policy::Grant;
 use crate::route::{self, Nowhere, Servers, Way};
 use leg::Leg;
 use listen::Listens;
+use offer::Edition;
 use seek::Sought;
 use session::Session;
 use task::Errand;
@@ -42,6 +44,7 @@ mod greet;
 mod leg;
 mod list;
 mod listen;
+mod offer;
 mod seek;
 mod session;
 mod state;
@@ -54,15 +57,19 @@ pub struct Front {
     fleet: Arc<Fleet>,
     members: RwLock<Arc<BTreeSet<Arc<str>>>>,
     /// With the edition of the definitions that it was made of.
-    catalog: RwLock<(u64, Arc<Catalog>)>,
+    catalog: RwLock<(Edition, Arc<Catalog>)>,
     /// Held by whoever makes the next catalog.
     making: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     listens: Listens,
+    /// Calls of which it cannot be told yet whose they are.
+    waiting: Mutex<HashSet<(u64, Exchange)>>,
     /// None only if the system had no randomness for a key: then no state is let through.
     sealer: Option<Arc<Sealer>>,
     /// What is shown of the members.
     grant: Grant,
+    /// Whom it is for, if a member can tell people apart.
+    person: Option<Arc<Person>>,
     this: Weak<Self>,
 }
 
@@ -75,12 +82,15 @@ impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok().map(Arc::new);
-        Self::unwatched(fleet, members, Grant::default(), sealer).watched()
+        Self::unwatched(fleet, members, Grant::default(), sealer, None).watched()
     }
 
     /// Tells its clients of changes.
     fn watched(self: Arc<Self>) -> Arc<Self> {
         tokio::spawn(list::watch(Arc::downgrade(&self), self.fleet.roster.changes()));
+        if let Some(person) = &self.person {
+            tokio::spawn(list::watch(Arc::downgrade(&self), person.roster.changes()));
+        }
         self.refresh();
         self
     }
@@ -91,6 +101,7 @@ impl Front {
         members: impl IntoIterator<Item = Arc<str>>,
         grant: Grant,
         sealer: Option<Arc<Sealer>>,
+        person: Option<Arc<Person>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
@@ -99,8 +110,10 @@ impl Front {
             making: Mutex::default(),
             sessions: Mutex::default(),
             listens: Listens::default(),
+            waiting: Mutex::default(),
             sealer,
             grant,
+            person,
             this: Weak::clone(this),
         })
     }
@@ -108,14 +121,14 @@ impl Front {
     /// What is offered. Whoever knows that a server is ready finds what it offers.
     pub fn catalog(&self) -> Arc<Catalog> {
         let (edition, catalog) = self.known();
-        if edition == self.fleet.roster.edition() {
+        if edition == self.edition() {
             return catalog;
         }
         self.refresh();
         self.known().1
     }
 
-    fn known(&self) -> (u64, Arc<Catalog>) {
+    fn known(&self) -> (Edition, Arc<Catalog>) {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -137,13 +150,22 @@ impl Front {
         let making = lock(&self.making);
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
         // The catalog is of another plan, whatever its edition.
-        self.catalog.write().unwrap_or_else(PoisonError::into_inner).0 = u64::MAX;
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner).0.0 = u64::MAX;
         drop(making);
+        self.follow();
         self.end_listens_left();
         self.refresh();
         let backends = self.fleet.backends();
         for session in self.ready_sessions() {
             session.follow(&backends);
+        }
+    }
+
+    /// Has those servers asked that know people, as they are at this time.
+    fn follow(&self) {
+        if let Some(person) = &self.person {
+            let members = self.members();
+            person.follow(&self.fleet.backends(), |name| members.contains(name));
         }
     }
 
@@ -175,6 +197,20 @@ impl Front {
     }
 
     fn route(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+        said: Said,
+        catalog: &Catalog,
+    ) -> Works {
+        if self.may_come(request, catalog) {
+            return self.route_later(face, exchange, request, said);
+        }
+        self.route_now(face, exchange, request, said, catalog)
+    }
+
+    fn route_now(
         &self,
         face: &Arc<Face>,
         exchange: Exchange,
@@ -246,7 +282,7 @@ impl Front {
         };
         let errand = Errand::of(&request, face.era());
         let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
-        self.fleet.want(server);
+        self.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             let leg = session.leg(server, &backend);
@@ -256,7 +292,7 @@ impl Front {
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
-                let leg = Leg::modern(face, server, &self.this);
+                let leg = Leg::modern(face, server, &self.this, self.this.upgrade());
                 expect(&leg);
                 let open = Up::Open { exchange, request, said };
                 backend.bridge.take_for(face, leg, open)
@@ -288,6 +324,7 @@ impl Front {
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
+        lock(&self.waiting).remove(&(face.number(), exchange));
         self.unlisten(face.number(), exchange);
         if let Some(session) = self.session(face)
             && session.give_up(exchange)
@@ -309,7 +346,7 @@ fn id(request: &Message) -> &Id {
 
 impl Servers for Front {
     fn unlisted(&self, offered: &str) -> Option<Owned> {
-        let (deferred, members) = (self.fleet.deferred(), self.members());
+        let (deferred, members) = (self.deferred(), self.members());
         let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
         let meant = members.iter().filter_map(|server| {
             let plan = &self.fleet.backend(server)?.plan;
@@ -325,7 +362,7 @@ impl Servers for Front {
     fn only_with_resources(&self) -> Option<Arc<str>> {
         let members = self.members();
         let mut having = members.iter().filter(|name| {
-            let client = self.fleet.roster.known(name);
+            let client = self.known_server(name);
             client.is_some_and(|client| client.capabilities().get("resources").is_some())
         });
         let only = having.next();
@@ -351,6 +388,7 @@ impl Inside for Front {
 
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
+        lock(&self.waiting).retain(|(of, _)| *of != face.number());
         self.fleet.tasks.forget(face.number());
         lock(&self.sessions).remove(&face.number());
         let members = self.members();

@@ -39,7 +39,12 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let limits = Arc::new(reading.plan.bounds.limits());
     let fetch = target::fetch_as_usual()?;
     let tap = seeing::tap(&fetch);
-    let options = FleetOptions { limits: Limits::clone(&limits), cache: cache(args), tap };
+    let options = FleetOptions {
+        limits: Limits::clone(&limits),
+        cache: cache(args),
+        tap,
+        ..FleetOptions::default()
+    };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });

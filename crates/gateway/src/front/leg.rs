@@ -51,6 +51,8 @@ pub(super) struct Leg {
     face: Arc<Face>,
     server: Arc<str>,
     front: Weak<Front>,
+    /// A modern client has no session that keeps its front there.
+    _stay: Option<Arc<Front>>,
     /// None for a modern client, which is greeted by nobody.
     way: Option<Way>,
     /// Its client hears what the server says of its lists.
@@ -108,8 +110,13 @@ impl Way {
 }
 
 impl Leg {
-    pub(super) fn modern(face: &Arc<Face>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
-        Self::made(face, server, front, None, false)
+    pub(super) fn modern(
+        face: &Arc<Face>,
+        server: &Arc<str>,
+        front: &Weak<Front>,
+        stay: Option<Arc<Front>>,
+    ) -> Arc<Self> {
+        Self::made(face, server, front, stay, None, false)
     }
 
     pub(super) fn legacy(
@@ -120,13 +127,14 @@ impl Leg {
     ) -> Arc<Self> {
         // Which lists have changed the front tells, for all servers.
         let tells_lists = front.strong_count() == 0;
-        Self::made(face, server, front, Some(way), tells_lists)
+        Self::made(face, server, front, None, Some(way), tells_lists)
     }
 
     fn made(
         face: &Arc<Face>,
         server: &Arc<str>,
         front: &Weak<Front>,
+        stay: Option<Arc<Front>>,
         way: Option<Way>,
         tells_lists: bool,
     ) -> Arc<Self> {
@@ -134,7 +142,7 @@ impl Leg {
         let errands = Mutex::default();
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
-            Self { face, server, front, way, tells_lists, errands, this }
+            Self { face, server, front, _stay: stay, way, tells_lists, errands, this }
         })
     }
 
@@ -286,9 +294,15 @@ impl Leg {
         watched
     }
 
+    /// What its client is a client of, which may be another than it was.
+    fn front(&self) -> Option<Arc<Front>> {
+        let session = self.way.as_ref().and_then(|way| way.session.upgrade());
+        session.map_or_else(|| self.front.upgrade(), |session| session.front().upgrade())
+    }
+
     /// What the server says, in words that the client knows; none if it is for another.
     fn told<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
-        match self.front.upgrade() {
+        match self.front() {
             Some(front) => front.fleet.tasks.told(&self.face, &self.server, message),
             None => Some(Cow::Borrowed(message)),
         }
@@ -296,7 +310,7 @@ impl Leg {
 
     /// Passes an answer on, in words that lead back to this server.
     fn answer(&self, exchange: Exchange, answer: &Message) {
-        let (front, errand) = (self.front.upgrade(), lock(&self.errands).remove(&exchange));
+        let (front, errand) = (self.front(), lock(&self.errands).remove(&exchange));
         let renamed = front.as_ref().zip(errand);
         let renamed =
             renamed.map(|(front, errand)| front.renamed(&self.face, &self.server, errand, answer));

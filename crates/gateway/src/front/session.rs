@@ -26,7 +26,7 @@ pub(super) struct Session {
     /// How much it wants logged, in its own words.
     level: Mutex<Option<Message>>,
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
-    front: Weak<Front>,
+    front: Mutex<Weak<Front>>,
 }
 
 impl Session {
@@ -40,8 +40,18 @@ impl Session {
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
-            front: Weak::clone(front),
+            front: Mutex::new(Weak::clone(front)),
         })
+    }
+
+    /// What it is a client of.
+    pub(super) fn front(&self) -> Weak<Front> {
+        Weak::clone(&lock(&self.front))
+    }
+
+    /// It is a client of another from here on.
+    pub(super) fn move_to(&self, front: &Weak<Front>) {
+        lock(&self.front).clone_from(front);
     }
 
     /// The way to a server, made if need be.
@@ -53,7 +63,7 @@ impl Session {
             Some(old) => way.after(old),
             None => way,
         };
-        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        let leg = Leg::legacy(&self.face, server, &self.front(), way);
         legs.insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -61,7 +71,7 @@ impl Session {
     /// The way to a server that the client greets itself.
     pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let way = Way::new(&backend.bridge, self).greeted();
-        let leg = Leg::legacy(&self.face, server, &self.front, way);
+        let leg = Leg::legacy(&self.face, server, &self.front(), way);
         lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }

@@ -171,6 +171,12 @@ impl Bridge {
         lock(&self.state).is_quiet().then_some(since + idle)
     }
 
+    /// Whether nobody has made a call for so long, whoever listens.
+    pub fn is_unused(&self, idle: Duration) -> bool {
+        let since = self.house.as_ref().and_then(|house| lock(house).gate.idle_since());
+        since.is_some_and(|since| now().saturating_duration_since(since) >= idle)
+    }
+
     /// Lets go of a server that nobody has used for so long: children end, and
     /// sessions there too. Whoever calls next begins anew. False if it was used.
     pub fn rest(&self, idle: Duration) -> bool {
