@@ -59,8 +59,11 @@ pub(crate) struct Person {
     guise: Arc<Guise>,
     pub(crate) roster: Roster,
     /// The servers of the roster, as they were when it met them.
-    servers: Mutex<BTreeMap<Arc<str>, (Weak<Backend>, Weak<Bridge>)>>,
+    servers: Mutex<BTreeMap<Arc<str>, Met>>,
 }
+
+/// A server as it was, and its connections.
+type Met = (Weak<Backend>, Weak<Bridge>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -199,6 +202,7 @@ impl Person {
     fn ask(&self, name: &Arc<str>, backend: &Backend, replaces: bool) {
         let server = Server::behind(&backend.bridge, &self.guise);
         let start = backend.plan.start;
+        backend.bridge.touch();
         if replaces {
             drop(self.roster.replace_within(name, server, start));
             return;

@@ -37,7 +37,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
 
 fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     let (word, error, next) = match state {
-        Some(state) if fleet.is_personal(&gauges.server, state) => ("personal", None, None),
+        Some(state) if fleet.is_open_to_people(&gauges.server, state) => ("personal", None, None),
         Some(State::Ready) => ("ready", None, None),
         Some(State::Retrying { error, at }) => ("retrying", Some(error), Some(*at)),
         Some(State::Failed { error, at }) => ("failed", Some(error), *at),

@@ -19,6 +19,7 @@ mod limit;
 mod list;
 mod load;
 mod owner;
+mod person;
 mod place;
 mod policy;
 mod recover;

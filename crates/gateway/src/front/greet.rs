@@ -133,7 +133,8 @@ impl Front {
     fn instruct(&self, result: &mut Value) {
         let members = self.members();
         let said = members.iter().filter_map(|name| {
-            let client = self.known_server(name)?;
+            // What it tells people is the same, most likely; they come but once.
+            let client = self.known_server(name).or_else(|| self.fleet.roster.known(name))?;
             let text = client.welcome()["instructions"].as_str()?.to_owned();
             Some((name.to_string(), text))
         });

@@ -158,6 +158,12 @@ impl Front {
         })
     }
 
+    /// How many calls wait until it can be told whose they are.
+    #[cfg(test)]
+    pub(crate) fn waiting_calls(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
     /// Waits until a call can be told whose it is, for a while at most.
     async fn until_told(&self, request: &Message) {
         let Some(person) = &self.person else { return };

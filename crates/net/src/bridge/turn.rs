@@ -37,12 +37,17 @@ fn counts(request: &Message) -> bool {
 
 impl Bridge {
     /// Lets a verb on, or keeps it until its turn.
-    pub(super) fn admit(&self, mut caller: Caller, verb: Up) -> Option<(Caller, Up)> {
+    pub(super) fn admit(
+        &self,
+        mut caller: Caller,
+        verb: Up,
+        is_counted: bool,
+    ) -> Option<(Caller, Up)> {
         let Some(house) = &self.house else { return Some((caller, verb)) };
         let number = caller.face.number();
         match &verb {
             Up::Open { exchange, request, .. } => {
-                let (exchange, counts) = (*exchange, counts(request));
+                let (exchange, counts) = (*exchange, is_counted && counts(request));
                 let key = (number, exchange);
                 let linked =
                     !lock(house).gate.is_open() && self.is_linked(&caller.face, exchange, request);

@@ -45,7 +45,7 @@ impl Far {
             Self::Own(upstream) => upstream.open(Seat { owner, exchange }, request, &None),
             Self::Behind(bridge, face) => {
                 let request = request.clone();
-                bridge.take_for(face, owner, Up::Open { exchange, request, said: None })
+                bridge.take_aside(face, owner, Up::Open { exchange, request, said: None })
             }
         }
     }

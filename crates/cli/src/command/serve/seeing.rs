@@ -50,7 +50,7 @@ pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Pag
     let is_ready = move || {
         let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         let states = ready.states();
-        states.iter().any(|(name, state)| is_there(state) || ready.is_personal(name, state))
+        states.iter().any(|(name, state)| is_there(state) || ready.is_open_to_people(name, state))
     };
     let status = move |sites: &_| {
         let mut status = status::status(&all, sites);

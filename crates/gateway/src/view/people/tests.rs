@@ -160,7 +160,7 @@ async fn each_sees_and_calls_what_is_theirs_although_we_are_not_let_in_ourselves
         }
         let states = place.fleet.states();
         let (_, state) = states.iter().find(|(name, _)| &**name == "house").unwrap();
-        assert!(place.fleet.is_personal("house", state), "{state:?}");
+        assert!(place.fleet.is_open_to_people("house", state), "{state:?}");
         assert_eq!(place.fleet.ready_people("house"), Some(2));
         assert!(place.fleet.people.has_tool("house", "red"));
         assert!(!place.fleet.people.has_tool("house", "green"));
@@ -173,23 +173,23 @@ async fn a_change_for_one_is_told_to_that_one_alone() {
     for (server, era) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(s, c)| (ERAS[s], ERAS[c])) {
         let place = usual(server).await;
         let told = Arc::new(AtomicUsize::new(0));
-        let hears = Arc::clone(&told);
+        let counts = Arc::clone(&told);
         let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
         let ada = place.client("ada", "red", options.clone()).await;
-        let options = options.on_notification(move |_| _ = hears.fetch_add(1, Ordering::SeqCst));
+        let options = options.on_notification(move |_| _ = counts.fetch_add(1, Ordering::SeqCst));
         let bob = place.client("bob", "blue", options).await;
         until_listed(&ada, &["all__t", "house__red"]).await;
         until_listed(&bob, &["all__t", "house__blue"]).await;
         let filter = || Filter { tools: true, ..Filter::default() };
-        let mut hears = within(ada.listen(filter())).await.unwrap();
-        let _listening = within(bob.listen(filter())).await.unwrap();
+        let mut listening = within(ada.listen(filter())).await.unwrap();
+        let _bobs = within(bob.listen(filter())).await.unwrap();
         let before = told.load(Ordering::SeqCst);
         place.house.change("red", &["red", "rose"]);
         // Until those who listen at the house on ada's behalf do.
         let heard = within(async {
             loop {
                 place.house.tell("red");
-                let next = tokio::time::timeout(Duration::from_millis(100), hears.next());
+                let next = tokio::time::timeout(Duration::from_millis(100), listening.next());
                 if let Ok(heard) = next.await {
                     return heard.unwrap();
                 }
@@ -264,21 +264,30 @@ async fn who_calls_without_having_listed_is_understood() {
         assert_eq!(list["_meta"]["switchboard/deferred"], late, "{era:?}");
         let filter = Filter { tools: true, ..Filter::default() };
         let mut listening = within(ada.listen(filter)).await.unwrap();
-        let (caller, again) = (ada.clone(), ada.clone());
+
         let call = |client: Client| async move {
             client.call_tool("house__paint", json!({})).await.unwrap()
         };
-        let mut calling = tokio::spawn(call(caller));
-        let given_up = tokio::spawn(call(again));
+        let mut calling = tokio::spawn(call(ada.clone()));
+        let given_up = tokio::spawn(call(ada.clone()));
         // It waits, while whoever knows better is called.
         let failed = within(ada.call_tool("all__t", json!({}))).await.unwrap_err();
         assert!(failed.to_string().contains("no"), "{failed}");
+        let waiting = async |count: usize| {
+            let waiting = |front: &Arc<Front>| front.waiting_calls();
+            while place.views.each().iter().map(waiting).sum::<usize>() != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within(waiting(2)).await;
         given_up.abort();
+        within(waiting(1)).await;
         let moment = Duration::from_millis(20);
         assert!(tokio::time::timeout(moment, &mut calling).await.is_err(), "{era:?}");
         place.house.shut(false);
-        let called = within(calling).await.unwrap();
-        assert_eq!(text(&called), "red of red", "{era:?}");
+        let result = within(calling).await.unwrap();
+        assert_eq!(text(&result), "red of red", "{era:?}");
+        assert_eq!(place.house.calls(), 1, "{era:?}: what was given up is not called");
         let heard = within(listening.next()).await.unwrap();
         assert_eq!(heard.method, "notifications/tools/list_changed");
         assert_eq!(names(&ada).await, ["all__t", "house__paint"]);
@@ -384,4 +393,56 @@ async fn sessions_live_on_when_a_server_begins_to_tell_people_apart_and_when_it_
     with(Process::Shared);
     until_listed(&ada, &["all__t"]).await;
     place.fleet.close().await;
+}
+
+/// However few calls a server gets at once.
+#[tokio::test]
+async fn lists_take_no_turn_from_calls_nor_wait_for_one() {
+    let place = open(Era::Legacy, None, PersonBounds::default(), |plan| {
+        let house = plan.servers.get_mut("house").unwrap();
+        house.calls = std::num::NonZeroUsize::MIN;
+    });
+    let place = place.await;
+    let ada = place.client("ada", "red", ClientOptions::default()).await;
+    until_listed(&ada, &["all__t", "house__red"]).await;
+    place.house.hold(true);
+    let calling = tokio::spawn(async move { ada.call_tool("house__red", json!({})).await });
+    let is_called = async {
+        while place.house.calls() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(is_called).await;
+    let bob = place.client("bob", "blue", ClientOptions::default()).await;
+    until_listed(&bob, &["all__t", "house__blue"]).await;
+    place.house.hold(false);
+    let result = within(calling).await.unwrap().unwrap();
+    assert_eq!(text(&result), "red of red");
+    place.fleet.close().await;
+}
+
+#[tokio::test]
+async fn what_the_plan_hides_is_hidden_from_each_and_shown_again() {
+    for era in ERAS {
+        let place = usual(Era::Legacy).await;
+        let ada = &place.both(era).await[0];
+        until_listed(ada, &["all__t", "house__red"]).await;
+        let plan = place.fleet.backends().values().map(|it| it.plan.clone()).collect::<Vec<_>>();
+        let hide = |never: &[&str]| {
+            let mut plan = plan.clone();
+            let house = plan.iter_mut().find(|plan| plan.name == "house").unwrap();
+            house.tools.never = never.iter().map(|name| (*name).to_owned()).collect();
+            let servers = plan.into_iter().map(|plan| (plan.name.clone(), plan)).collect();
+            place.fleet.change(&Plan { servers, ..Plan::default() }).unwrap();
+            place.views.change(place.fleet.names());
+        };
+        hide(&["red"]);
+        until_listed(ada, &["all__t"]).await;
+        place.house.change("red", &["red", "rose"]);
+        hide(&["r*d"]);
+        until_listed(ada, &["all__t", "house__rose"]).await;
+        hide(&[]);
+        until_listed(ada, &["all__t", "house__red", "house__rose"]).await;
+        place.fleet.close().await;
+    }
 }

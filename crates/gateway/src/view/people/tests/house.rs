@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue};
@@ -34,8 +35,9 @@ pub(super) struct House {
     ttl: Option<u64>,
     sessions: Mutex<Vec<Arc<Face>>>,
     listens: Mutex<Vec<(Arc<Face>, Exchange, Id)>>,
-    /// Lists are answered while this is true.
-    is_open: watch::Sender<bool>,
+    calls: AtomicUsize,
+    /// What is not answered for now.
+    held: watch::Sender<Option<&'static str>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,8 @@ impl House {
             ttl,
             sessions: Mutex::default(),
             listens: Mutex::default(),
-            is_open: watch::Sender::new(true),
+            calls: AtomicUsize::new(0),
+            held: watch::Sender::new(None),
         });
         let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Door));
         let modern = era == Era::Modern;
@@ -76,7 +79,17 @@ impl House {
 
     /// Nobody is told which tools there are until it is opened again.
     pub(super) fn shut(&self, is_shut: bool) {
-        self.is_open.send_replace(!is_shut);
+        self.held.send_replace(is_shut.then_some(method::LIST_TOOLS));
+    }
+
+    /// No call is answered until it is let go.
+    pub(super) fn hold(&self, is_held: bool) {
+        self.held.send_replace(is_held.then_some(method::CALL_TOOL));
+    }
+
+    /// How many calls there were.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
     }
 
     /// Shows a tenant other tools.
@@ -133,6 +146,7 @@ impl House {
                 )
             }
             method::CALL_TOOL => {
+                self.calls.fetch_add(1, Ordering::SeqCst);
                 let name = patch::string(params, &["name"]).unwrap();
                 let is_theirs = self.tools(tenant).contains(&name.clone().into_owned());
                 let text = format!("{name} of {tenant}");
@@ -169,13 +183,9 @@ impl Inside for House {
             result["resultType"] = "complete".into();
         }
         let answer = Message::result(request.id().unwrap(), result.to_string().as_bytes());
-        let (face, mut is_open) = (Arc::clone(face), self.is_open.subscribe());
-        if request.method() != method::LIST_TOOLS || *is_open.borrow() {
-            face.finish(exchange, &answer);
-            return Works::none();
-        }
+        let (face, mut held) = (Arc::clone(face), self.held.subscribe());
         Works::one(async move {
-            is_open.wait_for(|it| *it).await.unwrap();
+            held.wait_for(|held| *held != Some(request.method())).await.unwrap();
             face.finish(exchange, &answer);
         })
     }
