@@ -25,11 +25,11 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
-use crate::catalog::{Catalog, Owned};
+use crate::catalog::Catalog;
 use crate::fleet::{Backend, Fleet};
 use crate::person::Person;
 use crate::policy::Grant;
-use crate::route::{self, Nowhere, Servers, Way};
+use crate::route::{self, Nowhere, Way};
 use leg::Leg;
 use listen::Listens;
 use offer::Edition;
@@ -292,7 +292,7 @@ impl Front {
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
-                let leg = Leg::modern(face, server, &self.this, self.this.upgrade());
+                let leg = Leg::modern(face, server, &self.this);
                 expect(&leg);
                 let open = Up::Open { exchange, request, said };
                 backend.bridge.take_for(face, leg, open)
@@ -342,32 +342,6 @@ impl Front {
 
 fn id(request: &Message) -> &Id {
     request.id().unwrap_or(&Id::Integer(0))
-}
-
-impl Servers for Front {
-    fn unlisted(&self, offered: &str) -> Option<Owned> {
-        let (deferred, members) = (self.deferred(), self.members());
-        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
-        let meant = members.iter().filter_map(|server| {
-            let plan = &self.fleet.backend(server)?.plan;
-            let name = plan.meant(offered)?;
-            let may_be = plan.is_personal() || is_late(Arc::clone(server));
-            may_be.then(|| Owned { server: Arc::clone(server), name })
-        });
-        let mut meant: Vec<_> = meant.collect();
-        // With nothing before its names one of several may be meant.
-        if meant.len() == 1 { meant.pop() } else { None }
-    }
-
-    fn only_with_resources(&self) -> Option<Arc<str>> {
-        let members = self.members();
-        let mut having = members.iter().filter(|name| {
-            let client = self.known_server(name);
-            client.is_some_and(|client| client.capabilities().get("resources").is_some())
-        });
-        let only = having.next();
-        only.filter(|_| having.next().is_none()).cloned()
-    }
 }
 
 impl Inside for Front {

@@ -50,9 +50,8 @@ fn is_ours(exchange: Exchange) -> bool {
 pub(super) struct Leg {
     face: Arc<Face>,
     server: Arc<str>,
-    front: Weak<Front>,
-    /// A modern client has no session that keeps its front there.
-    _stay: Option<Arc<Front>>,
+    /// Of a modern client, which has no session that keeps it there.
+    front: Option<Arc<Front>>,
     /// None for a modern client, which is greeted by nobody.
     way: Option<Way>,
     /// Its client hears what the server says of its lists.
@@ -85,6 +84,10 @@ impl Way {
         Self { bridge, session, stage, watched: Mutex::default() }
     }
 
+    fn front(&self) -> Option<Arc<Front>> {
+        self.session.upgrade()?.front().upgrade()
+    }
+
     /// The client greets the server itself.
     pub(super) fn greeted(self) -> Self {
         Self { stage: Mutex::new(Stage::Greeted), ..self }
@@ -110,39 +113,28 @@ impl Way {
 }
 
 impl Leg {
-    pub(super) fn modern(
-        face: &Arc<Face>,
-        server: &Arc<str>,
-        front: &Weak<Front>,
-        stay: Option<Arc<Front>>,
-    ) -> Arc<Self> {
-        Self::made(face, server, front, stay, None, false)
+    pub(super) fn modern(face: &Arc<Face>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
+        Self::made(face, server, front.upgrade(), None, false)
     }
 
-    pub(super) fn legacy(
-        face: &Arc<Face>,
-        server: &Arc<str>,
-        front: &Weak<Front>,
-        way: Way,
-    ) -> Arc<Self> {
+    pub(super) fn legacy(face: &Arc<Face>, server: &Arc<str>, way: Way) -> Arc<Self> {
         // Which lists have changed the front tells, for all servers.
-        let tells_lists = front.strong_count() == 0;
-        Self::made(face, server, front, None, Some(way), tells_lists)
+        let tells_lists = way.front().is_none();
+        Self::made(face, server, None, Some(way), tells_lists)
     }
 
     fn made(
         face: &Arc<Face>,
         server: &Arc<str>,
-        front: &Weak<Front>,
-        stay: Option<Arc<Front>>,
+        front: Option<Arc<Front>>,
         way: Option<Way>,
         tells_lists: bool,
     ) -> Arc<Self> {
-        let (face, server, front) = (Arc::clone(face), Arc::clone(server), Weak::clone(front));
+        let (face, server) = (Arc::clone(face), Arc::clone(server));
         let errands = Mutex::default();
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
-            Self { face, server, front, _stay: stay, way, tells_lists, errands, this }
+            Self { face, server, front, way, tells_lists, errands, this }
         })
     }
 
@@ -296,8 +288,7 @@ impl Leg {
 
     /// What its client is a client of, which may be another than it was.
     fn front(&self) -> Option<Arc<Front>> {
-        let session = self.way.as_ref().and_then(|way| way.session.upgrade());
-        session.map_or_else(|| self.front.upgrade(), |session| session.front().upgrade())
+        self.front.clone().or_else(|| self.way.as_ref()?.front())
     }
 
     /// What the server says, in words that the client knows; none if it is for another.

@@ -13,7 +13,8 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::{method, patch};
 
 use super::{Front, lock};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Owned};
+use crate::route::Servers;
 
 /// Which definitions there are: those for everybody, those for one person.
 pub(super) type Edition = (u64, u64);
@@ -173,5 +174,31 @@ impl Front {
         };
         // In time or not, what is known tells.
         _ = tokio::time::timeout(WHOSE, told).await;
+    }
+}
+
+impl Servers for Front {
+    fn unlisted(&self, offered: &str) -> Option<Owned> {
+        let (deferred, members) = (self.deferred(), self.members());
+        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
+        let meant = members.iter().filter_map(|server| {
+            let plan = &self.fleet.backend(server)?.plan;
+            let name = plan.meant(offered)?;
+            let may_be = plan.is_personal() || is_late(Arc::clone(server));
+            may_be.then(|| Owned { server: Arc::clone(server), name })
+        });
+        let mut meant: Vec<_> = meant.collect();
+        // With nothing before its names one of several may be meant.
+        if meant.len() == 1 { meant.pop() } else { None }
+    }
+
+    fn only_with_resources(&self) -> Option<Arc<str>> {
+        let members = self.members();
+        let mut having = members.iter().filter(|name| {
+            let client = self.known_server(name);
+            client.is_some_and(|client| client.capabilities().get("resources").is_some())
+        });
+        let only = having.next();
+        only.filter(|_| having.next().is_none()).cloned()
     }
 }

@@ -63,7 +63,7 @@ impl Session {
             Some(old) => way.after(old),
             None => way,
         };
-        let leg = Leg::legacy(&self.face, server, &self.front(), way);
+        let leg = Leg::legacy(&self.face, server, way);
         legs.insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -71,7 +71,7 @@ impl Session {
     /// The way to a server that the client greets itself.
     pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let way = Way::new(&backend.bridge, self).greeted();
-        let leg = Leg::legacy(&self.face, server, &self.front(), way);
+        let leg = Leg::legacy(&self.face, server, way);
         lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
