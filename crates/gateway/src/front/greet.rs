@@ -60,6 +60,8 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         }
+        // What changed before is no news to it.
+        self.refresh();
         let session = Session::new(face, request.clone(), &self.this);
         let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
