@@ -6,7 +6,7 @@
 //!                   behind its bridge, by the connection that this person's calls go by
 //! ```
 //!
-//! A [`Person`] is there as long as a front shows what is theirs. It ends no
+//! A `Person` is there as long as a front shows what is theirs. It ends no
 //! connection of clients, and what it knows is nowhere written down.
 
 use std::collections::{BTreeMap, HashMap};
