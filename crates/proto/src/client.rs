@@ -277,13 +277,15 @@ impl<T: Ticket> Half<T> {
         each!(self, half => half.calls())
     }
 
-    /// Whether a client waits to hear of a resource, without any call of its own.
-    pub fn is_watching(&self) -> bool {
+    /// Whether a client counts on the link without any call of its own: it waits
+    /// to hear of a resource, or a task of its goes on there.
+    pub fn is_needed(&self, now: Instant) -> bool {
         match self {
             Self::Legacy(half) => half.is_watching(),
-            Self::ToModern(half) => half.is_watching(),
-            // Their clients listen by calls.
-            Self::Modern(_) | Self::ToLegacy(_) => false,
+            // Its clients listen by calls, and its tasks are none of ours.
+            Self::Modern(_) => false,
+            Self::ToModern(half) => half.is_needed(now),
+            Self::ToLegacy(half) => half.is_needed(now),
         }
     }
 

@@ -41,9 +41,12 @@ pub struct Limits {
     pub parked: usize,
     /// How long each of them waits: a person has to read and answer.
     pub park: Duration,
+    /// Tasks that are remembered for clients of the other era than their server's;
+    /// with none, calls are waited for instead.
+    pub tasks: usize,
     /// How long the answer to a call may keep us waiting without a sign of life.
     pub quiet: Duration,
-    /// How long a call may take in all.
+    /// How long a call may take in all; a task keeps its session no longer either.
     pub total: Duration,
     /// How long a server may take over its greeting, if not as long as over other
     /// calls: it may have to be fetched first.
@@ -66,6 +69,7 @@ impl Default for Limits {
             retry: Duration::from_secs(1),
             parked: 1024,
             park: Duration::from_mins(10),
+            tasks: 1024,
             quiet: Duration::from_hours(1),
             total: Duration::from_hours(24),
             greeting: None,

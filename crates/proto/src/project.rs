@@ -22,6 +22,7 @@ mod question;
 mod schema;
 
 pub use question::{legacy_question, modern_question, permits};
+pub use schema::wraps;
 
 /// How long results may be kept, and by whom.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -55,13 +56,21 @@ pub struct NotAnObject;
 const MODERN: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
 /// A result for a legacy client of `revision`; `method` is what it answers.
-pub fn legacy(result: Bytes, method: &str, revision: Revision) -> Result<Bytes, NotAnObject> {
+///
+/// A tool's structure that is no object is wrapped in one, and with `wrapped`
+/// any: the client knows the tool by a schema that [was wrapped](wraps) too.
+pub fn legacy(
+    result: Bytes,
+    method: &str,
+    revision: Revision,
+    wrapped: bool,
+) -> Result<Bytes, NotAnObject> {
     Found::in_object(&result)?;
     let rules = revision.rules();
     let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
     let changed = match method {
         method::CALL_TOOL | method::TASK_RESULT => {
-            Some(content::tool_result(result.clone(), rules))
+            Some(content::tool_result(result.clone(), rules, wrapped))
         }
         method::GET_PROMPT => patch::each(&result, &["messages"], |message| {
             let block = content::block(patch::get(message, &["content"])?, rules)?;

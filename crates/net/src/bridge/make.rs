@@ -50,6 +50,11 @@ impl Bridge {
         limits: Arc<Limits>,
         house: Option<Mutex<Gatehouse>>,
     ) -> Arc<Self> {
+        let limits = match children {
+            // A child that has answered is gone: nobody could ask it for a task.
+            Children::PerRequest => Arc::new(Limits { tasks: 0, ..Limits::clone(&limits) }),
+            _ => limits,
+        };
         Arc::new_cyclic(|this| Self {
             server,
             children,

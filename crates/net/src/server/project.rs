@@ -4,9 +4,8 @@
 //! heard of is put into words that it knows (GW-70).
 
 use bytes::Bytes;
-use switchboard_proto::patch;
-use switchboard_proto::project;
 use switchboard_proto::revision::Era;
+use switchboard_proto::{method, patch, project};
 
 use super::Server;
 use super::error::Error;
@@ -27,9 +26,25 @@ impl Server {
             Era::Modern => {
                 project::modern(&result, call.method(), Some(&self.identity.text), self.cache)
             }
-            Era::Legacy => project::legacy(result, call.method(), caller.revision()),
+            Era::Legacy => {
+                let wrapped = self.is_wrapped(call);
+                project::legacy(result, call.method(), caller.revision(), wrapped)
+            }
         };
         dressed.map_err(|_| Error::internal("the server made a result that is no JSON object"))
+    }
+
+    /// Whether a call, or the task that it asks for, is one of a tool whose
+    /// output schema is listed inside another.
+    fn is_wrapped(&self, call: &Call) -> bool {
+        let text = |name| call.text(name).unwrap_or_default();
+        match call.method() {
+            method::CALL_TOOL => {
+                self.catalog().tools.get(&text("name")).is_some_and(|it| it.is_wrapped())
+            }
+            method::TASK_RESULT => self.tasks.is_wrapped(&text("taskId")),
+            _ => false,
+        }
     }
 }
 

@@ -86,6 +86,8 @@ pub(super) struct Task {
     created: SystemTime,
     expires: Instant,
     ttl: Duration,
+    /// Legacy clients know the output schema of its tool inside another.
+    is_wrapped: bool,
     /// What is to be told to stop.
     state: Mutex<Weak<State>>,
     progress: watch::Sender<Progress>,
@@ -110,7 +112,13 @@ enum End {
 }
 
 impl Task {
-    fn new(caller: &Caller, face: u64, principal: u64, ttl: Duration) -> Result<Arc<Self>, Error> {
+    fn new(
+        caller: &Caller,
+        face: u64,
+        principal: u64,
+        ttl: Duration,
+        is_wrapped: bool,
+    ) -> Result<Arc<Self>, Error> {
         let session = match caller {
             Caller::Session(session) => Some((face, Arc::clone(session))),
             Caller::Request(_) => None,
@@ -125,6 +133,7 @@ impl Task {
             created,
             expires: now() + ttl,
             ttl,
+            is_wrapped,
             state: Mutex::default(),
             progress: watch::Sender::new(progress),
         }))
@@ -303,6 +312,11 @@ impl Tasks {
             _ => false,
         };
         theirs.then_some(task)
+    }
+
+    /// Whether what a task comes to is wrapped for legacy clients.
+    pub(super) fn is_wrapped(&self, id: &str) -> bool {
+        lock(&self.by_id).get(id).is_some_and(|task| task.is_wrapped)
     }
 
     /// Whether a modern client can listen to it.

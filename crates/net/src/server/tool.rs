@@ -120,6 +120,11 @@ impl Tool {
         schema::complaints(&self.ready.as_ref().ok()?.validator, arguments)
     }
 
+    /// Whether legacy clients know its output schema inside another.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.ready.as_ref().is_ok_and(|ready| ready.promise.is_wrapped)
+    }
+
     /// Runs it; what comes of it is as the output schema says, or an error.
     pub(super) async fn run(&self, arguments: Value, cx: Context) -> Result<ToolResult, Error> {
         let promise = self.ready.as_ref().map(|ready| ready.promise.clone()).unwrap_or_default();

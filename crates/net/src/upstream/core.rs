@@ -110,6 +110,11 @@ impl Core {
         }
     }
 
+    /// Whether somebody counts on the link.
+    pub(super) fn is_used(&self) -> bool {
+        self.half.calls() > 0 || self.half.is_needed(now()) || !self.outbound.is_empty()
+    }
+
     /// Moves what the half has to tell to where it is passed on from.
     pub(super) fn settle(&mut self) {
         while let Some(verb) = self.half.poll_down() {

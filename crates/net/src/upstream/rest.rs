@@ -32,16 +32,15 @@ impl Upstream {
         core.road == Road::Http || matches!(core.stay, Stay::Ahead | Stay::Here)
     }
 
-    /// Whether a call is open, or a client waits to hear of something.
+    /// Whether a call is open, a client waits to hear of something, or a task goes on.
     pub(crate) fn is_used(&self) -> bool {
-        let core = lock(&self.core);
-        core.half.calls() > 0 || core.half.is_watching() || !core.outbound.is_empty()
+        lock(&self.core).is_used()
     }
 
     /// Ends the link until the next call. False if somebody uses it.
     pub(crate) fn rest(self: &Arc<Self>) -> bool {
         let mut core = lock(&self.core);
-        if core.half.calls() > 0 || core.half.is_watching() || !core.outbound.is_empty() {
+        if core.is_used() {
             return false;
         }
         core.half.rest(&over(), now());

@@ -8,6 +8,8 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::revision::Revision;
 
+pub(super) mod task;
+
 /// The extension that modern peers declare which know tasks.
 pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
@@ -136,6 +138,23 @@ pub(super) fn hello(request: &Message) -> Message {
         "clientInfo": read(meta::CLIENT).filter(Value::is_object).unwrap_or_else(identity),
     });
     Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
+}
+
+/// Pages of tools that we look through on our own account.
+pub(super) const MOST_PAGES: usize = 32;
+
+/// The question for a page of tools: the first, or that which a cursor names.
+pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
+    let params = match cursor {
+        Some(cursor) => [b"{\"cursor\":", cursor, b"}"].concat(),
+        None => b"{}".to_vec(),
+    };
+    Message::request(&0.into(), method::LIST_TOOLS, Some(&params))
+}
+
+/// The cursor of the page after this one, if there is one.
+pub(super) fn next_page(result: &[u8]) -> Option<&[u8]> {
+    patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\""))
 }
 
 /// Who we are, where a peer does not say who it is.

@@ -4,6 +4,8 @@
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
 //!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
+//!   cut 2                        that lane ends without its answer
+//!   look                         says how many calls are open, and whether the link is needed
 //! ```
 //!
 //! What comes of it is `send LANE: …`, `abort LANE`, and for whom it is: `a1: note …`,
@@ -53,6 +55,14 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "drop" => {
                 let id = half.find(&ticket).expect("it is open");
                 half.drop_call(id, None, now);
+            }
+            "cut" => {
+                let why = Refusal::FarSide { text: "the stream broke".to_owned() };
+                half.handle_unanswered(Lane(number()), &why, now);
+            }
+            "look" => {
+                let needed = if half.is_needed(now) { "needed" } else { "not needed" };
+                seen.push(format!("{} open, {needed}", half.calls()));
             }
             "hears" => half.handle_hearing(true, now),
             "deaf" => half.handle_hearing(false, now),

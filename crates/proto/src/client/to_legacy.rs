@@ -16,6 +16,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::across::{hello, take_off};
 use super::legacy::Legacy;
 use super::tools::Tools;
@@ -29,11 +31,13 @@ use crate::patch;
 use crate::project;
 use crate::refusal::{Refusal, code};
 use ask::{Asked, Visit};
+use errand::Errand;
 use listen::Listen;
 use task::Tasks;
 
 mod answer;
 mod ask;
+mod errand;
 mod leave;
 mod level;
 mod listen;
@@ -55,7 +59,7 @@ pub struct ToLegacy<T> {
     /// Whether the server can say what belongs to no call; none until it is known.
     hears: Option<bool>,
     asks: BTreeMap<Ask, Asked>,
-    tasks: Tasks<T>,
+    tasks: Tasks,
     next_ask: u64,
     /// What the server was last told to log, and the calls that wait until it has heard.
     level: Option<usize>,
@@ -65,48 +69,6 @@ pub struct ToLegacy<T> {
     due: Option<Instant>,
     down: VecDeque<Down<T>>,
 }
-
-/// What we open a call at the server for.
-#[derive(Clone, Debug, PartialEq)]
-enum Errand<T> {
-    Call {
-        number: u64,
-        ticket: T,
-    },
-    Discover(T),
-    /// To have been greeted before a listen is acknowledged.
-    Listen(u64),
-    Watch {
-        listen: u64,
-        uri: Box<str>,
-    },
-    Unwatch {
-        listen: u64,
-    },
-    /// To know which tools may be tasks.
-    Tools,
-    /// To know what a task comes to.
-    TaskEnd(u64),
-    /// To be there again for who listens.
-    Return,
-    Level,
-}
-
-impl<T: Ticket> Ticket for Errand<T> {
-    fn owner(&self) -> u64 {
-        match self {
-            Self::Call { ticket, .. } | Self::Discover(ticket) => ticket.owner(),
-            // Each listen watches for itself.
-            Self::Listen(number)
-            | Self::Watch { listen: number, .. }
-            | Self::Unwatch { listen: number } => number | OURS,
-            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level => u64::MAX,
-        }
-    }
-}
-
-/// Apart from the numbers of clients.
-const OURS: u64 = 1 << 63;
 
 /// Attempts in a row to reach a server that is gone while somebody listens.
 const ATTEMPTS: u32 = 20;
@@ -124,6 +86,8 @@ struct Call<T> {
     as_task: bool,
     /// The task that it waits for, if its client knows of none.
     task: Option<Box<str>>,
+    /// How the task stands that it asks about: what that came to is being asked.
+    shown: Option<Value>,
     /// The server has asked something on its behalf.
     asked: bool,
     /// Its answer, and how long log records may still come.
@@ -146,7 +110,7 @@ impl<T: Ticket> ToLegacy<T> {
             listens: BTreeMap::new(),
             hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(limits.tasks, limits.total),
             next_ask: 1 << 31,
             level: None,
             leveling: 0,
@@ -199,10 +163,22 @@ impl<T: Ticket> ToLegacy<T> {
         let number = self.next_number();
         let (request, inner) = (request.clone(), CallId::DONE);
         let (visit, visits, as_task, task) = (None, 0, false, None);
-        let (asked, lingers) = (false, None);
+        let (shown, asked, lingers) = (None, false, None);
         self.calls.insert(
             number,
-            Call { ticket, request, inner, level, visit, visits, as_task, task, asked, lingers },
+            Call {
+                ticket,
+                request,
+                inner,
+                level,
+                visit,
+                visits,
+                as_task,
+                task,
+                shown,
+                asked,
+                lingers,
+            },
         );
         if level.is_some() && self.leveling > 0 {
             self.held.push(number);
@@ -265,6 +241,7 @@ impl<T: Ticket> ToLegacy<T> {
         self.end_lingering(now);
         self.stop_listening_for_an_ear(now);
         self.refuse_early(now);
+        self.expire_tasks(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
@@ -275,7 +252,8 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.calls.values().filter_map(|call| Some(call.lingers.as_ref()?.1));
         let deaf = self.listens.values().filter_map(Listen::due);
-        let due = self.inner.poll_timeout().into_iter().chain(self.due).chain(self.early_due());
+        let tasks = self.early_due().into_iter().chain(self.task_due());
+        let due = self.inner.poll_timeout().into_iter().chain(self.due).chain(tasks);
         lingering.chain(deaf).chain(due).min()
     }
 
@@ -283,7 +261,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn settle(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
-                Down::Note { to, message } => self.handle_note(to, &message),
+                Down::Note { to, message } => self.handle_note(to, &message, now),
                 Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
                 Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
                 Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
@@ -291,14 +269,15 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    fn handle_note(&mut self, to: To<Errand<T>>, message: &Message) {
+    fn handle_note(&mut self, to: To<Errand<T>>, message: &Message, now: Instant) {
         if method::is_for_all(message.method()) {
             self.forget_tools();
-            return self.tell_listens(message);
+            self.tell_listens(message);
+            return;
         }
         match message.method() {
             method::LOG => return self.handle_log(&to, message),
-            method::TASK_STATUS => return self.handle_status(message),
+            method::TASK_STATUS => return self.handle_status(message, now),
             _ => {}
         }
         let To::Call(Errand::Call { ticket, .. }) = to else { return };
@@ -313,7 +292,7 @@ impl<T: Ticket> ToLegacy<T> {
             Errand::Discover(to) => {
                 let answer = match answer.kind() {
                     Kind::Error => self.newer_answer(answer, method::DISCOVER),
-                    _ => Message::result(&Id::from(0), &answer::discovery(answer)),
+                    _ => Message::result(&Id::from(0), &self.discovery(answer)),
                 };
                 self.down.push_back(Down::Finish { to, answer });
             }
@@ -324,7 +303,7 @@ impl<T: Ticket> ToLegacy<T> {
             Errand::Level => self.handle_leveled(now),
             Errand::Tools => self.handle_tools(answer, now),
             Errand::TaskEnd(number) => self.handle_task_end(number, answer),
-            Errand::Unwatch { .. } => {}
+            Errand::Unwatch { .. } | Errand::Aside => {}
         }
     }
 
@@ -339,7 +318,8 @@ impl<T: Ticket> ToLegacy<T> {
         if self.had_to_be_task(number, answer, now) {
             return;
         }
-        if self.handle_created(number, answer, now) || self.handle_task_answer(number, answer) {
+        if self.handle_created(number, answer, now) || self.handle_task_answer(number, answer, now)
+        {
             return;
         }
         if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
@@ -392,7 +372,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        self.calls.len() + self.listens.len()
+        let asked = self.inner.greeters().filter(|it| matches!(it, Errand::Discover(_)));
+        self.calls.len() + self.listens.len() + asked.count()
     }
 }
 

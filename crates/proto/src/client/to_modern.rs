@@ -31,12 +31,14 @@ use crate::revision::Revision;
 use ear::Ear;
 use round::Round;
 use task::{Tasking, Tasks};
+use tools::Tools;
 
 mod answer;
 mod ear;
 mod greet;
 mod round;
 mod task;
+mod tools;
 
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub struct ToModern<T> {
     asks: BTreeMap<Ask, u64>,
     ear: Ear<T>,
     tasks: Tasks,
+    tools: Tools,
     down: VecDeque<Down<T>>,
 }
 
@@ -72,6 +75,8 @@ enum Errand<T> {
     },
     Discover,
     Listen(u64),
+    /// To know what shape results have.
+    Tools,
     /// To tell it something; nobody waits for the answer.
     Aside,
 }
@@ -80,7 +85,7 @@ impl<T: Ticket> Ticket for Errand<T> {
     fn owner(&self) -> u64 {
         match self {
             Self::Call { ticket, .. } => ticket.owner(),
-            Self::Discover | Self::Listen(_) | Self::Aside => NOBODY,
+            Self::Discover | Self::Listen(_) | Self::Tools | Self::Aside => NOBODY,
         }
     }
 }
@@ -107,6 +112,8 @@ struct Call<T> {
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
     tasking: Tasking,
+    /// What it came to, while it is found out in which shape its client expects that.
+    answer: Option<Message>,
 }
 
 impl<T: Ticket> ToModern<T> {
@@ -128,7 +135,8 @@ impl<T: Ticket> ToModern<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             ear: Ear::default(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(limits.tasks, limits.total),
+            tools: Tools::default(),
             down: VecDeque::new(),
         }
     }
@@ -177,8 +185,8 @@ impl<T: Ticket> ToModern<T> {
         let number = self.next_call;
         self.next_call += 1;
         let (request, inner, first) = (request.clone(), CallId::DONE, tasking.first());
-        let (rounds, round, progress) = (0, None, None);
-        let call = Call { ticket, request, inner, rounds, round, progress, tasking };
+        let (rounds, round, progress, answer) = (0, None, None, None);
+        let call = Call { ticket, request, inner, rounds, round, progress, tasking, answer };
         self.calls.insert(number, call);
         self.begin(number, first.as_ref(), now);
         CallId(number)
@@ -286,7 +294,9 @@ impl<T: Ticket> ToModern<T> {
         self.inner.handle_timeout(now);
         self.settle(now);
         self.end_late_rounds(now);
+        self.end_late_listing(now);
         self.poll_tasks(now);
+        self.tasks.expire(now);
         if self.ear.is_due(now) {
             self.listen_anew(now);
         }
@@ -297,7 +307,8 @@ impl<T: Ticket> ToModern<T> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
-        rounds.chain(polls).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+        let ours = polls.chain(self.tasks.due()).chain(self.tools.due());
+        rounds.chain(ours).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -316,6 +327,7 @@ impl<T: Ticket> ToModern<T> {
                 Down::Finish { to: Errand::Discover, answer } => {
                     self.handle_discovered(&answer, now);
                 }
+                Down::Finish { to: Errand::Tools, answer } => self.handle_tools(&answer, now),
                 Down::Finish { to: Errand::Listen(number), answer } => {
                     self.handle_listen_over(number, &answer, now);
                 }

@@ -8,14 +8,14 @@ use crate::patch;
 use crate::revision::Rules;
 
 /// The result of a tool for an older client.
-pub(super) fn tool_result(result: Bytes, rules: Rules) -> Bytes {
+pub(super) fn tool_result(result: Bytes, rules: Rules, wrapped: bool) -> Bytes {
     let known = patch::each(&result, &["content"], |item| block(item, rules)).unwrap_or(result);
     let Some(structure) = patch::get(&known, &["structuredContent"]) else { return known };
     let spoken = if has_text(&known) { None } else { add_text(&known, structure) };
     let spoken = spoken.unwrap_or_else(|| known.clone());
     let fitting = if !rules.structured_content {
         patch::without(&spoken, &[], &["structuredContent"])
-    } else if structure.starts_with(b"{") {
+    } else if structure.starts_with(b"{") && !wrapped {
         None
     } else {
         let object = [b"{\"result\":", structure, b"}"].concat();

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::patch;
+
 /// Where the schema is in the one that wraps it.
 const PLACE: &str = "#/properties/result";
 
@@ -12,12 +14,18 @@ const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
+/// Whether the output schema of a tool is shown to legacy clients inside
+/// another: it does not say that every result is an object (GW-70).
+pub fn wraps(schema: &[u8]) -> bool {
+    patch::get(schema, &["type"]) != Some(b"\"object\"")
+}
+
 /// A schema of `{"result": …}` for one that is not of an object; none if it is (GW-70).
 pub(super) fn wrap(schema: &[u8]) -> Option<String> {
-    let mut inner: Value = serde_json::from_slice(schema).ok()?;
-    if inner["type"] == "object" {
+    if !wraps(schema) {
         return None;
     }
+    let mut inner: Value = serde_json::from_slice(schema).ok()?;
     let dialect = inner.as_object_mut().and_then(|members| members.remove("$schema"));
     rebase(&mut inner);
     let mut outer = json!({

@@ -43,7 +43,7 @@ fn a_legacy_result_loses_what_its_client_has_never_heard_of() {
     let strip = |text| to_all("x", text)[3].clone();
     assert_eq!(strip(r#"{"a": 1,"resultType":"complete","ttlMs":0 }"#), r#"{"a": 1}"#);
     assert_eq!(strip(r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#), r#"{ "a": 1,"_meta":{"k":[ 1.0]} }"#);
-    let legacy = legacy(Bytes::from_static(b"7"), "x", Revision::NEWEST_LEGACY);
+    let legacy = legacy(Bytes::from_static(b"7"), "x", Revision::NEWEST_LEGACY, false);
     assert_eq!(legacy, Err(NotAnObject));
 }
 
@@ -63,6 +63,31 @@ fn structure_is_an_object_or_text_for_who_knows_no_better() {
     let bare = r#"{"structuredContent":{"a":1}}"#;
     let with = r#"{"content":[{"text":"{\"a\":1}","type":"text"}],"structuredContent":{"a":1}}"#;
     assert_eq!(to_all(method::CALL_TOOL, bare)[2..], [with, with, bare]);
+}
+
+/// wire: GW-70
+#[test]
+fn structure_of_a_tool_with_a_wrapped_schema_is_wrapped_though_it_is_an_object() {
+    let text = br#"{"content":[{"type":"text","text":"t"}],"structuredContent":{"a":1}}"#;
+    let show = |revision| legacy(Bytes::from_static(text), method::CALL_TOOL, revision, true);
+    let fitting =
+        br#"{"content":[{"type":"text","text":"t"}],"structuredContent":{"result":{"a":1}}}"#;
+    assert_eq!(show(Revision::NEWEST_LEGACY).unwrap(), fitting.as_slice());
+    let older = show(Revision::ALL[0]).unwrap();
+    assert_eq!(older, br#"{"content":[{"type":"text","text":"t"}]}"#.as_slice());
+    for (schema, is_wrapped) in [
+        (r#"{"type":"object"}"#, false),
+        (r#"{ "type" : "object", "anyOf": [] }"#, false),
+        (r#"{"type":"array"}"#, true),
+        (r#"{"type":["object","null"]}"#, true),
+        (r##"{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}"##, true),
+        ("true", true),
+    ] {
+        assert_eq!(wraps(schema.as_bytes()), is_wrapped, "{schema}");
+        let list = format!(r#"{{"tools":[{{"name":"t","outputSchema":{schema}}}]}}"#);
+        let shown = to_all(method::LIST_TOOLS, &list)[3].clone();
+        assert_eq!(shown.contains("\"result\""), is_wrapped, "{shown}");
+    }
 }
 
 /// wire: GW-70
@@ -154,7 +179,8 @@ fn to_all(method: &str, text: &str) -> [String; 5] {
         if revision == Revision::NEWEST_MODERN {
             return text.to_owned();
         }
-        let shown = legacy(Bytes::copy_from_slice(text.as_bytes()), method, revision).unwrap();
+        let shown =
+            legacy(Bytes::copy_from_slice(text.as_bytes()), method, revision, false).unwrap();
         String::from_utf8(shown.to_vec()).unwrap()
     })
 }

@@ -97,7 +97,7 @@ impl Modern {
     /// A message arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_message(&mut self, lane: Lane, message: Message, headers: Option<&HeaderMap>) {
         match message.kind() {
-            Kind::Request => match self.objection(&message, headers) {
+            Kind::Request => match self.objection(&message, headers).or_else(|| self.crowding()) {
                 None => self.open(lane, message, headers.map(param_headers)),
                 Some(why) => self.refuse(lane, message.id(), &why),
             },
@@ -151,6 +151,11 @@ impl Modern {
             let id = request.id().map(ToString::to_string).unwrap_or_default();
             return Some(Refusal::IdInUse { id });
         }
+        None
+    }
+
+    /// Why there is no room for one more call, if there is none.
+    fn crowding(&self) -> Option<Refusal> {
         let open = self.calls.len() + self.parked.len();
         (open >= self.most_calls).then_some(Refusal::TooManyCalls)
     }

@@ -84,7 +84,8 @@ impl Context {
             return work(self.clone()).await.into_answer();
         };
         let server = Arc::clone(&self.state.server);
-        let task = Task::new(&self.state.caller, face.number(), principal(self), ttl)?;
+        let wrapped = self.promise.is_wrapped;
+        let task = Task::new(&self.state.caller, face.number(), principal(self), ttl, wrapped)?;
         server.tasks.add(Arc::clone(&task))?;
         let cx = self.as_task(Arc::clone(&task));
         *lock(&task.state) = Arc::downgrade(&cx.state);

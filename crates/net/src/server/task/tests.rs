@@ -9,7 +9,7 @@ fn caller() -> Caller {
 }
 
 fn task(ttl: Duration) -> Arc<Task> {
-    Task::new(&caller(), 1, 7, ttl).unwrap()
+    Task::new(&caller(), 1, 7, ttl, false).unwrap()
 }
 
 /// wire: TASK-8

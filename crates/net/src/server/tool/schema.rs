@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
+use switchboard_proto::project;
 
 use super::result::ToolResult;
 use crate::server::error::Error;
@@ -50,12 +51,16 @@ impl Schema {
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Promise {
     kept: Option<Arc<(String, Validator)>>,
+    /// Legacy clients know the schema inside another.
+    pub(in crate::server) is_wrapped: bool,
 }
 
 impl Promise {
     pub(in crate::server) fn of(tool: &str, output: Option<&Schema>) -> Result<Self, String> {
         let validator = output.map(Schema::validator).transpose()?;
-        Ok(Self { kept: validator.map(|validator| Arc::new((tool.to_owned(), validator))) })
+        let kept = validator.map(|validator| Arc::new((tool.to_owned(), validator)));
+        let is_wrapped = output.is_some_and(|schema| project::wraps(schema.text.as_bytes()));
+        Ok(Self { kept, is_wrapped })
     }
 
     /// A result that is as promised. One that is not is a fault of this server:

@@ -1,22 +1,27 @@
 //! Tasks, where client and server have them in different forms.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::HeaderMap;
 use serde_json::{Value, json};
-use switchboard_net::bridge::Bridge;
+use switchboard_net::bridge::{Bridge, Children, Door, Hidden};
 use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Error, Server, Support, Tool};
+use switchboard_net::upstream::{Server as Target, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_testkit::caller::Caller;
+use switchboard_testkit::within;
 
 use super::{able, bridge_to, host, text};
-use crate::upstream::caller;
+use crate::upstream::{caller, fetch};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// A server of one era whose tools are tasks: one asks, one may not be anything else.
-async fn meet(era: Era) -> (Arc<Bridge>, Caller) {
+async fn tasking(era: Era) -> http::Uri {
     let ask = Tool::new("ask").tasks(Support::Optional).run(async |_: Value, cx: Context| {
         let roots = cx.roots().await?;
         Ok::<_, Error>(format!("{} roots", roots.len()))
@@ -25,11 +30,21 @@ async fn meet(era: Era) -> (Arc<Bridge>, Caller) {
     let quick = Tool::new("quick").run(async |_: Value, _| "quick");
     let spoken: Vec<_> = Revision::ALL.into_iter().filter(|it| it.era() == era).collect();
     let builder = Server::builder("far", "1").only(&spoken).tool(ask).tool(must).tool(quick);
-    let limits = Arc::new(Limits::default());
-    let url = host(builder.build().unwrap() as Arc<dyn Inside>, Arc::clone(&limits)).await;
-    let bridge = bridge_to(url, limits);
+    host(builder.build().unwrap() as Arc<dyn Inside>, Arc::new(Limits::default())).await
+}
+
+async fn meet(era: Era) -> (Arc<Bridge>, Caller) {
+    let bridge = bridge_to(tasking(era).await, Arc::new(Limits::default()));
     let client = caller(&bridge);
     (bridge, client)
+}
+
+/// The parameters of a modern call of a client that knows tasks.
+fn knowing(params: Value) -> Value {
+    let mut params = able(params);
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
+        json!({EXTENSION: {}});
+    params
 }
 
 /// wire: GW-10, GW-27, TASK-1, UTL-9
@@ -75,12 +90,6 @@ async fn a_legacy_client_has_tasks_at_a_modern_server() {
 #[tokio::test]
 async fn a_modern_client_listens_to_a_task_of_a_legacy_server() {
     let (_bridge, mut client) = meet(Era::Legacy).await;
-    let knowing = |params: Value| {
-        let mut params = able(params);
-        params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
-            json!({EXTENSION: {}});
-        params
-    };
     let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
     let id = created["result"]["taskId"].clone();
     assert_eq!(created["result"]["resultType"], "task", "{created}");
@@ -105,4 +114,52 @@ async fn a_modern_client_listens_to_a_task_of_a_legacy_server() {
     };
     assert_eq!(ended["params"]["result"]["content"][0]["text"], "0 roots", "{ended}");
     assert_eq!(text(&client.call("tools/call", able(json!({"name": "must"}))).await), "must");
+}
+
+/// wire: GW-41, GW-59
+#[tokio::test]
+async fn a_server_is_not_left_to_rest_while_a_task_goes_on_there() {
+    let target =
+        Target::url(tasking(Era::Legacy).await, Strategy::HttpFirst, HeaderMap::new(), fetch());
+    let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
+    let limits = Arc::new(Limits::default());
+    let bridge = Bridge::guarding(Hidden::default(), target, Children::PerSession, limits, bounds);
+    bridge.stands(Door::Open);
+    let mut client = caller(&bridge);
+    let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
+    let id = created["result"]["taskId"].clone();
+    assert!(bridge.is_idle(), "no call is open");
+    assert!(!bridge.rest(Duration::ZERO), "its task would end");
+    let asked = loop {
+        let state = client.call("tasks/get", knowing(json!({"taskId": id}))).await;
+        if state["result"]["status"] == "input_required" {
+            break state["result"]["inputRequests"].clone();
+        }
+    };
+    let key = asked.as_object().unwrap().keys().next().unwrap().clone();
+    let update = json!({"taskId": id, "inputResponses": {key: {"roots": []}}});
+    client.call("tasks/update", knowing(update)).await;
+    let ended = loop {
+        let state = client.call("tasks/get", knowing(json!({"taskId": id}))).await;
+        if state["result"]["status"] == "completed" {
+            break state;
+        }
+    };
+    assert_eq!(ended["result"]["result"]["content"][0]["text"], "0 roots", "{ended}");
+    assert!(bridge.rest(Duration::ZERO), "its client has seen its end");
+    within(bridge.close()).await;
+}
+
+/// wire: GW-27, GW-59
+#[tokio::test]
+async fn where_each_call_has_a_session_of_its_own_tasks_are_waited_for() {
+    let target =
+        Target::url(tasking(Era::Legacy).await, Strategy::HttpFirst, HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerRequest, Arc::new(Limits::default()));
+    let mut client = caller(&bridge);
+    let offered = client.call("server/discover", knowing(json!({}))).await;
+    assert!(offered["result"]["capabilities"]["tools"].is_object(), "{offered}");
+    assert_eq!(offered["result"]["capabilities"]["extensions"], Value::Null, "{offered}");
+    assert_eq!(text(&client.call("tools/call", knowing(json!({"name": "must"}))).await), "must");
+    within(bridge.close()).await;
 }

@@ -101,3 +101,28 @@ async fn complaints_are_short_whatever_they_are_about() {
     assert!(text(&wrong).starts_with("invalid arguments: /a: \"é"), "{wrong}");
     assert!(text(&wrong).len() < 600, "{}", text(&wrong).len());
 }
+
+/// wire: GW-70
+#[tokio::test]
+async fn structure_is_wrapped_for_older_clients_as_its_schema_is() {
+    let schema = json!({"anyOf": [{"type": "object"}, {"type": "array"}]});
+    let any = Tool::new("any").output_schema(&schema);
+    let any = any.run(async |args: Value, _| as_told(&args));
+    let late = Tool::new("late").output_schema(&schema).defers(Support::Optional);
+    let late =
+        late.run(async |args: Value, cx: Context| cx.defer(async move |_| as_told(&args)).await);
+    let mut client = serve(Server::builder("s", "0").tool(any).tool(late));
+    client.greet("2025-11-25", json!({})).await;
+    let listed = client.call("tools/list", json!({})).await;
+    let shown = &listed["result"]["tools"][0]["outputSchema"];
+    assert_eq!(shown["properties"]["result"], schema, "{listed}");
+    let wrapped = json!({"result": {"sum": 3}});
+    let direct = client.call("tools/call", call("any", "", &json!({"sum": 3}))).await;
+    assert_eq!(direct["result"]["structuredContent"], wrapped, "{direct}");
+    let mut params = call("late", "", &json!({"sum": 3}));
+    params["task"] = json!({});
+    let created = client.call("tools/call", params).await;
+    let id = &created["result"]["task"]["taskId"];
+    let late = client.call("tasks/result", json!({"taskId": id})).await;
+    assert_eq!(late["result"]["structuredContent"], wrapped, "{late}");
+}

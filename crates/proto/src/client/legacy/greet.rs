@@ -57,6 +57,11 @@ impl<T: Ticket> Legacy<T> {
         }
     }
 
+    /// Who waits for the server to be greeted.
+    pub fn greeters(&self) -> impl Iterator<Item = &T> {
+        self.greeters.iter()
+    }
+
     /// What the server said when it was greeted.
     pub fn welcome(&self) -> Option<&[u8]> {
         self.welcome.as_ref()?.payload()

@@ -37,36 +37,36 @@ impl<T: Ticket> ToLegacy<T> {
             Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
         }
     }
-}
 
-/// What a legacy server said of itself, as a modern one says it (GW-40).
-pub(super) fn discovery(welcome: &Message) -> Bytes {
-    let welcome = welcome.payload().unwrap_or_default();
-    let mut capabilities = member(welcome, &["capabilities"]).unwrap_or_else(|| json!({}));
-    if let Some(all) = capabilities.as_object_mut() {
-        let takes_tasks =
-            all.remove("tasks").is_some_and(|it| !it["requests"]["tools"]["call"].is_null());
-        if takes_tasks {
-            all.insert("extensions".to_owned(), json!({EXTENSION: {}}));
+    /// What a legacy server said of itself, as a modern one says it (GW-40).
+    pub(super) fn discovery(&self, welcome: &Message) -> Bytes {
+        let welcome = welcome.payload().unwrap_or_default();
+        let mut capabilities = member(welcome, &["capabilities"]).unwrap_or_else(|| json!({}));
+        if let Some(all) = capabilities.as_object_mut() {
+            let takes_tasks =
+                all.remove("tasks").is_some_and(|it| !it["requests"]["tools"]["call"].is_null());
+            if takes_tasks && self.offers_tasks() {
+                all.insert("extensions".to_owned(), json!({EXTENSION: {}}));
+            }
         }
-    }
-    let mut result = json!({
-        "supportedVersions": Revision::names(Era::Modern),
-        "capabilities": capabilities,
-    });
-    for (from, to) in [("instructions", "instructions"), ("_meta", "_meta")] {
-        if let Some(value) = member(welcome, &[from]).filter(|value| !value.is_null()) {
-            result[to] = value;
+        let mut result = json!({
+            "supportedVersions": Revision::names(Era::Modern),
+            "capabilities": capabilities,
+        });
+        for (from, to) in [("instructions", "instructions"), ("_meta", "_meta")] {
+            if let Some(value) = member(welcome, &[from]).filter(|value| !value.is_null()) {
+                result[to] = value;
+            }
         }
+        let server = member(welcome, &["serverInfo"]).filter(Value::is_object);
+        let server = server.unwrap_or_else(identity).to_string();
+        let text = result.to_string();
+        let dressed = project::modern(
+            text.as_bytes(),
+            method::DISCOVER,
+            Some(server.as_bytes()),
+            Cache::default(),
+        );
+        dressed.unwrap_or_else(|_| text.into())
     }
-    let server = member(welcome, &["serverInfo"]).filter(Value::is_object);
-    let server = server.unwrap_or_else(identity).to_string();
-    let text = result.to_string();
-    let dressed = project::modern(
-        text.as_bytes(),
-        method::DISCOVER,
-        Some(server.as_bytes()),
-        Cache::default(),
-    );
-    dressed.unwrap_or_else(|_| text.into())
 }

@@ -19,6 +19,9 @@ use crate::refusal::Refusal;
 /// How often one call may be told to visit a page first.
 const MOST_VISITS: u32 = 10;
 
+/// Pages that a call may want visited at once. Who wants more has failed.
+const MOST_PAGES: usize = 64;
+
 /// The call that a question was put to.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -152,8 +155,8 @@ impl<T: Ticket> ToLegacy<T> {
     pub(super) fn begin_visit(&mut self, number: u64, error: &[u8], now: Instant) -> bool {
         let pages = pages(error);
         let Some(call) = self.calls.get_mut(&number) else { return false };
-        if pages.is_empty() || call.visits >= MOST_VISITS || !method::may_ask(call.request.method())
-        {
+        let is_sane = (1..=MOST_PAGES).contains(&pages.len()) && call.visits < MOST_VISITS;
+        if !is_sane || !method::may_ask(call.request.method()) {
             return false;
         }
         call.visits += 1;

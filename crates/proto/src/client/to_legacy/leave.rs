@@ -12,6 +12,7 @@ impl<T: Ticket> ToLegacy<T> {
         if let Some(call) = self.calls.remove(&id.0) {
             self.settle_asks_of(id.0, &call.ticket);
             self.inner.drop_call(call.inner, words, now);
+            self.leave_task(&call, now);
         }
         self.end_listen(id.0, now);
         self.settle(now);

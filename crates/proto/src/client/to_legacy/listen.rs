@@ -230,15 +230,19 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    /// Something changed: told to who asked for it (SUB-2).
-    pub(super) fn tell_listens(&mut self, message: &Message) {
+    /// Something changed: told to who asked for it (SUB-2). False if nobody did.
+    pub(super) fn tell_listens(&mut self, message: &Message) -> bool {
         let params = message.payload().unwrap_or(b"{}");
         let own = patch::get(params, &["_meta"]).is_some_and(|it| it.starts_with(b"{"));
         let own = if own { None } else { patch::put(params, &[], "_meta", b"{}") };
         let params = own.as_deref().unwrap_or(params);
-        let Some(params) = patch::put(params, &["_meta"], meta::SUBSCRIPTION, b"0") else { return };
+        let Some(params) = patch::put(params, &["_meta"], meta::SUBSCRIPTION, b"0") else {
+            return false;
+        };
+        let mut is_heard = false;
         let message = message.with_payload(&params);
         for listen in self.listens.values_mut().filter(|listen| listen.wants(&message)) {
+            is_heard = true;
             if listen.acknowledged {
                 let to = To::Call(listen.ticket.clone());
                 self.down.push_back(Down::Note { to, message: message.clone() });
@@ -246,5 +250,6 @@ impl<T: Ticket> ToLegacy<T> {
                 listen.early.push(message.clone());
             }
         }
+        is_heard
     }
 }

@@ -4,6 +4,8 @@ use super::*;
 use crate::client::Half;
 use crate::client::script::{self, Name};
 
+mod task;
+
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
 
 const HELLO: &str =
@@ -17,7 +19,12 @@ const SIGNED: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s
 /// A call `a0` greets the server; it is answered first.
 #[track_caller]
 fn check(sharing: Sharing, script: &str, expected: &str) {
-    let half = ToLegacy::<Name>::new(Carrier::Pipe, sharing, &Limits::default()).asking_from(1);
+    check_with(&Limits::default(), sharing, script, expected);
+}
+
+#[track_caller]
+fn check_with(limits: &Limits, sharing: Sharing, script: &str, expected: &str) {
+    let half = ToLegacy::<Name>::new(Carrier::Pipe, sharing, limits).asking_from(1);
     let half = Half::ToLegacy(Box::new(half));
     let script = format!(
         "open a0: 0 x/y {{\"_meta\":{{@}}}}\nrecv: 1 = {WELCOME}\nrecv: 2 = {{}}\n{script}"
@@ -197,6 +204,21 @@ fn pages_to_visit_are_questions_and_then_the_call_is_made_again() {
            send 6: 6 tools/call {"name":"t"}
            a3: ask 2147483651 0 elicitation/create {"mode":"url","url":"u"}
            a3: finish - ! -32021 this call needs a client that can do more"#,
+    );
+}
+
+/// wire: GW-49
+#[test]
+fn a_call_that_wants_absurdly_many_pages_visited_has_failed() {
+    let pages = vec![r#"{"url":"u"}"#; 65].join(",");
+    let script = format!(
+        r#"open a1: 5 tools/call {{"name":"t","_meta":{{@}}}}
+           recv: {{"jsonrpc":"2.0","id":3,"error":{{"code":-32042,"message":"sign in","data":{{"elicitations":[{pages}]}}}}}}"#
+    );
+    check(
+        Sharing::Alone,
+        &script,
+        "send 3: 3 tools/call {\"name\":\"t\"}\na1: finish 3 ! -32603 sign in",
     );
 }
 
@@ -422,10 +444,23 @@ fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
                B3: finish - ! -32602 there is no such task
                {asks}
                {}
-               {end}"#,
+               {end}
+               send 0: "q" ! -32601 no client is there to answer this request"#,
             told("working", ""),
         ),
     );
+}
+
+/// wire: GW-40
+#[test]
+fn who_asks_what_a_server_is_has_a_call_open_until_it_was_greeted() {
+    let half = ToLegacy::<Name>::new(Carrier::Pipe, Sharing::Alone, &Limits::default());
+    let half = Half::ToLegacy(Box::new(half));
+    let script = "open a1: 5 server/discover {\"_meta\":{@}}\nlook\nlost\nlook";
+    let expected = format!(
+        "send 1: 1 initialize {HELLO}\n1 open, not needed\na1: finish - ! -32603 Transport closed\n0 open, not needed"
+    );
+    script::check(half, ENVELOPE, script, &expected);
 }
 
 /// wire: GW-51

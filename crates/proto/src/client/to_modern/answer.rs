@@ -5,7 +5,6 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::ToModern;
-use super::task::Tasking;
 use crate::client::Ticket;
 use crate::client::across::{unmarked, without_hop};
 use crate::exchange::{Down, To};
@@ -55,15 +54,14 @@ impl<T: Ticket> ToModern<T> {
                 let text = text.unwrap_or_default().into_owned();
                 self.fail(number, &text);
             }
+            None | Some("complete") if method == method::CALL_TOOL => {
+                self.finish_tool(number, answer, now);
+            }
             None | Some("complete") => {
-                let answer = self.older(&call.ticket, answer, method);
-                match call.tasking {
-                    // It was to be a task, and is over already.
-                    Tasking::Wanted if answer.kind() == Kind::Result => {
-                        self.keep_end(number, &answer, now);
-                    }
-                    _ => self.finish(number, answer),
-                }
+                let older = self.older(&call.ticket, answer, method);
+                let method = method.to_owned();
+                self.learn_tools(&method, answer);
+                self.finish(number, older);
             }
             Some(other) => {
                 let text = format!("the server answered with an unknown resultType, {other:?}");
@@ -82,7 +80,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// An answer as this client reads it.
     fn older(&self, ticket: &T, answer: &Message, method: &str) -> Message {
-        let answer = older_answer(answer, method, self.revision_of(ticket));
+        let answer = older_answer(answer, method, self.revision_of(ticket), false);
         let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
         match answer.payload().filter(|_| lists && answer.kind() == Kind::Result) {
             Some(result) => answer.with_payload(&super::task::may_be_tasks(result)),
@@ -97,8 +95,14 @@ fn needs_more(answer: &Message) -> bool {
     error.and_then(project::code_of) == Some(code::MISSING_CAPABILITY)
 }
 
-/// An answer of a modern server in the words of a legacy client (GW-29, GW-70).
-pub(super) fn older_answer(answer: &Message, method: &str, revision: Revision) -> Message {
+/// An answer of a modern server in the words of a legacy client (GW-29, GW-70);
+/// `wrapped` if that of a tool whose structure its client expects so.
+pub(super) fn older_answer(
+    answer: &Message,
+    method: &str,
+    revision: Revision,
+    wrapped: bool,
+) -> Message {
     let payload = answer.payload().unwrap_or_default();
     if answer.kind() == Kind::Error {
         let other = project::error_for_legacy(payload, method);
@@ -106,7 +110,7 @@ pub(super) fn older_answer(answer: &Message, method: &str, revision: Revision) -
     }
     let own = Bytes::copy_from_slice(payload);
     let own = without_hop(&own, &[meta::SERVER]);
-    match project::legacy(own, method, revision) {
+    match project::legacy(own, method, revision, wrapped) {
         Ok(result) => answer.with_payload(&result),
         Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
     }

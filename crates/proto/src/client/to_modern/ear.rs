@@ -106,9 +106,9 @@ impl<T: Ticket> ToModern<T> {
         self.ear.reconnect.handle_success();
     }
 
-    /// Whether a client waits to hear of a resource.
-    pub fn is_watching(&self) -> bool {
-        self.ear.watches.uris().next().is_some()
+    /// Whether a client counts on the link though it has no call open.
+    pub fn is_needed(&self, now: Instant) -> bool {
+        self.ear.watches.uris().next().is_some() || self.tasks.holds(now)
     }
 
     pub(super) fn listen_after_rest(&mut self, now: Instant) {
@@ -202,6 +202,9 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::ACKNOWLEDGED {
             return self.handle_acknowledged(number, message, now);
         }
+        if Some(message.method()) == method::list_changed("tools") {
+            self.tools.forget();
+        }
         // While two overlap, one of them tells.
         let teller = self.ear.heard.as_ref().or(self.ear.fresh.as_ref());
         if message.method() == method::TASK_CHANGED {
@@ -267,7 +270,7 @@ impl<T: Ticket> ToModern<T> {
         if was_fresh {
             for (to, uri) in std::mem::take(&mut self.ear.subscribers) {
                 self.ear.watches.remove(&uri, to.owner());
-                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to));
+                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to), false);
                 self.down.push_back(Down::Finish { to, answer });
             }
         }

@@ -12,13 +12,14 @@
 //! A task is seen by the client that began it, and by no other.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::ToModern;
+use super::{Call, ToModern};
 use crate::client::across::TASKS;
+use crate::client::across::task::{Term, about, as_core, goes_on, subject};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -31,29 +32,47 @@ use wait::{Wait, pace};
 
 mod wait;
 
-/// Tasks that are remembered, of all clients; the oldest goes first.
-const MOST_TASKS: usize = 1024;
-
 /// What the results that are kept here may take; the oldest goes first.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The tasks of the clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tasks {
     /// By the number of the call that began them, oldest first.
     all: BTreeMap<u64, Task>,
     bytes: usize,
     clock: Option<(Instant, SystemTime)>,
+    most: usize,
+    longest: Duration,
 }
 
 #[derive(Debug)]
 struct Task {
     owner: u64,
     id: Box<str>,
+    /// What it is a call of.
+    tool: Box<str>,
     /// As its client is shown it.
     shown: Value,
     /// What it came to, if the server made no task of it.
     end: Option<Bytes>,
+    term: Term,
+}
+
+impl Task {
+    /// That which a call has become.
+    fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+        let params = call.request.payload().unwrap_or_default();
+        let tool = patch::string(params, &["name"]).unwrap_or_default().into();
+        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
+        Self { owner, id: id.into(), tool, shown, end: None, term }
+    }
+
+    /// The server says how it stands.
+    fn show(&mut self, shown: Value) {
+        self.term.renew(&shown);
+        self.shown = shown;
+    }
 }
 
 /// What a call has to do with tasks.
@@ -94,14 +113,24 @@ impl Tasking {
 }
 
 impl Tasks {
+    /// None yet; so many at most, of which each may keep the connection for so long.
+    pub(super) fn new(most: usize, longest: Duration) -> Self {
+        Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
+    }
+
     fn find(&mut self, owner: u64, id: &str) -> Option<&mut Task> {
         self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
+    }
+
+    /// The tool that a task is a call of.
+    pub(super) fn tool(&mut self, owner: u64, id: &str) -> Option<Box<str>> {
+        self.find(owner, id).map(|task| task.tool.clone())
     }
 
     fn add(&mut self, number: u64, task: Task) {
         self.bytes += task.end.as_ref().map_or(0, Bytes::len);
         self.all.insert(number, task);
-        while self.all.len() > MOST_TASKS || (self.bytes > MOST_BYTES && self.all.len() > 1) {
+        while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
             let Some((_, old)) = self.all.pop_first() else { return };
             self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
         }
@@ -120,6 +149,23 @@ impl Tasks {
     /// The server is gone, and its tasks with it.
     pub(super) fn lose(&mut self) {
         self.retain(|task| task.end.is_some());
+    }
+
+    /// Forgets those that the server does not remember any longer either.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.retain(|task| task.term.over().is_none_or(|over| now < over));
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.all.values().filter_map(|task| task.term.over()).min()
+    }
+
+    /// Whether the connection must live on for a task that goes on at the server.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        let holds = |task: &Task| goes_on(&task.shown) && task.term.holds(now, self.longest);
+        self.all.values().any(holds)
     }
 
     fn date(&self, now: Instant) -> String {
@@ -141,7 +187,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
         let discovered = self.discovered.as_deref().unwrap_or_default();
         let has = patch::get(discovered, &["capabilities", "extensions", TASKS]).is_some();
-        has && self.revision_of(ticket).rules().core_tasks
+        has && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
     /// Whether a call is to become a task.
@@ -168,8 +214,7 @@ impl<T: Ticket> ToModern<T> {
             let result = json!({ "tasks": theirs }).to_string();
             return self.answer(ticket, result.as_bytes());
         }
-        let id = request.payload().and_then(|params| patch::string(params, &["taskId"]));
-        let id = id.unwrap_or_default().into_owned();
+        let id = subject(request);
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
             return self.refuse(ticket, &Refusal::BadParams { what });
@@ -217,9 +262,9 @@ impl<T: Ticket> ToModern<T> {
             call.tasking = Tasking::Wait(wait);
             return;
         }
-        let shown = shown(&state);
+        let shown = as_core(&state);
         let result = json!({"task": shown}).to_string();
-        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end: None };
+        let task = Task::of(call, id, shown, now);
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
@@ -243,7 +288,7 @@ impl<T: Ticket> ToModern<T> {
         });
         let end = Some(related(result, &id));
         let created = json!({"task": shown}).to_string();
-        let task = Task { owner: call.ticket.owner(), id: id.into(), shown, end };
+        let task = Task { end, ..Task::of(call, &id, shown, now) };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }
@@ -258,8 +303,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let failed = answer.kind() == Kind::Error;
         let state = answer.payload().unwrap_or_default();
-        let id = call.request.payload().and_then(|params| patch::string(params, &["taskId"]));
-        let id = id.unwrap_or_default().into_owned();
+        let id = subject(&call.request);
         match &call.tasking {
             Tasking::Show | Tasking::Cancel | Tasking::Wait(_) if failed => return false,
             Tasking::Show => self.show(number, &id, state),
@@ -275,7 +319,7 @@ impl<T: Ticket> ToModern<T> {
 
     fn show(&mut self, number: u64, id: &str, state: &[u8]) {
         let Some(call) = self.calls.get(&number) else { return };
-        let shown = shown(&serde_json::from_slice(state).unwrap_or_default());
+        let shown = as_core(&serde_json::from_slice(state).unwrap_or_default());
         let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
         let cancels = call.request.method() == method::CANCEL_TASK;
         let answer = if cancels && ended {
@@ -284,7 +328,7 @@ impl<T: Ticket> ToModern<T> {
             Message::result(&Id::from(0), shown.to_string().as_bytes())
         };
         if let Some(task) = self.tasks.find(call.ticket.owner(), id) {
-            task.shown = shown;
+            task.show(shown);
         }
         self.finish(number, answer);
     }
@@ -292,11 +336,9 @@ impl<T: Ticket> ToModern<T> {
     /// The tasks that a client may be told about: what belongs to no call is
     /// told to all who share a connection.
     pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
-        let goes_on = |task: &&Task| {
-            matches!(task.shown["status"].as_str(), Some("working" | "input_required"))
-        };
         let alone = self.sharing == Sharing::Alone;
-        self.tasks.all.values().filter(|_| alone).filter(goes_on).map(|task| &*task.id).collect()
+        let theirs = self.tasks.all.values().filter(|task| alone && goes_on(&task.shown));
+        theirs.map(|task| &*task.id).collect()
     }
 
     /// A task has changed.
@@ -304,9 +346,9 @@ impl<T: Ticket> ToModern<T> {
         let state = message.payload().unwrap_or_default();
         let state: Value = serde_json::from_slice(state).unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
-        let shown = shown(&state);
+        let shown = as_core(&state);
         let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
-        task.shown = shown.clone();
+        task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
         self.down.push_back(Down::Note { to: To::Session, message });
@@ -325,11 +367,6 @@ fn over() -> Refusal {
     Refusal::BadParams { what: "the task is over".to_owned() }
 }
 
-fn about(method: &str, id: &str) -> Message {
-    let params = json!({ "taskId": id }).to_string();
-    Message::request(&0.into(), method, Some(params.as_bytes()))
-}
-
 /// `payload`, saying which task it is about (UTL-9).
 fn related(payload: &[u8], id: &str) -> Bytes {
     let own = Bytes::copy_from_slice(payload);
@@ -337,29 +374,6 @@ fn related(payload: &[u8], id: &str) -> Bytes {
     let own = if has { own } else { patch::put(&own, &[], "_meta", b"{}").unwrap_or(own) };
     let task = json!({ "taskId": id }).to_string();
     patch::put(&own, &["_meta"], meta::RELATED_TASK, task.as_bytes()).unwrap_or(own)
-}
-
-/// A task of the extension as the core shows it.
-fn shown(state: &Value) -> Value {
-    let mut shown = json!({"ttl": null});
-    for (name, as_name) in [
-        ("taskId", "taskId"),
-        ("status", "status"),
-        ("statusMessage", "statusMessage"),
-        ("createdAt", "createdAt"),
-        ("lastUpdatedAt", "lastUpdatedAt"),
-        ("ttlMs", "ttl"),
-        ("pollIntervalMs", "pollInterval"),
-    ] {
-        if let Some(value) = state.get(name) {
-            shown[as_name] = value.clone();
-        }
-    }
-    // A tool that failed has completed for one era, and has failed for the other (TASK-3).
-    if state["result"]["isError"] == true {
-        shown["status"] = "failed".into();
-    }
-    shown
 }
 
 /// A list of tools, each of which may be called as a task.

@@ -4,6 +4,8 @@ use super::*;
 use crate::client::Half;
 use crate::client::script::{self, Name};
 
+mod shape;
+
 /// What the client of these transcripts is turned into on each request.
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{},"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
 
@@ -398,6 +400,40 @@ fn what_is_over_at_once_is_a_task_and_what_must_be_one_is_waited_for() {
     );
     let expected = taking_tasks(&expected).replace("\"switchboard-1", "\"T1");
     check_offering("2025-11-25", TASKS, &script, &expected);
+}
+
+/// wire: GW-27, TASK-2, UTL-9
+#[test]
+fn a_task_is_forgotten_when_its_time_is_over_and_needs_the_connection_until_then() {
+    let script = r#"open a1: 5 tools/call {"name":"t","task":{"ttl":900}}
+           recv 2: 2 = {"resultType":"complete","content":[]}
+           look
+           open a2: 5 tools/call {"name":"t","task":{}}
+           recv 3: 3 = {"taskId":"x","status":"working","ttlMs":2000,"resultType":"task"}
+           wait 899
+           open a3: 6 tasks/list
+           wait 1
+           open a4: 7 tasks/list
+           look
+           wait 1100
+           look
+           open a5: 8 tasks/get {"taskId":"x"}"#;
+    let done = r#"{"createdAt":"1970-01-01T00:00:00.000Z","lastUpdatedAt":"1970-01-01T00:00:00.000Z","status":"completed","taskId":"T1","ttl":900}"#;
+    let goes_on = r#"{"status":"working","taskId":"x","ttl":2000}"#;
+    let expected = format!(
+        r#"send 2: 2 tools/call {{"_meta":{{$}},"name":"t"}}
+           a1: finish 0 = {{"task":{done}}}
+           0 open, not needed
+           send 3: 3 tools/call {{"_meta":{{$}},"name":"t"}}
+           a2: finish 0 = {{"task":{goes_on}}}
+           send 4: 4 subscriptions/listen {{#OURS,"notifications":{{"taskIds":["x"]}}}}
+           a3: finish 0 = {{"tasks":[{done},{goes_on}]}}
+           a4: finish 0 = {{"tasks":[{goes_on}]}}
+           0 open, needed
+           0 open, not needed
+           a5: finish - ! -32602 Task not found: x"#
+    );
+    check_offering("2025-11-25", TASKS, script, &taking_tasks(&expected));
 }
 
 /// wire: GW-20, GW-81, LOG-1

@@ -1,11 +1,8 @@
 //! Tasks in the words of the extension.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::client::across::TASKS;
 use crate::jsonrpc::{Kind, Message};
-use crate::method::meta;
-use crate::patch;
 
 /// How a task stands, with its end, or with what it asks.
 pub(super) fn full(
@@ -29,33 +26,4 @@ pub(super) fn full(
         _ => {}
     }
     state
-}
-
-/// A task of a legacy server as a modern one shows it.
-pub(super) fn flat(task: &Value, status: &str) -> Value {
-    let mut shown = json!({"status": status});
-    for (name, as_name) in [
-        ("taskId", "taskId"),
-        ("status", "status"),
-        ("statusMessage", "statusMessage"),
-        ("createdAt", "createdAt"),
-        ("lastUpdatedAt", "lastUpdatedAt"),
-        ("ttl", "ttlMs"),
-        ("pollInterval", "pollIntervalMs"),
-    ] {
-        if let Some(value) = task.get(name) {
-            shown[as_name] = value.clone();
-        }
-    }
-    if shown.get("ttlMs").is_none() {
-        shown["ttlMs"] = Value::Null;
-    }
-    shown
-}
-
-/// Whether the client that made a request knows tasks.
-pub(super) fn declares(request: &Message) -> bool {
-    let path = ["_meta", meta::CAPABILITIES, "extensions", TASKS];
-    let declared = request.payload().and_then(|params| patch::get(params, &path));
-    declared.is_some_and(|settings| settings.starts_with(b"{"))
 }

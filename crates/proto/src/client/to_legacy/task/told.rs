@@ -1,9 +1,12 @@
 //! Who may see a task, and who is told when it changes (TASK-7, TASK-8).
 
+use std::time::Instant;
+
 use serde_json::Value;
 
-use super::{flat, full};
+use super::full;
 use crate::client::Ticket;
+use crate::client::across::task::as_extension;
 use crate::client::to_legacy::ToLegacy;
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
@@ -12,24 +15,24 @@ impl<T: Ticket> ToLegacy<T> {
     /// Whether this client may hear of a task.
     pub(in crate::client::to_legacy) fn knows_task(&self, id: &str, ticket: &T) -> bool {
         let principal = ticket.principal();
-        self.tasks.all.values().any(|task| *task.id == *id && task.principal == principal)
+        self.tasks.kept.iter().any(|task| *task.id == *id && task.principal == principal)
     }
 
     /// Whether a task was begun by somebody else.
     pub(super) fn is_of_another(&self, id: &str, ticket: &T) -> bool {
-        self.tasks.all.values().any(|task| *task.id == *id) && !self.knows_task(id, ticket)
+        self.tasks.kept.iter().any(|task| *task.id == *id) && !self.knows_task(id, ticket)
     }
 
     /// The server says how a task stands, unasked. What it comes to and what it
     /// asks is known a moment later, and told then.
-    pub(in crate::client::to_legacy) fn handle_status(&mut self, message: &Message) {
+    pub(in crate::client::to_legacy) fn handle_status(&mut self, message: &Message, now: Instant) {
         let state = message.payload().unwrap_or_default();
         let state: Value = serde_json::from_slice(state).unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
-        let mut all = self.tasks.all.iter_mut();
-        let Some((&number, task)) = all.find(|(_, task)| *task.id == *id) else { return };
+        let Some((number, task)) = self.tasks.kept.find(id) else { return };
         let status = state["status"].as_str().unwrap_or("working");
-        task.state = flat(&state, status);
+        task.show(as_extension(&state, status));
+        let is_unwatched = task.is_unwatched();
         let is_whole = match status {
             // It has been told, or will be.
             "completed" | "failed" => false,
@@ -39,11 +42,14 @@ impl<T: Ticket> ToLegacy<T> {
         if is_whole {
             self.tell_change(number);
         }
+        if is_unwatched {
+            self.wait_for_end(number, now);
+        }
     }
 
     /// A task is over.
     pub(super) fn tell_end(&mut self, number: u64) {
-        let Some(task) = self.tasks.all.get_mut(&number) else { return };
+        let Some(task) = self.tasks.kept.get_mut(number) else { return };
         let failed = task.end.as_ref().is_some_and(|end| end.kind() == Kind::Error);
         if task.state["status"] == "cancelled" && failed {
             return;
@@ -53,18 +59,21 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client has cancelled a task.
-    pub(super) fn handle_cancelled(&mut self, request: &Message) {
-        if let Some(task) = self.find_task(request).filter(|task| task.end.is_none()) {
+    pub(super) fn handle_cancelled(&mut self, id: &str) {
+        if let Some((_, task)) = self.tasks.kept.find(id).filter(|(_, task)| !task.ended) {
             task.state["status"] = "cancelled".into();
         }
     }
 
     /// Tells who listens how a task stands.
     pub(super) fn tell_change(&mut self, number: u64) {
-        let Some(task) = self.tasks.all.get(&number) else { return };
+        let Some(task) = self.tasks.kept.get(number) else { return };
         let state = full(task.state.clone(), task.end.as_ref(), Some(task.open_questions()));
         let params = state.to_string();
         let message = Message::notification(method::TASK_CHANGED, Some(params.as_bytes()));
-        self.tell_listens(&message);
+        let is_heard = self.tell_listens(&message);
+        if let Some(task) = self.tasks.kept.get_mut(number) {
+            task.told |= is_heard && task.ended;
+        }
     }
 }

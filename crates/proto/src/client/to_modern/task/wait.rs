@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Tasking, about, related};
+use super::{Tasking, related};
 use crate::client::Ticket;
 use crate::client::across::quoted;
-use crate::client::to_modern::answer::older_answer;
+use crate::client::across::task::about;
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
@@ -75,9 +75,7 @@ impl<T: Ticket> ToModern<T> {
                 return self.ask_for_task(number, state, now);
             }
         };
-        let Some(call) = self.calls.get(&number) else { return };
-        let revision = self.revision_of(&call.ticket);
-        self.finish(number, older_answer(&answer, method::CALL_TOOL, revision));
+        self.finish_tool(number, &answer, now);
     }
 
     /// What a task asks that its client has not been asked yet.

@@ -137,6 +137,23 @@ fn who_does_not_come_back_is_given_up() {
     assert!(matches!(client.half.poll_up(), Some(Up::Drop { exchange: Exchange(1), .. })));
 }
 
+/// wire: MRTR-3, GW-45
+#[test]
+fn a_retry_takes_the_place_that_its_call_has_already() {
+    let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+    client.half = Modern::new(Carrier::Pipe, &Limits { calls: 1, ..Limits::default() });
+    client.call(0, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    let another = client.request("2", "");
+    client.half.handle_message(Lane::MAIN, another, None);
+    assert!(client.heard()["error"].is_object(), "a parked call has a place");
+    client.retry("1/1", 0, "3", r#""inputResponses":{"q1":{"roots":[]}}"#);
+    assert_eq!(client.supplied().len(), 1);
+    assert_eq!((client.half.calls(), client.half.parked()), (1, 0));
+}
+
 /// wire: GW-55, PRG-1
 #[test]
 fn progress_goes_by_the_token_of_the_last_request() {

@@ -1,13 +1,14 @@
-//! Tools that run as tasks only, called by clients that know no tasks (GW-59).
+//! Which tools may be tasks, and those that run as tasks only, called by clients
+//! that know no tasks (GW-59).
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::Value;
 
 use super::super::{Errand, ToLegacy};
-use super::declares;
 use crate::client::Ticket;
-use crate::client::across::take_off;
+use crate::client::across::{MOST_PAGES, member, next_page, page_of_tools, take_off};
 use crate::jsonrpc::{Kind, Message};
 use crate::patch;
 use crate::refusal::code;
@@ -37,6 +38,62 @@ impl Support {
 }
 
 impl<T: Ticket> ToLegacy<T> {
+    /// Whether a call must wait until it is known which tools may be tasks.
+    pub(in super::super) fn holds_for_tools(&mut self, number: u64, now: Instant) -> bool {
+        let Some(call) = self.calls.get(&number) else { return false };
+        let may_be = call.request.method() == method::CALL_TOOL && self.may_have(&call.request);
+        if !may_be || self.tasks.tools.is_some() || self.takes_tasks() == Some(false) {
+            return false;
+        }
+        self.tasks.held.push(number);
+        self.learn_tools(now);
+        true
+    }
+
+    fn learn_tools(&mut self, now: Instant) {
+        if self.tasks.listing.is_none() {
+            self.tasks.listing = Some(BTreeMap::new());
+            self.tasks.pages = 0;
+            self.list_tools(None, now);
+        }
+    }
+
+    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
+        self.tasks.pages += 1;
+        self.inner.open(Errand::Tools, &page_of_tools(cursor), now);
+    }
+
+    /// A page of tools: which of them may be tasks?
+    pub(in super::super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
+        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
+        let result = result.unwrap_or_default();
+        let Some(mut listing) = self.tasks.listing.take() else { return };
+        let tools = member(result, &["tools"]).unwrap_or_default();
+        for tool in tools.as_array().into_iter().flatten() {
+            listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
+        }
+        match next_page(result) {
+            Some(cursor) if self.tasks.pages < MOST_PAGES => {
+                self.tasks.listing = Some(listing);
+                self.list_tools(Some(cursor), now);
+            }
+            _ => {
+                self.tasks.tools = Some(listing);
+                for number in std::mem::take(&mut self.tasks.held) {
+                    self.begin(number, now);
+                }
+                for (number, answer) in std::mem::take(&mut self.tasks.failed) {
+                    self.handle_answer(number, &answer, now);
+                }
+            }
+        }
+    }
+
+    /// The tools may be others: they are listed again when it matters.
+    pub(in super::super) fn forget_tools(&mut self) {
+        self.tasks.tools = None;
+    }
+
     /// A call that has failed because it was no task: it did not run, and is made again as one.
     pub(in super::super) fn had_to_be_task(
         &mut self,
@@ -53,7 +110,7 @@ impl<T: Ticket> ToLegacy<T> {
         // only the list of tools says what this one is.
         let Some(call) = self.calls.get(&number) else { return false };
         let is_failed = patch::get(payload, &["isError"]) == Some(b"true".as_slice());
-        let is_new = !call.as_task && !call.asked && !declares(&call.request);
+        let is_new = !call.as_task && !call.asked && !self.may_have(&call.request);
         if !(is_failed && is_new && self.takes_tasks() == Some(true)) {
             return false;
         }

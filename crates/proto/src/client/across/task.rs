@@ -1,0 +1,101 @@
+//! Tasks in the words of either era (9.4): one has them in its core, the other
+//! as an extension.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::TASKS;
+use crate::jsonrpc::Message;
+use crate::method::meta;
+use crate::patch;
+
+/// What describes a task: its name in the core, and in the extension.
+const MEMBERS: [(&str, &str); 7] = [
+    ("taskId", "taskId"),
+    ("status", "status"),
+    ("statusMessage", "statusMessage"),
+    ("createdAt", "createdAt"),
+    ("lastUpdatedAt", "lastUpdatedAt"),
+    ("ttl", "ttlMs"),
+    ("pollInterval", "pollIntervalMs"),
+];
+
+/// A task of the core as the extension shows it; `status` if it does not say.
+pub(in crate::client) fn as_extension(task: &Value, status: &str) -> Value {
+    let mut shown = json!({"status": status, "ttlMs": null});
+    let members = MEMBERS.iter().filter_map(|(core, extension)| Some((extension, task.get(core)?)));
+    members.for_each(|(name, value)| shown[name] = value.clone());
+    shown
+}
+
+/// A task of the extension as the core shows it.
+pub(in crate::client) fn as_core(state: &Value) -> Value {
+    let mut shown = json!({"ttl": null});
+    let members =
+        MEMBERS.iter().filter_map(|(core, extension)| Some((core, state.get(extension)?)));
+    members.for_each(|(name, value)| shown[name] = value.clone());
+    // A tool that failed has completed for one era, and has failed for the other (TASK-3).
+    if state["result"]["isError"] == true {
+        shown["status"] = "failed".into();
+    }
+    shown
+}
+
+/// Whether a task in either form goes on.
+pub(in crate::client) fn goes_on(state: &Value) -> bool {
+    !matches!(state["status"].as_str(), Some("completed" | "failed" | "cancelled"))
+}
+
+/// How long a task is remembered, and may keep a session for itself.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Term {
+    began: Instant,
+    /// What its server said of it; none for as long as it likes.
+    over: Option<Instant>,
+}
+
+impl Term {
+    /// That of a task in either form, which has just begun.
+    pub(in crate::client) fn of(state: &Value, now: Instant) -> Self {
+        let mut term = Self { began: now, over: None };
+        term.renew(state);
+        term
+    }
+
+    /// The server may think otherwise of it later.
+    pub(in crate::client) fn renew(&mut self, state: &Value) {
+        let ttl = state.get("ttlMs").or_else(|| state.get("ttl")).and_then(Value::as_u64);
+        self.over = ttl.and_then(|ttl| self.began.checked_add(Duration::from_millis(ttl)));
+    }
+
+    /// When it is to be forgotten, if ever.
+    pub(in crate::client) fn over(&self) -> Option<Instant> {
+        self.over
+    }
+
+    /// Whether it may keep a session, for `most` at the longest.
+    pub(in crate::client) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let is_in_time = now.saturating_duration_since(self.began) < most;
+        is_in_time && self.over.is_none_or(|over| now < over)
+    }
+}
+
+/// A request about a task.
+pub(in crate::client) fn about(method: &str, id: &str) -> Message {
+    let params = json!({ "taskId": id }).to_string();
+    Message::request(&0.into(), method, Some(params.as_bytes()))
+}
+
+/// The task that a request is about.
+pub(in crate::client) fn subject(request: &Message) -> Box<str> {
+    let id = request.payload().and_then(|params| patch::string(params, &["taskId"]));
+    id.unwrap_or_default().into()
+}
+
+/// Whether the modern client that made a request knows tasks.
+pub(in crate::client) fn declares(request: &Message) -> bool {
+    let path = ["_meta", meta::CAPABILITIES, "extensions", TASKS];
+    let declared = request.payload().and_then(|params| patch::get(params, &path));
+    declared.is_some_and(|settings| settings.starts_with(b"{"))
+}

@@ -1,0 +1,215 @@
+//! The tasks that are remembered: how many, for how long, and how much of what
+//! they came to. What is forgotten can be asked of the server again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::client::CallId;
+use crate::client::across::task::{Term, goes_on};
+use crate::exchange::Ask;
+use crate::jsonrpc::Message;
+
+/// What the ends that are kept may take; the oldest goes first.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Questions that one task may have open.
+const MOST_QUESTIONS: usize = 64;
+
+/// A task of a client that knows tasks.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) id: Box<str>,
+    pub(super) principal: u64,
+    /// What its client declared: what it may be asked.
+    pub(super) capabilities: Bytes,
+    /// As a modern client is shown it, without what it came to or asks.
+    pub(super) state: Value,
+    /// What it came to, while there is room for it.
+    pub(super) end: Option<Message>,
+    /// The server has said what it came to.
+    pub(super) ended: bool,
+    /// Its client has seen that.
+    pub(super) told: bool,
+    pub(super) questions: BTreeMap<String, (Ask, Value)>,
+    next_key: u32,
+    /// Our own `tasks/result`, while it is open.
+    pub(super) wait: Option<CallId>,
+    term: Term,
+}
+
+impl Task {
+    pub(super) fn new(
+        id: Box<str>,
+        principal: u64,
+        capabilities: Bytes,
+        state: Value,
+        now: Instant,
+    ) -> Self {
+        let term = Term::of(&state, now);
+        let (end, ended, told, wait) = (None, false, false, None);
+        let (questions, next_key) = (BTreeMap::new(), 0);
+        Self {
+            id,
+            principal,
+            capabilities,
+            state,
+            end,
+            ended,
+            told,
+            questions,
+            next_key,
+            wait,
+            term,
+        }
+    }
+
+    /// The server says how it stands.
+    pub(super) fn show(&mut self, state: Value) {
+        self.term.renew(&state);
+        self.state = state;
+    }
+
+    /// The server asks something on its behalf. False if it asks too much.
+    pub(super) fn ask(&mut self, ask: Ask, question: Value) -> bool {
+        if self.questions.len() >= MOST_QUESTIONS {
+            return false;
+        }
+        self.next_key += 1;
+        self.questions.insert(format!("q{}", self.next_key), (ask, question));
+        self.state["status"] = "input_required".into();
+        true
+    }
+
+    pub(super) fn open_questions(&self) -> Map<String, Value> {
+        let open = self.questions.iter();
+        open.map(|(key, (_, question))| (key.clone(), question.clone())).collect()
+    }
+
+    /// Whether nobody waits for its end, and somebody should.
+    pub(super) fn is_unwatched(&self) -> bool {
+        !self.ended && self.wait.is_none() && self.state["status"] != "cancelled"
+    }
+
+    fn size(&self) -> usize {
+        self.end.as_ref().map_or(0, |end| end.text().len())
+    }
+}
+
+/// All tasks, by the number of the call that began them.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    all: BTreeMap<u64, Task>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Remembers one more; with `most` already, the one that goes for it: the
+    /// oldest that is over, if there is any.
+    pub(super) fn add(&mut self, number: u64, task: Task, most: usize) -> Option<Task> {
+        let over = || self.all.iter().find(|(_, task)| task.ended).map(|(&number, _)| number);
+        let oldest = || self.all.keys().next().copied();
+        let gone = if self.all.len() < most { None } else { over().or_else(oldest) };
+        let gone = gone.and_then(|number| self.remove(number));
+        self.all.insert(number, task);
+        gone
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Task> {
+        let task = self.all.remove(&number)?;
+        self.bytes -= task.size();
+        Some(task)
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Task> {
+        self.all.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Task> {
+        self.all.get_mut(&number)
+    }
+
+    pub(super) fn find(&mut self, id: &str) -> Option<(u64, &mut Task)> {
+        let mut all = self.all.iter_mut();
+        all.find(|(_, task)| *task.id == *id).map(|(&number, task)| (number, task))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.all.values()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.all.values_mut()
+    }
+
+    /// A task came to something: what it had asked, which nobody needs any
+    /// more. None if that was known.
+    pub(super) fn end(&mut self, number: u64, end: &Message) -> Option<Vec<Ask>> {
+        let task = self.all.get_mut(&number).filter(|task| !task.ended)?;
+        task.ended = true;
+        task.end = Some(end.clone());
+        self.bytes += task.size();
+        let asked = std::mem::take(&mut task.questions);
+        Some(asked.into_values().map(|(ask, _)| ask).collect())
+    }
+
+    /// Forgets what tasks came to, the oldest first, until the rest fits.
+    pub(super) fn trim(&mut self) {
+        for task in self.all.values_mut() {
+            if self.bytes <= MOST_BYTES {
+                return;
+            }
+            self.bytes -= task.size();
+            task.end = None;
+        }
+    }
+
+    /// Forgets those that the server does not remember any longer either.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Task> {
+        let late = self.all.iter().filter(|(_, task)| task.term.over().is_some_and(|it| it <= now));
+        let late: Vec<u64> = late.map(|(&number, _)| number).collect();
+        late.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.all.values().filter_map(|task| task.term.over()).min()
+    }
+
+    /// Whether the session must live on for a task: it goes on, or its client
+    /// has not seen its end. `most` is how long one may have that.
+    pub(super) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let holds = |task: &Task| {
+            let is_open = goes_on(&task.state) || !task.told;
+            is_open && task.state["status"] != "cancelled" && task.term.holds(now, most)
+        };
+        self.all.values().any(holds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tasks_came_to_is_forgotten_where_it_takes_too_much_and_the_tasks_are_not() {
+        #[expect(clippy::disallowed_methods, reason = "any start will do")]
+        let now = Instant::now();
+        let mut kept = Kept::default();
+        let large = format!("{{\"text\":\"{}\"}}", "x".repeat(MOST_BYTES / 3));
+        for number in 0..4 {
+            let id = format!("t{number}").into();
+            kept.add(number, Task::new(id, 0, Bytes::new(), Value::Null, now), 4);
+            kept.end(number, &Message::result(&1.into(), large.as_bytes()));
+            kept.trim();
+        }
+        let left: Vec<_> = kept.iter().map(|task| (task.ended, task.end.is_some())).collect();
+        assert_eq!(left, [(true, false), (true, false), (true, true), (true, true)]);
+        assert_eq!(kept.bytes, kept.iter().map(Task::size).sum::<usize>());
+        // One more takes the place of the first; what that had is not counted twice.
+        let fifth = Task::new("t4".into(), 0, Bytes::new(), Value::Null, now);
+        assert_eq!(kept.add(9, fifth, 4).map(|gone| gone.id), Some("t0".into()));
+        assert_eq!(kept.bytes, kept.iter().map(Task::size).sum::<usize>());
+    }
+}

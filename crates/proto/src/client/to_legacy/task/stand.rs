@@ -1,0 +1,106 @@
+//! What clients are told when they ask how a task stands: what it came to is
+//! part of it, and with a legacy server another question.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+
+use super::full;
+use crate::client::Ticket;
+use crate::client::across::task::{about, as_extension, subject};
+use crate::client::to_legacy::{Errand, ToLegacy};
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::method;
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The server says how a task stands, what it came to, or that it is
+    /// cancelled. False if it is about no task.
+    pub(in crate::client::to_legacy) fn handle_task_answer(
+        &mut self,
+        number: u64,
+        answer: &Message,
+        now: Instant,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let (id, shown) = (subject(&call.request), call.shown.take());
+        match (call.request.method(), shown) {
+            // A task that is over cannot be cancelled, which is no error to a modern client.
+            (method::CANCEL_TASK, _) => {
+                let known = self.tasks.kept.find(&id).is_some();
+                let is_told = answer.kind() == Kind::Result || known && answer.id().is_some();
+                if !is_told {
+                    return false;
+                }
+                self.handle_cancelled(&id);
+                let answer = Message::result(&Id::from(0), b"{}");
+                self.finish(number, self.newer_answer(&answer, method::UPDATE_TASK));
+            }
+            (method::GET_TASK, Some(state)) if answer.id().is_some() => {
+                let end = self.newer_answer(answer, method::TASK_RESULT);
+                self.tell_task(number, state, Some(&end), None);
+            }
+            (method::GET_TASK, None) if answer.kind() == Kind::Result => {
+                let state = answer.payload().unwrap_or_default();
+                self.handle_task_state(number, &id, state, now);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn handle_task_state(&mut self, number: u64, id: &str, state: &[u8], now: Instant) {
+        let state: Value = serde_json::from_slice(state).unwrap_or_default();
+        let status = state["status"].as_str().unwrap_or("working").to_owned();
+        let state = as_extension(&state, &status);
+        let is_over = matches!(status.as_str(), "completed" | "failed");
+        let Some((known, task)) = self.tasks.kept.find(id) else {
+            return if is_over {
+                self.fetch_end(number, id, state, now);
+            } else {
+                self.tell_task(number, state, None, None);
+            };
+        };
+        task.show(state.clone());
+        let (end, questions, unasked) =
+            (task.end.clone(), task.open_questions(), task.wait.is_none());
+        let waits = is_over && end.is_none();
+        if unasked && (waits || task.is_unwatched()) {
+            self.wait_for_end(known, now);
+        }
+        match self.calls.get_mut(&number).filter(|_| waits) {
+            Some(call) => call.shown = Some(state),
+            None => self.tell_task(number, state, end.as_ref(), Some(questions)),
+        }
+    }
+
+    /// Has the server say what a task came to that we do not remember.
+    fn fetch_end(&mut self, number: u64, id: &str, state: Value, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let errand = Errand::Call { number, ticket: call.ticket.clone() };
+        call.shown = Some(state);
+        call.inner = self.inner.open(errand, &about(method::TASK_RESULT, id), now);
+    }
+
+    /// Says how a task stands: with its end, or with what it asks.
+    pub(super) fn tell_task(
+        &mut self,
+        number: u64,
+        state: Value,
+        end: Option<&Message>,
+        questions: Option<Map<String, Value>>,
+    ) {
+        let id = state["taskId"].as_str().unwrap_or_default();
+        if let Some((_, task)) = self.tasks.kept.find(id) {
+            task.told |= end.is_some();
+        }
+        let state = full(state, end, questions);
+        let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
+        self.finish(number, self.newer_answer(&answer, method::GET_TASK));
+    }
+
+    /// Calls that wait for what a task came to, and how it stands.
+    pub(super) fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
+        let about = self.calls.iter_mut().filter(|(_, call)| *subject(&call.request) == *id);
+        about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! Tools whose structure is no object by its schema: both are wrapped for
+//! legacy clients, or a client that checks results would refuse them (GW-70).
+//!
+//! Lists that pass say which they are. Where none has named a tool, its client
+//! may have seen it elsewhere: then the server is asked, once its answer has
+//! come and only if the schema makes a difference.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::answer::older_answer;
+use super::task::Tasking;
+use super::{Errand, ToModern};
+use crate::client::Ticket;
+use crate::client::across::task::subject;
+use crate::client::across::{Envelope, MOST_PAGES, next_page, page_of_tools};
+use crate::json::{Fault, Walker};
+use crate::jsonrpc::{Kind, Message};
+use crate::method;
+use crate::patch;
+use crate::project;
+
+/// Tools to remember. Further ones are taken for such as return objects.
+const MOST: usize = 4096;
+
+/// How long an answer waits for that.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// What is known of the server's tools.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    /// Whether the structure of each is wrapped.
+    wrapped: BTreeMap<Box<str>, bool>,
+    /// There are no others.
+    complete: bool,
+    listing: Option<Listing>,
+}
+
+/// We are asking for all of them.
+#[derive(Debug)]
+struct Listing {
+    /// In whose name.
+    envelope: Envelope,
+    pages: usize,
+    until: Instant,
+}
+
+impl Tools {
+    /// Learns from a result of `tools/list`.
+    fn learn(&mut self, result: &[u8]) {
+        let Some(tools) = patch::get(result, &["tools"]) else { return };
+        // What is no list names no tools.
+        _ = Walker::new(tools).elements(|place| {
+            let tool = &tools[place];
+            if let Some(name) = patch::string(tool, &["name"])
+                && (self.wrapped.len() < MOST || self.wrapped.contains_key(&*name))
+            {
+                let schema = patch::get(tool, &["outputSchema"]);
+                self.wrapped.insert(name.into(), schema.is_some_and(project::wraps));
+            }
+            Ok::<_, Fault>(())
+        });
+    }
+
+    /// The tools may be others now.
+    pub(super) fn forget(&mut self) {
+        self.wrapped.clear();
+        self.complete = false;
+    }
+
+    /// Whether the structure of a tool is wrapped; none if that must be found out.
+    fn is_wrapped(&self, name: &str) -> Option<bool> {
+        let known = self.wrapped.get(name).copied();
+        known.or_else(|| self.complete.then_some(false))
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.listing.as_ref().map(|listing| listing.until)
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// A list of tools passes.
+    pub(super) fn learn_tools(&mut self, method: &str, answer: &Message) {
+        if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
+            self.tools.learn(answer.payload().unwrap_or_default());
+        }
+    }
+
+    /// The tool that a call is about, by itself or by its task.
+    fn tool_of(&mut self, number: u64) -> Option<Box<str>> {
+        let call = self.calls.get(&number)?;
+        let params = call.request.payload().unwrap_or_default();
+        match call.request.method() {
+            method::CALL_TOOL => patch::string(params, &["name"]).map(Into::into),
+            _ => self.tasks.tool(call.ticket.owner(), &subject(&call.request)),
+        }
+    }
+
+    /// Gives a client what its tool came to, once it is known in which shape.
+    pub(super) fn finish_tool(&mut self, number: u64, answer: &Message, now: Instant) {
+        let tool = self.tool_of(number).unwrap_or_default();
+        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
+        let structure = result.and_then(|result| patch::get(result, &["structuredContent"]));
+        // What is no object is wrapped whatever the schema says.
+        let reads = self.calls.get(&number).map(|call| self.revision_of(&call.ticket).rules());
+        let matters = reads.is_some_and(|rules| rules.structured_content)
+            && structure.is_some_and(|it| it.starts_with(b"{"));
+        let known = self.tools.is_wrapped(&tool);
+        if !matters || known.is_some() {
+            return self.finish_shaped(number, answer, known == Some(true), now);
+        }
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        call.answer = Some(answer.clone());
+        if self.tools.listing.is_none() {
+            let (ticket, pages) = (call.ticket.clone(), 0);
+            let (envelope, until) = (self.envelope_of(&ticket), now + WAIT);
+            self.tools.listing = Some(Listing { envelope, pages, until });
+            self.list_tools(None, now);
+        }
+    }
+
+    fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
+        let Some(listing) = self.tools.listing.as_mut() else { return };
+        listing.pages += 1;
+        let request = listing.envelope.put_on(&page_of_tools(cursor));
+        self.inner.open(Errand::Tools, &request, &None, now);
+    }
+
+    /// A page of the tools that we asked for.
+    pub(super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
+        let Some(listing) = &self.tools.listing else { return };
+        let may_go_on = listing.pages < MOST_PAGES;
+        self.learn_tools(method::LIST_TOOLS, answer);
+        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
+        let cursor = result.and_then(next_page);
+        if let Some(cursor) = cursor.filter(|_| may_go_on) {
+            self.list_tools(Some(cursor), now);
+        } else {
+            self.tools.complete = result.is_some();
+            self.finish_waiting(now);
+        }
+    }
+
+    /// Whoever has waited for too long waits no longer.
+    pub(super) fn end_late_listing(&mut self, now: Instant) {
+        if self.tools.due().is_some_and(|until| until <= now) {
+            self.finish_waiting(now);
+        }
+    }
+
+    fn finish_waiting(&mut self, now: Instant) {
+        self.tools.listing = None;
+        let waiting = self.calls.iter_mut();
+        let waiting = waiting.filter_map(|(&number, call)| Some((number, call.answer.take()?)));
+        for (number, answer) in waiting.collect::<Vec<_>>() {
+            let tool = self.tool_of(number).unwrap_or_default();
+            let wrapped = self.tools.is_wrapped(&tool) == Some(true);
+            self.finish_shaped(number, &answer, wrapped, now);
+        }
+    }
+
+    fn finish_shaped(&mut self, number: u64, answer: &Message, wrapped: bool, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let revision = self.revision_of(&call.ticket);
+        let is_wanted = matches!(call.tasking, Tasking::Wanted);
+        let answer = older_answer(answer, method::CALL_TOOL, revision, wrapped);
+        // It was to be a task, and is over already.
+        if is_wanted && answer.kind() == Kind::Result {
+            self.keep_end(number, &answer, now);
+        } else {
+            self.finish(number, answer);
+        }
+    }
+}
