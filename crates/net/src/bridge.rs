@@ -5,7 +5,7 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
@@ -46,7 +46,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
-    hidden: RwLock<Arc<Hidden>>,
+    hidden: Arc<Hidden>,
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
@@ -74,7 +74,7 @@ impl Bridge {
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
-        if let Some(why) = self.hidden().refuses(face.who(), request) {
+        if let Some(why) = self.hidden.refuses(request) {
             caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }

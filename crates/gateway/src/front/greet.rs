@@ -60,7 +60,7 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         }
-        let session = Session::new(face, request.clone(), &self.this);
+        let session = Session::new(face, request.clone(), self.at());
         let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
         let (face, request) = (Arc::clone(face), request.clone());

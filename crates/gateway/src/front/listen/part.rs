@@ -53,7 +53,7 @@ impl Recipient for Part {
         let Some(front) = self.front.upgrade() else { return };
         let face = &self.listen.face;
         if message.method() != method::ACKNOWLEDGED {
-            if let Some(message) = front.fleet.tasks.told(face, &self.server, message) {
+            if let Some(message) = front.at().told(face, &self.server, message) {
                 face.note(exchange, &message);
             }
             return;
