@@ -22,7 +22,7 @@ use switchboard_proto::patch;
 use crate::plan::ServerPlan;
 use edit::Shaped;
 use seek::Seek;
-use template::Pattern;
+pub(crate) use template::Pattern;
 
 mod edit;
 mod mirror;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
-use switchboard_net::bridge::{Bridge, Children, Hidden};
+use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
 use switchboard_net::upstream::Server;
@@ -64,7 +64,7 @@ type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
 /// One server, for the calls of clients. Whoever is about to make a call holds
 /// it: a bridge does not end as long as that is so.
 pub(crate) struct Backend {
-    pub(crate) plan: ServerPlan,
+    pub(crate) plan: Arc<ServerPlan>,
     pub(crate) bridge: Arc<Bridge>,
     /// Shared by all that have the same bridge.
     held: Arc<()>,
@@ -127,7 +127,7 @@ impl Fleet {
     /// A server of a plan, that nobody has called yet.
     fn made(&self, plan: &ServerPlan, server: Server) -> Backend {
         let bridge = bridge(plan, server, &self.options.limits);
-        Backend { plan: plan.clone(), bridge, held: Arc::default() }
+        Backend { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
     }
 
     /// Headers of clients that some server wants.
@@ -220,7 +220,7 @@ fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
     limits.quiet = plan.call.unwrap_or(limits.quiet);
     limits.greeting = Some(plan.start);
     let bounds = (plan.calls, plan.start);
-    Bridge::guarding(hidden(plan), server, children(plan.process), Arc::new(limits), bounds)
+    Bridge::guarding(server, children(plan.process), Arc::new(limits), bounds)
 }
 
 /// Who shares a connection.
@@ -244,15 +244,6 @@ fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
         }
     }
     (!names.is_empty()).then(|| names.into())
-}
-
-/// The tools that clients must not see, whichever way they come.
-fn hidden(plan: &ServerPlan) -> Hidden {
-    let hidden = Hidden::new(&plan.tools.never);
-    match &plan.tools.only {
-        Some(only) => hidden.but(only),
-        None => hidden,
-    }
 }
 
 impl std::fmt::Debug for Fleet {

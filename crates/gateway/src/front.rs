@@ -30,6 +30,9 @@ use crate::fleet::{Backend, Fleet};
 use crate::person::Person;
 use crate::policy::Grant;
 use crate::route::{self, Nowhere, Way};
+use crate::sight;
+use at::At;
+use duty::Duty;
 use leg::Leg;
 use listen::Listens;
 use offer::Edition;
@@ -39,6 +42,8 @@ use task::Errand;
 pub(crate) use task::Tasks;
 
 pub(crate) mod alone;
+mod at;
+mod duty;
 mod grant;
 mod greet;
 mod leg;
@@ -180,6 +185,10 @@ impl Front {
             face.turn_away(exchange, request.id(), &why);
             return Works::none();
         }
+        if let Some(why) = sight::doubt(request) {
+            face.finish(exchange, &Message::refusal(request.id(), &why));
+            return Works::none();
+        }
         if request.method().starts_with("tasks/") {
             return self.task(face, exchange, request, said);
         }
@@ -224,7 +233,13 @@ impl Front {
             face.turn_away(exchange, request.id(), &why);
             return Works::none();
         }
-        match route::route(request, catalog, self) {
+        let way = match route::route(request, catalog, self) {
+            Way::To { server, request: theirs } if self.hides(&server, &theirs) => {
+                Way::Nowhere(Nowhere::unseen(request))
+            }
+            way => way,
+        };
+        match way {
             Way::Here => self.answer(face, exchange, request),
             Way::List(kind) => self.list(face, exchange, request, kind),
             Way::To { server, request } => self.forward(face, exchange, &server, request, said),
@@ -271,34 +286,31 @@ impl Front {
         let Some(backend) = backend else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
-        if let Some(nowhere) = self.unseen(&backend.plan, &request) {
-            face.finish(exchange, &Message::error(request.id(), &nowhere.error(face.era())));
-            return Works::none();
-        }
         let request = self.fleet.tap().forward(face, exchange, server, request);
         let refuse = |why: &Refusal| {
             face.finish(exchange, &Message::refusal(request.id(), why));
             Works::none()
         };
-        let errand = Errand::of(&request, face.era());
-        let expect = |leg: &Leg| errand.into_iter().for_each(|errand| leg.expect(exchange, errand));
+        let duty = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
         self.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             let leg = session.leg(server, &backend);
-            expect(&leg);
-            return leg.open(&backend, exchange, request, said);
+            return leg.open(&backend, (exchange, duty), request, said);
         }
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
-                let leg = Leg::modern(face, server, &self.this);
-                expect(&leg);
+                let leg = Leg::modern(face, server, self.at(), (exchange, duty));
                 let open = Up::Open { exchange, request, said };
                 backend.bridge.take_for(face, leg, open)
             }
             Err(why) => refuse(&why),
         }
+    }
+
+    fn at(&self) -> At {
+        At::many(&self.fleet, self.sealer.clone())
     }
 
     fn session(&self, face: &Face) -> Option<Arc<Session>> {
@@ -313,11 +325,11 @@ impl Front {
     }
 
     /// Questions are numbered so that only the connection that asked knows an
-    /// answer, and calls so that only their owner knows them.
+    /// answer, and calls so that only their owner knows them. A call may be open
+    /// at a server that was granted when it was made.
     fn tell_all(&self, face: &Arc<Face>, verb: &Up) -> Works {
-        let members = self.members();
         let mut works = Works::none();
-        for bridge in self.fleet.bridges(|name| members.contains(name)) {
+        for bridge in self.fleet.bridges(|_| true) {
             works.append(bridge.take(face, verb.clone()));
         }
         works
@@ -332,6 +344,13 @@ impl Front {
             return Works::none();
         }
         self.tell_all(face, &Up::Drop { exchange, message })
+    }
+
+    /// A client is not here any more.
+    pub(crate) fn leave(&self, face: &Face) {
+        self.forget_listens(face.number());
+        lock(&self.waiting).retain(|(of, _)| *of != face.number());
+        lock(&self.sessions).remove(&face.number());
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).
@@ -361,14 +380,8 @@ impl Inside for Front {
     }
 
     fn forget(&self, face: &Arc<Face>) {
-        self.forget_listens(face.number());
-        lock(&self.waiting).retain(|(of, _)| *of != face.number());
-        self.fleet.tasks.forget(face.number());
-        lock(&self.sessions).remove(&face.number());
-        let members = self.members();
-        for bridge in self.fleet.bridges(|name| members.contains(name)) {
-            bridge.forget(face);
-        }
+        self.leave(face);
+        self.fleet.forget(face);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {

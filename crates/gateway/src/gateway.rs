@@ -89,12 +89,28 @@ impl Gateway {
     pub fn apply(&self, plan: Plan) -> Result<Changes, AddError> {
         let mut state = self.state();
         let changes = plan.diff(&state.plan);
-        self.fleet.change(&plan)?;
+        let old = Arc::clone(&state.plan);
+        let is_other = plan.access != old.access;
+        if is_other {
+            // Nobody is let to a new server by an old grant, nor to an old one by a new.
+            self.porter.replace(plan.access.within(&old.access));
+        }
+        if let Err(why) = self.fleet.change(&plan) {
+            if is_other {
+                self.porter.replace(old.access.clone());
+            }
+            return Err(why);
+        }
         state.follow(&self.fleet, &self.porter, &plan);
         self.all.change(self.fleet.names());
-        state.alone.values().for_each(|alone| alone.change());
-        if plan.access != state.plan.access {
+        if is_other {
             self.porter.replace(plan.access.clone());
+        }
+        state.alone.values().for_each(|alone| alone.change());
+        if plan.diagnostics != old.diagnostics || plan.search != old.search {
+            // Tools of our own come or go.
+            self.all.tell_tools();
+            state.groups.values().for_each(|group| group.tell_tools());
         }
         state.plan = Arc::new(plan);
         Ok(changes)
@@ -161,7 +177,7 @@ impl State {
     fn follow(&mut self, fleet: &Arc<Fleet>, porter: &Arc<Porter>, plan: &Plan) {
         self.alone.retain(|name, _| plan.servers.contains_key(name));
         for name in fleet.names() {
-            self.alone.entry(name.to_string()).or_insert_with(|| Alone::new(fleet, &name));
+            self.alone.entry(name.to_string()).or_insert_with(|| Alone::new(fleet, &name, porter));
         }
         let gone = self.groups.extract_if(.., |name, _| !plan.groups.contains_key(name));
         gone.for_each(|(_, group)| group.close());
@@ -186,3 +202,6 @@ impl fmt::Debug for Offered {
         f.debug_struct("Offered").field("place", &self.place).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

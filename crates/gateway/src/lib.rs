@@ -45,6 +45,7 @@ pub mod policy;
 pub mod porter;
 pub mod route;
 pub mod search;
+mod sight;
 pub mod span;
 pub mod status;
 pub mod tap;

@@ -136,6 +136,28 @@ impl Access {
         found
     }
 
+    /// Lets in whom `other` lets in too, by keys that both have, to what both grant.
+    #[must_use]
+    pub fn within(&self, other: &Self) -> Self {
+        let both = |one: &Arc<Principal>, other: &Arc<Principal>| {
+            if one == other {
+                return Arc::clone(one);
+            }
+            let keys = one.keys.iter().filter(|key| other.keys.contains(key)).copied().collect();
+            let grant = one.grant.within(&other.grant);
+            Arc::new(Principal { keys, grant, ..Principal::clone(one) })
+        };
+        let known = self.principals.iter().filter_map(|principal| {
+            let same = other.principals.iter().find(|other| other.name == principal.name)?;
+            Some(both(principal, same))
+        });
+        let anonymous = self.anonymous.as_ref().zip(other.anonymous.as_ref());
+        Self {
+            principals: known.collect(),
+            anonymous: anonymous.map(|(one, other)| both(one, other)),
+        }
+    }
+
     /// Also lets in who shows `key`, with everything granted, and nobody else who
     /// has none.
     #[must_use]

@@ -210,11 +210,7 @@ impl Gate for Keeper {
         }
         let guest = roll.guests.get(principal.name.as_str());
         let guest = guest.ok_or_else(|| refused(Denied::UnknownKey))?;
-        let server = match &self.door {
-            Door::Server(name) => Some(name.as_str().into()),
-            _ => None,
-        };
-        let present = Present::new(guest, &self.porter.sessions, server);
+        let present = Present::new(guest, &self.porter.sessions);
         Ok(Who::with(Arc::clone(guest.name()), Arc::new(present)))
     }
 

@@ -7,6 +7,7 @@
 //!   greetings, lists, levels, listens  nobody: the gateway answers
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::{method, patch};
 
 use crate::catalog::{Catalog, Owned};
+use crate::sight;
 
 /// Where a call goes.
 #[derive(Clone, Debug)]
@@ -56,6 +58,18 @@ pub enum Nowhere {
 }
 
 impl Nowhere {
+    /// What a client learns of something that is hidden from it: no more than of
+    /// something that is not there. The request is in the client's words.
+    pub(crate) fn unseen(request: &Message) -> Self {
+        let (kind, name) = sight::named(request).unwrap_or((Kind::Tools, Cow::Borrowed("")));
+        let name = name.into_owned();
+        match kind {
+            Kind::Tools => Self::Unknown { what: "tool", name },
+            Kind::Prompts => Self::Unknown { what: "prompt", name },
+            Kind::Resources | Kind::Templates => Self::Resource { uri: name },
+        }
+    }
+
     /// The error that the client gets.
     pub fn error(&self, era: Era) -> Value {
         let code = match (self, era) {

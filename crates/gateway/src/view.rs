@@ -74,6 +74,13 @@ impl Views {
         }
     }
 
+    /// Tells everybody that there are other tools.
+    pub(crate) fn tell_tools(&self) {
+        for front in self.each() {
+            front.tell_changed("tools");
+        }
+    }
+
     /// Offers these servers from here on; tells clients whose lists are others now.
     pub fn change(&self, members: impl IntoIterator<Item = Arc<str>>) {
         let members: Arc<[Arc<str>]> = members.into_iter().collect();
@@ -165,8 +172,9 @@ impl Inside for Views {
     fn forget(&self, face: &Arc<Face>) {
         let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
         for front in all.into_iter().chain(self.hosting(face)) {
-            front.forget(face);
+            front.leave(face);
         }
+        self.fleet.forget(face);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {

@@ -5,7 +5,7 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
@@ -46,7 +46,7 @@ pub struct Bridge {
     server: Server,
     children: Children,
     limits: Arc<Limits>,
-    hidden: RwLock<Arc<Hidden>>,
+    hidden: Arc<Hidden>,
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
@@ -74,7 +74,7 @@ impl Bridge {
 
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
-        if let Some(why) = self.hidden().refuses(face.who(), request) {
+        if let Some(why) = self.hidden.refuses(request) {
             caller.owner.finish(exchange, &Message::refusal(None, &why));
             return Works::none();
         }
@@ -123,16 +123,13 @@ impl Bridge {
         works
     }
 
-    /// What belongs to no call goes by the connection that is for more than one.
-    fn note(&self, face: &Face, message: Message) -> Works {
-        let state = lock(&self.state);
-        let own = state.connections.get(&Whose::Client(face.number()));
-        let is_shared = self.children.is_shared();
-        let theirs = || self.whose(face, Exchange(0), &message);
-        let whose = if is_shared { theirs() } else { Whose::All(face.era()) };
-        let main = own.or_else(|| state.connections.get(&whose)).cloned();
-        drop(state);
-        main.map_or_else(Works::none, |upstream| upstream.note(message))
+    /// What belongs to no call goes by each connection that is for more than one.
+    fn note(&self, face: &Face, message: &Message) -> Works {
+        let mut works = Works::none();
+        for upstream in self.hearing(face, message) {
+            works.append(upstream.note(message.clone()));
+        }
+        works
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {

@@ -208,8 +208,8 @@ impl Face {
     /// The server needs input. False if this client cannot be asked.
     #[must_use]
     pub fn ask(self: &Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        if self.era == Era::Modern && !self.parking.get().is_some_and(|parking| parking.has_room())
-        {
+        let has_room = || self.parking.get().is_some_and(|parking| parking.has_room(self));
+        if self.era == Era::Modern && !has_room() {
             return false;
         }
         let mut state = lock(&self.state);

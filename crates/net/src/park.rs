@@ -48,9 +48,11 @@ impl Parking {
         Arc::new(Self { sealer, most: limits.parked, patience: limits.park, lot: Mutex::default() })
     }
 
-    /// Whether one more call can wait.
-    pub(crate) fn has_room(&self) -> bool {
-        self.sealer.is_some() && lock(&self.lot).faces.len() < self.most
+    /// Whether one more call of this client can wait: over HTTP each has one, and
+    /// whoever has more has a lot of its own.
+    pub(crate) fn has_room(&self, face: &Face) -> bool {
+        let is_full = lock(&self.lot).faces.len() >= self.most || face.parked() >= self.most;
+        self.sealer.is_some() && !is_full
     }
 
     /// How many clients are waited for.
@@ -80,19 +82,23 @@ impl Parking {
         let (parking, face) = (Arc::clone(self), Arc::clone(face));
         tokio::spawn(async move {
             tokio::time::sleep(GATHER).await;
-            let until = now() + parking.patience;
-            let token = Token { face: face.number(), exchange, round, until };
-            let sealer = parking.sealer.as_ref();
-            let state = sealer.and_then(|sealer| sealer.seal(token, face.principal()));
-            parking.keep(&face);
-            if let Some(state) = state {
-                face.close_round(exchange, &state, until);
-            }
+            parking.park(&face, (exchange, round));
         });
     }
 
-    fn keep(self: &Arc<Self>, face: &Arc<Face>) {
+    /// Answers a call with its questions, and keeps its face. Nobody sweeps in
+    /// between: who is told to come back is there to be found.
+    fn park(self: &Arc<Self>, face: &Arc<Face>, (exchange, round): (Exchange, u32)) {
+        let until = now() + self.patience;
+        let token = Token { face: face.number(), exchange, round, until };
+        let sealer = self.sealer.as_ref();
+        let state = sealer.and_then(|sealer| sealer.seal(token, face.principal()));
+        let Some(state) = state else { return };
         let mut lot = lock(&self.lot);
+        face.close_round((exchange, round), &state, until);
+        if face.parked() == 0 {
+            return;
+        }
         lot.faces.insert(face.number(), Arc::clone(face));
         if !std::mem::replace(&mut lot.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -103,9 +109,11 @@ impl Parking {
     fn give_up_late(&self) {
         let faces: Vec<_> = lock(&self.lot).faces.values().cloned().collect();
         for face in faces {
+            // Not under the lock: the inside is told, and may ask for more.
             face.give_up_parked();
+            let mut lot = lock(&self.lot);
             if face.parked() == 0 {
-                lock(&self.lot).faces.remove(&face.number());
+                lot.faces.remove(&face.number());
             }
         }
     }
@@ -124,3 +132,6 @@ async fn sweep(parking: Weak<Parking>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

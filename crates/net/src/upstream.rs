@@ -29,6 +29,7 @@ use crate::drive::Stop;
 use crate::face::{Face, lock, now};
 use crate::inside::Works;
 
+mod before;
 mod child;
 mod core;
 mod era;
@@ -45,6 +46,7 @@ mod target;
 mod tell;
 mod traffic;
 
+pub(crate) use before::{Before, Passing};
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
 pub use guise::Guise;

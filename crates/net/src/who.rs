@@ -1,4 +1,4 @@
-//! On whose behalf a client speaks, and what they may have and see.
+//! On whose behalf a client speaks, and what they may have.
 //!
 //! A [`Who`] is made by a [`Gate`](crate::http::gate::Gate) and stays with the
 //! client's face. Its name is what sessions, parked calls and shared connections
@@ -23,7 +23,7 @@ pub struct Who {
     standing: Option<Arc<dyn Standing>>,
 }
 
-/// What somebody may have open and see, asked as long as they are here.
+/// What somebody may have open, asked as long as they are here.
 ///
 /// Every method has a default that allows everything.
 pub trait Standing: fmt::Debug + Send + Sync + 'static {
@@ -42,16 +42,6 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
 
     /// A session is over.
     fn end_session(&self) {}
-
-    /// Whether they must not see this tool of the server that they came for.
-    fn hides(&self, _tool: &str) -> bool {
-        false
-    }
-
-    /// Whether they must not see some tool of that server.
-    fn hides_some(&self) -> bool {
-        false
-    }
 }
 
 /// What asks no work of a server: greetings, signs of life, and listens, which
@@ -82,16 +72,6 @@ impl Who {
     /// What is theirs belongs to this: the mark, else the name.
     pub fn identity(&self) -> &[u8] {
         self.mark.as_ref().unwrap_or(&self.name).as_bytes()
-    }
-
-    /// Whether they must not see this tool of the server that they came for.
-    pub fn hides(&self, tool: &str) -> bool {
-        self.standing.as_ref().is_some_and(|standing| standing.hides(tool))
-    }
-
-    /// Whether they must not see some tool of that server.
-    pub fn hides_some(&self) -> bool {
-        self.standing.as_ref().is_some_and(|standing| standing.hides_some())
     }
 
     /// Turns for the calls in a message, if all of them get one.

@@ -40,8 +40,8 @@ pub trait Ticket: Clone + PartialEq {
     fn owner(&self) -> u64;
 
     /// Who stands behind it, where clients of several share a server.
-    fn principal(&self) -> u64 {
-        0
+    fn principal(&self) -> &[u8] {
+        b""
     }
 }
 

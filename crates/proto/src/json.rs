@@ -305,9 +305,30 @@ impl Member<'_> {
         self.key == name.as_bytes() || (self.key.contains(&b'\\') && self.name() == name)
     }
 
+    /// Whether readers that do not mind case would take the key for `name`. Some
+    /// of them fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
+    pub fn resembles(&self, name: &str) -> bool {
+        if self.key.len() <= name.len() {
+            return self.key.eq_ignore_ascii_case(name.as_bytes());
+        }
+        // Escapes and letters beyond ASCII are longer than what they stand for.
+        let is_odd = self.key.iter().any(|byte| *byte == b'\\' || !byte.is_ascii());
+        is_odd && self.name().chars().map(folded).eq(name.chars().map(folded))
+    }
+
     /// The key with its escapes undone.
     pub fn name(&self) -> Cow<'_, str> {
         unescape(self.key)
+    }
+}
+
+/// A letter as somebody reads it who does not mind case.
+fn folded(letter: char) -> char {
+    match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        '\u{130}' | '\u{131}' => 'i',
+        other => other.to_ascii_lowercase(),
     }
 }
 

@@ -5,9 +5,10 @@
 //! few bytes and nothing else, so members and methods we have never heard of
 //! survive every hop.
 //!
-//! Rules: `jsonrpc` is `"2.0"`; no member of the envelope occurs twice; an id
-//! is a string or an integer and keeps its type; a message is exactly one of
-//! request, notification, result, error.
+//! Rules: `jsonrpc` is `"2.0"`; no member of the envelope occurs twice, nor in
+//! letters of another case, which some servers take for it; an id is a string
+//! or an integer and keeps its type; a message is exactly one of request,
+//! notification, result, error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -136,6 +137,9 @@ fn parse_object(text: Bytes) -> Result<Message, Refused> {
     }
 }
 
+/// The members of an envelope that mean something.
+const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
 /// The members of an envelope as they are found.
 #[derive(Debug, Default)]
 struct Found {
@@ -168,6 +172,8 @@ impl Found {
             }
             self.version = true;
             return Ok(());
+        } else if ENVELOPE.iter().any(|name| member.resembles(name)) {
+            return Err(wrong("a member of the envelope is not in lower case"));
         } else {
             return Ok(());
         };

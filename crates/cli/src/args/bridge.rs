@@ -97,7 +97,9 @@ Which connections to the server clients share; for a command, a connection is a 
   per-session  each session of a client has its own; always safe
   shared       all clients share one. Safe if the server remembers nothing about whom
                it talks to: no log-in, no selected project, no per-client settings.
-               Saves memory and start-up time. Answers never go to the wrong client.
+               Saves memory and start-up time. An answer goes to the client that asked. A
+               question that does not say which call it is about is asked only if all who
+               might be meant are one person; clients that show no key count as one.
   per-request  each call has its own; for servers that break after one
 ";
 

@@ -15,6 +15,8 @@ mod access;
 mod bad;
 mod credential;
 mod feature;
+mod grant;
+mod hide;
 mod limit;
 mod list;
 mod load;

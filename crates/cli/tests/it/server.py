@@ -125,6 +125,8 @@ def answer(message):
 log("server started")
 for line in sys.stdin:
     request = json.loads(line)
+    if request.get("method") == "notifications/cancelled":
+        log("told to give up")
     if "id" in request and "method" in request:
         result = answer(request)
         if result is not None:

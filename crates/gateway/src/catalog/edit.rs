@@ -8,7 +8,7 @@ use switchboard_net::roster::{Definition, Kind};
 use switchboard_proto::patch;
 
 use crate::name;
-use crate::plan::{Edit, Filter, ServerPlan};
+use crate::plan::{Edit, ServerPlan};
 
 /// A definition as clients are to see it; none if they are not.
 pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Option<Shaped> {
@@ -17,16 +17,14 @@ pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Opti
     let Some(plan) = plan else {
         return Some(Shaped { offered: name::offered(&definition.server, &own), own, text });
     };
-    let everything = Filter::default();
-    let (filter, edits) = match definition.kind {
-        Kind::Tools => (&plan.tools, &plan.tool_edits),
-        Kind::Prompts => (&plan.prompts, &plan.prompt_edits),
-        Kind::Resources => (&plan.resources, const { &BTreeMap::new() }),
-        Kind::Templates => (&everything, const { &BTreeMap::new() }),
-    };
-    if !filter.lets(&own) {
+    if !plan.filter(definition.kind).lets(&own) {
         return None;
     }
+    let edits = match definition.kind {
+        Kind::Tools => &plan.tool_edits,
+        Kind::Prompts => &plan.prompt_edits,
+        Kind::Resources | Kind::Templates => const { &BTreeMap::new() },
+    };
     let edit = edits.get(&own);
     let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
     let offered = plan.offered(shown);

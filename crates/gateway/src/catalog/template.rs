@@ -5,13 +5,13 @@
 
 /// The literal parts of a template, between its variables.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     literals: Vec<String>,
 }
 
 impl Pattern {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let mut literals = Vec::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('{') {
@@ -33,7 +33,7 @@ impl Pattern {
     }
 
     /// Whether the literal parts are there, in their order.
-    pub(super) fn fits(&self, uri: &str) -> bool {
+    pub(crate) fn fits(&self, uri: &str) -> bool {
         let [first, middle @ .., last] = self.literals.as_slice() else {
             return self.text == uri;
         };

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::AddError;
 
-use super::{Backend, Backends, Fleet, able, carried, hidden};
+use super::{Backend, Backends, Fleet, able, carried};
 use crate::plan::{Plan, ServerPlan};
 use crate::tap::Peer;
 
@@ -37,7 +37,7 @@ impl Fleet {
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
             let backend = match old.get(&name) {
-                Some(before) if before.plan == *plan => Arc::clone(before),
+                Some(before) if *before.plan == *plan => Arc::clone(before),
                 Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
                 before => Arc::new(self.started(&name, plan, before.is_some())?),
             };
@@ -86,9 +86,8 @@ impl Fleet {
 impl Backend {
     /// The same connections under another plan.
     fn adjusted(&self, plan: &ServerPlan) -> Self {
-        self.bridge.hide(hidden(plan));
         self.bridge.set_bounds((plan.calls, plan.start));
         let (bridge, held) = (Arc::clone(&self.bridge), Arc::clone(&self.held));
-        Self { plan: plan.clone(), bridge, held }
+        Self { plan: Arc::new(plan.clone()), bridge, held }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use switchboard_net::bridge::Bridge;
+use switchboard_net::face::Face;
+use switchboard_net::inside::Inside as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -73,6 +75,14 @@ impl Leaving {
 }
 
 impl Fleet {
+    /// A client is gone for good.
+    pub(crate) fn forget(&self, face: &Arc<Face>) {
+        self.tasks.forget(face.number());
+        for bridge in self.bridges(|_| true) {
+            bridge.forget(face);
+        }
+    }
+
     /// Everything that may know a call to one of these servers: those that are
     /// there, and those of that name that were.
     pub(crate) fn bridges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<Bridge>> {
@@ -80,7 +90,8 @@ impl Fleet {
         let there = backends.iter().filter(|(name, _)| is_meant(name));
         let there = there.map(|(_, backend)| Arc::clone(&backend.bridge));
         let leaving = lock(&self.leaving.inner.bridges);
-        let left = leaving.iter().map(|(_, bridge)| Arc::clone(bridge));
+        let left = leaving.iter().filter(|(name, _)| is_meant(name));
+        let left = left.map(|(_, bridge)| Arc::clone(bridge));
         there.chain(left).collect()
     }
 }

@@ -4,41 +4,155 @@
 //! client's next call makes us repeat its greeting there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use http::HeaderName;
+use serde_json::Value;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
+use switchboard_net::roster::Kind;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::Phase;
+use switchboard_proto::{method, patch};
 
+use super::at::At;
+use super::duty::{Duty, Shown};
+use super::leg::Leg;
+use super::list::tell;
 use super::lock;
 use super::session::Session;
-use crate::fleet::Fleet;
+use crate::fleet::{Backend, Fleet};
+use crate::glob::Filter;
+use crate::plan::ServerPlan;
+use crate::policy::{Grant, Principal};
+use crate::porter::Porter;
+use crate::route::Nowhere;
+use crate::sight::{self, Sight};
 
 /// What is behind `/servers/NAME`.
 pub(crate) struct Alone {
     fleet: Arc<Fleet>,
     name: Arc<str>,
-    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    porter: Arc<Porter>,
+    sessions: Mutex<HashMap<u64, Sitting>>,
 }
 
-impl Alone {
-    pub(crate) fn new(fleet: &Arc<Fleet>, name: &Arc<str>) -> Arc<Self> {
-        let (fleet, name) = (Arc::clone(fleet), Arc::clone(name));
-        Arc::new(Self { fleet, name, sessions: Mutex::default() })
+/// A session, and by which rules it was last told what there is.
+struct Sitting {
+    session: Arc<Session>,
+    rules: Rules,
+}
+
+/// What decides on what is shown: filters of the plan, and the tools of a grant.
+#[derive(Clone, PartialEq)]
+struct Rules {
+    plan: [Filter; 3],
+    granted: Filter,
+}
+
+impl Rules {
+    fn new(plan: &ServerPlan, grant: &Grant) -> Self {
+        let plan = LISTS.map(|kind| plan.filter(kind).clone());
+        Self { plan, granted: grant.tools.clone() }
     }
 
-    /// Another server may have taken the place of this.
+    /// The lists that are others by these rules.
+    fn changed<'r>(&'r self, other: &'r Self) -> impl Iterator<Item = Kind> + 'r {
+        LISTS.into_iter().enumerate().filter_map(|(at, kind)| {
+            let is_granted = kind != Kind::Tools || self.granted == other.granted;
+            (!is_granted || self.plan[at] != other.plan[at]).then_some(kind)
+        })
+    }
+}
+
+const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
+
+impl Alone {
+    pub(crate) fn new(fleet: &Arc<Fleet>, name: &Arc<str>, porter: &Arc<Porter>) -> Arc<Self> {
+        let (fleet, name, porter) = (Arc::clone(fleet), Arc::clone(name), Arc::clone(porter));
+        Arc::new(Self { fleet, name, porter, sessions: Mutex::default() })
+    }
+
+    /// Another server may have taken the place of this, or other rules hold of who
+    /// sees what of it.
     pub(crate) fn change(&self) {
         let backends = self.fleet.backends();
-        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        let sessions = lock(&self.sessions).values().map(|it| Arc::clone(&it.session)).collect();
+        let sessions: Vec<Arc<Session>> = sessions;
         for session in sessions {
             session.follow(&backends);
+            if let Some(backend) = backends.get(&self.name) {
+                self.tell_changed(&session.face, &backend.plan);
+            }
         }
+    }
+
+    /// Tells a client of the lists that other rules made others.
+    fn tell_changed(&self, face: &Arc<Face>, plan: &ServerPlan) {
+        let rules = Rules::new(plan, &self.principal(face).grant);
+        let mut sessions = lock(&self.sessions);
+        let Some(sitting) = sessions.get_mut(&face.number()) else { return };
+        let old = std::mem::replace(&mut sitting.rules, rules.clone());
+        drop(sessions);
+        if face.phase() != Some(Phase::Ready) {
+            return;
+        }
+        let changed =
+            rules.changed(&old).filter_map(|kind| method::list_changed(kind.capability()));
+        for name in changed {
+            tell(face, None, &Message::notification(name, None));
+        }
+    }
+
+    /// Whom a client speaks for. Who may come in at all was asked at the door.
+    fn principal(&self, face: &Face) -> Arc<Principal> {
+        self.porter.principal(face.who().name()).unwrap_or_default()
+    }
+
+    /// The request as its server is to get it, and what is left to do with the
+    /// answer; none if it was refused.
+    fn seen(
+        &self,
+        face: &Arc<Face>,
+        backend: &Backend,
+        exchange: Exchange,
+        request: Message,
+    ) -> Option<(Message, Duty)> {
+        let grant = &self.principal(face).grant;
+        let sight = Sight::new(&backend.plan, grant);
+        if !Kind::ALL.into_iter().any(|kind| sight.hides_some(kind)) {
+            return Some((request, Duty::Plain));
+        }
+        let refused = if let Some(why) = sight::doubt(&request) {
+            Message::refusal(request.id(), &why)
+        } else if self.fleet.hides(&backend.plan, grant, &request) {
+            Message::error(request.id(), &Nowhere::unseen(&request).error(face.era()))
+        } else {
+            let listed = Kind::ALL.into_iter().find(|kind| kind.method() == request.method());
+            let listed = listed.filter(|kind| sight.hides_some(*kind));
+            let duty = listed.map(|kind| Duty::Show(Shown::new(kind, &backend.plan, grant)));
+            let request = self.narrowed(&request).unwrap_or(request);
+            return Some((request, duty.unwrap_or(Duty::Plain)));
+        };
+        face.finish(exchange, &refused);
+        None
+    }
+
+    /// A listen without resources that are hidden; none if it is none of those.
+    fn narrowed(&self, request: &Message) -> Option<Message> {
+        const PATH: [&str; 2] = ["notifications", "resourceSubscriptions"];
+        let params = request.payload().filter(|_| request.method() == method::LISTEN)?;
+        let mut uris: Vec<String> = serde_json::from_slice(patch::get(params, &PATH)?).ok()?;
+        let wanted = uris.len();
+        uris.retain(|uri| self.fleet.may_watch(&self.name, uri));
+        if uris.len() == wanted {
+            return None;
+        }
+        let uris = Value::from(uris).to_string();
+        patch::replace(params, &PATH, uris.as_bytes()).map(|params| request.with_payload(&params))
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: Message, said: Said) -> Works {
@@ -47,26 +161,38 @@ impl Alone {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         };
+        let Some((request, duty)) = self.seen(face, &backend, exchange, request) else {
+            return Works::none();
+        };
         self.fleet.want(&self.name);
+        let call = (exchange, duty);
         if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
-            let session = Session::new(face, request.clone(), &Weak::new());
-            lock(&self.sessions).insert(face.number(), Arc::clone(&session));
+            let session = Session::new(face, request.clone(), At::alone(&self.fleet));
+            let rules = Rules::new(&backend.plan, &self.principal(face).grant);
+            let sitting = Sitting { session: Arc::clone(&session), rules };
+            lock(&self.sessions).insert(face.number(), sitting);
             let leg = session.own_leg(&self.name, &backend);
-            return leg.open(&backend, exchange, request, said);
+            return leg.open(&backend, call, request, said);
         }
         match self.session(face) {
             Some(session) => {
                 if request.method() == method::SET_LEVEL {
                     session.keep_level(&request);
                 }
-                session.leg(&self.name, &backend).open(&backend, exchange, request, said)
+                session.leg(&self.name, &backend).open(&backend, call, request, said)
             }
-            None => backend.bridge.take(face, Up::Open { exchange, request, said }),
+            None if matches!(call.1, Duty::Plain) && request.method() != method::LISTEN => {
+                backend.bridge.take(face, Up::Open { exchange, request, said })
+            }
+            None => {
+                let leg = Leg::modern(face, &self.name, At::alone(&self.fleet), call);
+                backend.bridge.take_for(face, leg, Up::Open { exchange, request, said })
+            }
         }
     }
 
     fn session(&self, face: &Face) -> Option<Arc<Session>> {
-        let session = || lock(&self.sessions).get(&face.number()).cloned();
+        let session = || Some(Arc::clone(&lock(&self.sessions).get(&face.number())?.session));
         (face.era() == Era::Legacy).then(session).flatten()
     }
 

@@ -8,7 +8,7 @@ use switchboard_net::inside::Inside as _;
 use switchboard_net::roster::{Definition, Kind};
 use switchboard_net::seal::Sealer;
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::method;
 
 use super::list::tell;
 use super::{Front, lock};
@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 use crate::person::Person;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
-use crate::route::Nowhere;
+use crate::sight::{self, Sight};
 
 impl Front {
     /// Offers what `grant` has of these servers. Must be called within a tokio runtime.
@@ -39,16 +39,10 @@ impl Front {
             || self.grant.has_tool(&definition.server, &definition.name())
     }
 
-    /// What a client learns of a tool that is not shown: no more than of one that
-    /// is not there. `request` is in the words of the server.
-    pub(super) fn unseen(&self, server: &ServerPlan, request: &Message) -> Option<Nowhere> {
-        if self.grant.is_open() || request.method() != method::CALL_TOOL {
-            return None;
-        }
-        let own = patch::string(request.payload()?, &["name"])?;
-        let name = server.offered(&own);
-        (!self.grant.has_tool(&server.name, &own))
-            .then_some(Nowhere::Unknown { what: "tool", name })
+    /// Whether a server is not to be asked for this, which is in its own words.
+    pub(super) fn hides(&self, server: &str, request: &Message) -> bool {
+        let Some(backend) = self.fleet.backend(server) else { return false };
+        self.fleet.hides(&backend.plan, &self.grant, request)
     }
 
     /// Whether somebody would be told of a change. One that is for everybody
@@ -94,9 +88,10 @@ impl Front {
     /// lists are others there; its listens end, and may begin anew.
     pub(crate) fn hand_over(&self, face: &Arc<Face>, to: &Self) {
         self.end_listens_of(face.number());
-        let Some(session) = lock(&self.sessions).remove(&face.number()) else { return };
-        session.move_to(&to.this);
+        let Some(session) = self.session(face) else { return };
+        // First there, then not here: a call that comes meanwhile finds it.
         lock(&to.sessions).insert(face.number(), Arc::clone(&session));
+        lock(&self.sessions).remove(&face.number());
         let (mine, theirs) = (self.members(), to.members());
         let is_lost = |name: &str| mine.contains(name) && !theirs.contains(name);
         session.leave(is_lost);
@@ -112,5 +107,30 @@ impl Front {
                 tell(face, None, &Message::notification(note, None));
             }
         }
+    }
+}
+
+impl Fleet {
+    /// Whether a server of this plan is not to be asked for this by somebody with
+    /// this grant. The request is in the server's own words.
+    pub(super) fn hides(&self, plan: &ServerPlan, grant: &Grant, request: &Message) -> bool {
+        let sight = Sight::new(plan, grant);
+        let named = sight::named(request);
+        named.is_some_and(|(kind, own)| !sight.reaches(kind, &own, |of| self.own(&plan.name, of)))
+    }
+
+    /// Whether clients may watch a resource of a server.
+    pub(super) fn may_watch(&self, server: &str, uri: &str) -> bool {
+        let Some(backend) = self.backend(server) else { return true };
+        let nothing = Grant::default();
+        let sight = Sight::new(&backend.plan, &nothing);
+        sight.reaches(Kind::Resources, uri, |of| self.own(server, of))
+    }
+
+    /// The names of all that a server lists of a kind.
+    fn own(&self, server: &str, kind: Kind) -> Vec<String> {
+        let all = self.roster.definitions(kind).into_iter();
+        let own = all.filter(|definition| *definition.server == *server);
+        own.map(|definition| definition.name().into_owned()).collect()
     }
 }

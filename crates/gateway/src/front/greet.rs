@@ -62,7 +62,7 @@ impl Front {
         }
         // What changed before is no news to it.
         self.refresh();
-        let session = Session::new(face, request.clone(), &self.this);
+        let session = Session::new(face, request.clone(), self.at());
         let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
         let (face, request) = (Arc::clone(face), request.clone());

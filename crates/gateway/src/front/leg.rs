@@ -12,7 +12,6 @@
 //! A server that another takes the place of has a leg of its own: the calls that
 //! it has come back by it, and the next call goes by a new one.
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::pin::Pin;
@@ -28,10 +27,15 @@ use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::{method, patch};
 
+use super::at::At;
+use super::duty::Duty;
+use super::lock;
 use super::session::Session;
-use super::task::Errand;
-use super::{Front, lock, state};
 use crate::fleet::Backend;
+use way::Stage;
+pub(super) use way::Way;
+
+mod way;
 
 /// Our own calls, by numbers that no client gets to.
 const GREETING: Exchange = Exchange(u64::MAX);
@@ -50,92 +54,39 @@ fn is_ours(exchange: Exchange) -> bool {
 pub(super) struct Leg {
     face: Arc<Face>,
     server: Arc<str>,
-    /// Of a modern client, which has no session that keeps it there.
-    front: Option<Arc<Front>>,
+    at: At,
     /// None for a modern client, which is greeted by nobody.
     way: Option<Way>,
-    /// Its client hears what the server says of its lists.
-    tells_lists: bool,
-    /// Calls whose answers are about tasks; as many as a client may have open.
-    errands: Mutex<HashMap<Exchange, Errand>>,
+    /// Calls that are not answered; as many as a client may have open.
+    calls: Mutex<HashMap<Exchange, Duty>>,
     this: Weak<Self>,
 }
 
-/// What it takes to greet a server.
-pub(super) struct Way {
-    bridge: Arc<Bridge>,
-    session: Weak<Session>,
-    stage: Mutex<Stage>,
-    /// The resources that the client watches there.
-    watched: Mutex<BTreeSet<String>>,
-}
-
-enum Stage {
-    New,
-    /// Whoever waits here must find the server there.
-    Greeting(Vec<(Exchange, Message, Said)>, Arc<Backend>),
-    Greeted,
-}
-
-impl Way {
-    pub(super) fn new(bridge: &Arc<Bridge>, session: &Arc<Session>) -> Self {
-        let (bridge, session) = (Arc::clone(bridge), Arc::downgrade(session));
-        let stage = Mutex::new(Stage::New);
-        Self { bridge, session, stage, watched: Mutex::default() }
-    }
-
-    fn front(&self) -> Option<Arc<Front>> {
-        self.session.upgrade()?.front().upgrade()
-    }
-
-    /// The client greets the server itself.
-    pub(super) fn greeted(self) -> Self {
-        Self { stage: Mutex::new(Stage::Greeted), ..self }
-    }
-
-    /// Goes on with what was watched at another server.
-    pub(super) fn after(self, old: &Leg) -> Self {
-        Self { watched: Mutex::new(old.watched()), ..self }
-    }
-
-    /// Remembers what the client watches.
-    fn heed(&self, request: &Message) {
-        let uri = || patch::string(request.payload().unwrap_or_default(), &["uri"]);
-        let mut watched = lock(&self.watched);
-        match request.method() {
-            method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
-                watched.extend(uri().map(Cow::into_owned));
-            }
-            method::UNSUBSCRIBE => _ = uri().map(|uri| watched.remove(&*uri)),
-            _ => {}
-        }
-    }
-}
-
 impl Leg {
-    pub(super) fn modern(face: &Arc<Face>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
-        Self::made(face, server, front.upgrade(), None, false)
-    }
-
-    pub(super) fn legacy(face: &Arc<Face>, server: &Arc<str>, way: Way) -> Arc<Self> {
-        // Which lists have changed the front tells, for all servers.
-        let tells_lists = way.front().is_none();
-        Self::made(face, server, None, Some(way), tells_lists)
-    }
-
-    fn made(
+    /// For one call of a modern client.
+    pub(super) fn modern(
         face: &Arc<Face>,
         server: &Arc<str>,
-        front: Option<Arc<Front>>,
-        way: Option<Way>,
-        tells_lists: bool,
+        at: At,
+        (exchange, duty): (Exchange, Duty),
     ) -> Arc<Self> {
-        let (face, server) = (Arc::clone(face), Arc::clone(server));
-        let errands = Mutex::default();
-        Arc::new_cyclic(|this| {
-            let this = Weak::clone(this);
-            Self { face, server, front, way, tells_lists, errands, this }
-        })
+        let leg = Self::made(face, server, at, None);
+        lock(&leg.calls).insert(exchange, duty);
+        leg
+    }
+
+    pub(super) fn legacy(face: &Arc<Face>, server: &Arc<str>, at: At, way: Way) -> Arc<Self> {
+        Self::made(face, server, at, Some(way))
+    }
+
+    fn made(face: &Arc<Face>, server: &Arc<str>, at: At, way: Option<Way>) -> Arc<Self> {
+        let (face, server, calls) = (Arc::clone(face), Arc::clone(server), Mutex::default());
+        Arc::new_cyclic(|this| Self { face, server, at, way, calls, this: Weak::clone(this) })
+    }
+
+    /// The server that it leads to.
+    pub(super) fn server(&self) -> &str {
+        &self.server
     }
 
     /// Whether it leads there.
@@ -148,25 +99,33 @@ impl Leg {
         self.way.as_ref().map(|way| lock(&way.watched).clone()).unwrap_or_default()
     }
 
-    /// The answer to this call will be about tasks.
-    pub(super) fn expect(&self, exchange: Exchange, errand: Errand) {
-        lock(&self.errands).insert(exchange, errand);
-    }
-
     /// Nobody waits for the answer to this call any more.
     pub(super) fn forget(&self, exchange: Exchange) {
-        lock(&self.errands).remove(&exchange);
+        lock(&self.calls).remove(&exchange);
+    }
+
+    /// The server is not the client's to call any more: what is open there fails.
+    pub(super) fn close(&self) {
+        if let Some(way) = &self.way {
+            // What waits for the greeting is not made after it.
+            *lock(&way.stage) = Stage::New;
+        }
+        let why = Refusal::FarSide { text: "Transport closed".to_owned() };
+        for exchange in std::mem::take(&mut *lock(&self.calls)).into_keys() {
+            self.face.finish(exchange, &Message::refusal(None, &why));
+        }
     }
 
     /// Passes a call on, once the server is greeted.
     pub(super) fn open(
         self: &Arc<Self>,
         backend: &Arc<Backend>,
-        exchange: Exchange,
+        (exchange, duty): (Exchange, Duty),
         request: Message,
         said: Said,
     ) -> Works {
         let Some(way) = &self.way else { return Works::none() };
+        lock(&self.calls).insert(exchange, duty);
         way.heed(&request);
         let mut stage = lock(&way.stage);
         match &mut *stage {
@@ -250,7 +209,7 @@ impl Leg {
         };
         if !is_welcome {
             for (exchange, ..) in waiting {
-                self.face.finish(exchange, answer);
+                self.answer(exchange, answer);
             }
             return;
         }
@@ -286,35 +245,10 @@ impl Leg {
         watched
     }
 
-    /// What its client is a client of, which may be another than it was.
-    fn front(&self) -> Option<Arc<Front>> {
-        self.front.clone().or_else(|| self.way.as_ref()?.front())
-    }
-
-    /// What the server says, in words that the client knows; none if it is for another.
-    fn told<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
-        match self.front() {
-            Some(front) => front.fleet.tasks.told(&self.face, &self.server, message),
-            None => Some(Cow::Borrowed(message)),
-        }
-    }
-
     /// Passes an answer on, in words that lead back to this server.
     fn answer(&self, exchange: Exchange, answer: &Message) {
-        let (front, errand) = (self.front(), lock(&self.errands).remove(&exchange));
-        let renamed = front.as_ref().zip(errand);
-        let renamed =
-            renamed.map(|(front, errand)| front.renamed(&self.face, &self.server, errand, answer));
-        let answer = renamed.as_ref().unwrap_or(answer);
-        if self.way.is_some() {
-            return self.face.finish(exchange, answer);
-        }
-        let sealer = front.as_ref().and_then(|front| front.sealer.as_deref());
-        let ours = state::sealed(sealer, &self.face, &self.server, answer);
-        let answer = ours.unwrap_or_else(|| {
-            let text = "the server's state cannot be sealed".to_owned();
-            Message::refusal(answer.id(), &Refusal::FarSide { text })
-        });
+        let Some(duty) = lock(&self.calls).remove(&exchange) else { return };
+        let answer = self.at.answer(&self.face, &self.server, &duty, answer);
         self.face.finish(exchange, &answer);
     }
 
@@ -331,22 +265,23 @@ impl Recipient for Leg {
         self.face.number()
     }
 
-    fn principal(&self) -> u64 {
-        Recipient::principal(&*self.face)
+    fn principal(&self) -> &[u8] {
+        self.face.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        let is_told = !self.tells_lists && Self::is_about_lists(message);
+        // Which lists have changed the front tells, for all servers.
+        let is_told = !self.at.is_alone() && Self::is_about_lists(message);
         if exchange.is_some_and(is_ours) || is_told {
             return;
         }
-        if let Some(message) = self.told(message) {
+        if let Some(message) = self.at.told(&self.face, &self.server, message) {
             self.face.note(exchange, &message);
         }
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let request = self.told(request);
+        let request = self.at.told(&self.face, &self.server, request);
         request.is_some_and(|request| Face::ask(&self.face, exchange, ask, &request))
     }
 

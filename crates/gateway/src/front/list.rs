@@ -42,7 +42,7 @@ impl Front {
         let (members, backends) = (self.members(), self.fleet.backends());
         let definitions = definitions.filter(|it| members.contains(&it.server));
         let definitions = definitions.filter(|it| self.shows(it)).collect();
-        let plan = |name: &str| backends.get(name).map(|backend| &backend.plan);
+        let plan = |name: &str| backends.get(name).map(|backend| &*backend.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
@@ -70,7 +70,7 @@ impl Front {
     }
 
     /// Tells sessions, and those who listen for it.
-    fn tell_changed(&self, list: &'static str) {
+    pub(crate) fn tell_changed(&self, list: &'static str) {
         let Some(name) = method::list_changed(list) else { return };
         let message = Message::notification(name, None);
         for session in self.ready_sessions() {

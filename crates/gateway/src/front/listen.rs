@@ -28,9 +28,6 @@ use part::Part;
 
 mod part;
 
-/// Listens at once, over all clients (SUB-12).
-const MOST: usize = 1024;
-
 /// Resources, or tasks, in one listen.
 const MOST_URIS: usize = 1024;
 
@@ -47,7 +44,8 @@ const LISTS: [(&str, &str); 3] = [
 const URIS: &str = "resourceSubscriptions";
 const TASKS: &str = "taskIds";
 
-/// The open listens.
+/// The open listens. Each counts as a session of its client over HTTP, and as an
+/// open call on a pipe, so there are no more than `limits` let be (SUB-12).
 #[derive(Debug, Default)]
 pub(super) struct Listens {
     open: Mutex<HashMap<(u64, Exchange), Arc<Listen>>>,
@@ -154,7 +152,9 @@ impl Front {
         let catalog = self.catalog();
         let mut parts = Parts::new();
         for uri in wanted.uris {
-            if let Some(server) = catalog.resource(&uri) {
+            if let Some(server) = catalog.resource(&uri)
+                && self.fleet.may_watch(server, &uri)
+            {
                 parts.entry(Arc::clone(server)).or_default().uris.insert(uri);
             }
         }
@@ -178,12 +178,7 @@ impl Front {
             servers,
             stage: Mutex::new(Stage { pending, ..Stage::default() }),
         });
-        let mut open = lock(&self.listens.open);
-        if open.len() >= MOST {
-            let text = "too many subscriptions are open".to_owned();
-            return Err(Refusal::FarSide { text });
-        }
-        open.insert((face.number(), exchange), Arc::clone(&listen));
+        lock(&self.listens.open).insert((face.number(), exchange), Arc::clone(&listen));
         Ok((listen, parts))
     }
 

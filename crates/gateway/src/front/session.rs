@@ -12,6 +12,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, patch};
 
+use super::at::At;
 use super::leg::{Leg, Way};
 use super::{Front, id, lock};
 use crate::fleet::{Backend, Backends};
@@ -26,11 +27,13 @@ pub(super) struct Session {
     /// How much it wants logged, in its own words.
     level: Mutex<Option<Message>>,
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
-    front: Mutex<Weak<Front>>,
+    /// Ways to servers that others took the place of; as long as calls are open there.
+    old: Mutex<Vec<Weak<Leg>>>,
+    at: At,
 }
 
 impl Session {
-    pub(super) fn new(face: &Arc<Face>, hello: Message, front: &Weak<Front>) -> Arc<Self> {
+    pub(super) fn new(face: &Arc<Face>, hello: Message, at: At) -> Arc<Self> {
         let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
         let same = asked.and_then(|asked| Revision::parse(&asked));
         let same = same.filter(|revision| revision.era() == Era::Legacy);
@@ -40,18 +43,9 @@ impl Session {
             hello,
             level: Mutex::default(),
             legs: Mutex::default(),
-            front: Mutex::new(Weak::clone(front)),
+            old: Mutex::default(),
+            at,
         })
-    }
-
-    /// What it is a client of.
-    pub(super) fn front(&self) -> Weak<Front> {
-        Weak::clone(&lock(&self.front))
-    }
-
-    /// It is a client of another from here on.
-    pub(super) fn move_to(&self, front: &Weak<Front>) {
-        lock(&self.front).clone_from(front);
     }
 
     /// The way to a server, made if need be.
@@ -60,10 +54,13 @@ impl Session {
         let way = Way::new(&backend.bridge, self);
         let way = match legs.get(server) {
             Some(leg) if leg.leads_to(&backend.bridge) => return Arc::clone(leg),
-            Some(old) => way.after(old),
+            Some(old) => {
+                self.retire(old);
+                way.after(old)
+            }
             None => way,
         };
-        let leg = Leg::legacy(&self.face, server, way);
+        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
         legs.insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -71,7 +68,7 @@ impl Session {
     /// The way to a server that the client greets itself.
     pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let way = Way::new(&backend.bridge, self).greeted();
-        let leg = Leg::legacy(&self.face, server, way);
+        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
         lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -87,16 +84,31 @@ impl Session {
                 watching.push((Arc::clone(server), Arc::clone(backend)));
                 true
             }
-            _ => false,
+            _ => {
+                self.retire(leg);
+                false
+            }
         });
         for (server, backend) in watching {
             self.leg(&server, &backend).greet(&backend).detach();
         }
     }
 
-    /// The ways to these servers are closed.
+    /// The ways to these servers are closed, and what is open there fails.
     pub(super) fn leave(&self, is_left: impl Fn(&str) -> bool) {
-        lock(&self.legs).retain(|name, _| !is_left(name));
+        let left: Vec<_> = lock(&self.legs).extract_if(.., |name, _| is_left(name)).collect();
+        let old: Vec<_> = lock(&self.old).iter().filter_map(Weak::upgrade).collect();
+        let old = old.into_iter().filter(|leg| is_left(leg.server()));
+        for leg in left.into_iter().map(|(_, leg)| leg).chain(old) {
+            leg.close();
+        }
+    }
+
+    /// Calls that are open come back by this way, and others go by another.
+    fn retire(&self, leg: &Arc<Leg>) {
+        let mut old = lock(&self.old);
+        old.retain(|leg| leg.strong_count() > 0);
+        old.push(Arc::downgrade(leg));
     }
 
     /// The way to a server, if it was taken.

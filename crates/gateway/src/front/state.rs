@@ -1,6 +1,7 @@
 //! What a modern server lets its client carry between rounds goes back to that
 //! server alone (GW-83): wrapped with its name, and sealed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,18 +15,18 @@ const MEMBER: &str = "requestState";
 
 /// The answer, with a state that only this server gets to see again. None if
 /// it cannot be sealed.
-pub(super) fn sealed(
+pub(super) fn sealed<'m>(
     sealer: Option<&Sealer>,
     face: &Face,
     server: &str,
-    answer: &Message,
-) -> Option<Message> {
+    answer: Cow<'m, Message>,
+) -> Option<Cow<'m, Message>> {
     let result = answer.payload().filter(|_| answer.kind() == Kind::Result).unwrap_or_default();
-    let Some(state) = patch::string(result, &[MEMBER]) else { return Some(answer.clone()) };
+    let Some(state) = patch::string(result, &[MEMBER]) else { return Some(answer) };
     let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
     let state = Value::from(sealer?.seal_bytes(whole, face.principal())?).to_string();
     let result = patch::replace(result, &[MEMBER], state.as_bytes())?;
-    Some(answer.with_payload(&result))
+    Some(Cow::Owned(answer.with_payload(&result)))
 }
 
 /// The request with the state as its server gave it.

@@ -34,24 +34,28 @@ const RELATED: [&str; 3] = ["_meta", meta::RELATED_TASK, "taskId"];
 const ID: &str = "taskId";
 
 /// What the answer to a call has to do with tasks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Errand {
     /// It may be a task that was made.
     Create,
     /// It is about one.
     About,
-    /// It is a list of them.
-    List,
+    /// It is a list of them, and goes on with those of these servers.
+    List(Vec<Arc<str>>),
 }
 
 impl Errand {
     /// What a request has to do with tasks, if anything.
-    pub(super) fn of(request: &Message, era: Era) -> Option<Self> {
+    pub(super) fn of(
+        request: &Message,
+        era: Era,
+        servers: impl FnOnce() -> Vec<Arc<str>>,
+    ) -> Option<Self> {
         let params = request.payload().unwrap_or_default();
         match (request.method(), era) {
             (method::CALL_TOOL, Era::Legacy) => patch::get(params, &["task"]).map(|_| Self::Create),
             (method::CALL_TOOL, Era::Modern) => declares(params).then_some(Self::Create),
-            (method::LIST_TASKS, _) => Some(Self::List),
+            (method::LIST_TASKS, _) => Some(Self::List(servers())),
             (
                 method::GET_TASK | method::CANCEL_TASK | method::TASK_RESULT | method::UPDATE_TASK,
                 _,
@@ -126,7 +130,7 @@ impl Front {
     }
 
     /// Our servers at which a client has tasks, by name.
-    fn task_servers(&self, face: &Face) -> Vec<Arc<str>> {
+    pub(super) fn task_servers(&self, face: &Face) -> Vec<Arc<str>> {
         let mut servers = self.fleet.tasks.servers(face);
         let members = self.members();
         servers.retain(|server| members.contains(server));
@@ -175,13 +179,15 @@ impl Front {
         };
         Ok(Some((server, request.with_payload(&params))))
     }
+}
 
+impl Tasks {
     /// An answer under ids of ours.
     pub(super) fn renamed(
         &self,
         face: &Face,
         server: &Arc<str>,
-        errand: Errand,
+        errand: &Errand,
         answer: &Message,
     ) -> Message {
         let Some(result) = answer.payload().filter(|_| answer.kind() == Kind::Result) else {
@@ -191,10 +197,10 @@ impl Front {
             Errand::Create => self.created(face, server, result),
             Errand::About => [&[ID][..], &RELATED]
                 .iter()
-                .find_map(|path| self.fleet.tasks.under_ours(face, server, result, path)),
-            Errand::List => {
-                let next = next_cursor(server, result, &self.task_servers(face));
-                list::of_ours(&self.fleet.tasks, face, server, result, next)
+                .find_map(|path| self.under_ours(face, server, result, path)),
+            Errand::List(servers) => {
+                let next = next_cursor(server, result, servers);
+                list::of_ours(self, face, server, result, next)
             }
         };
         changed.map_or_else(|| answer.clone(), |result| answer.with_payload(&result))
@@ -210,12 +216,10 @@ impl Front {
             return None;
         }
         let theirs = patch::string(result, path)?;
-        let ours = Value::from(self.fleet.tasks.put(face, server, &theirs)).to_string();
+        let ours = Value::from(self.put(face, server, &theirs)).to_string();
         patch::replace(result, path, ours.as_bytes())
     }
-}
 
-impl Tasks {
     /// What a server says, under our id; none if it is about a task of somebody else.
     pub(super) fn told<'m>(
         &self,

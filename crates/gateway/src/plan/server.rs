@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use switchboard_net::http::fetch::Fetch;
+use switchboard_net::roster::Kind;
 use switchboard_net::upstream::{Server, Target};
 
 use crate::config::{Edit, Process, Sleep};
@@ -39,7 +40,7 @@ pub struct ServerPlan {
     pub tools: Filter,
     /// Which of its prompts clients see.
     pub prompts: Filter,
-    /// Which of its resources clients see, by URI.
+    /// Which of its resources clients see, by URI or template.
     pub resources: Filter,
     /// What clients see of a tool instead of what the server says, by its name there.
     pub tool_edits: BTreeMap<String, Edit>,
@@ -100,6 +101,15 @@ impl ServerPlan {
                 let credentials = self.credentials.clone();
                 server.showing(Arc::new(Source::new(credentials, headers, environment)))
             }
+        }
+    }
+
+    /// Which of a kind clients see; templates by what is said of resources.
+    pub fn filter(&self, kind: Kind) -> &Filter {
+        match kind {
+            Kind::Tools => &self.tools,
+            Kind::Prompts => &self.prompts,
+            Kind::Resources | Kind::Templates => &self.resources,
         }
     }
 

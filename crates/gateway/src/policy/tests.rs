@@ -78,6 +78,38 @@ fn a_grant_names_servers_groups_and_tools() {
 }
 
 #[test]
+fn what_two_rules_let_through_is_what_each_of_them_does() {
+    let may = |name: &str, servers: &[&str], keys: &[&[u8]]| {
+        let keys = keys.iter().map(|key| KeyHash::of(key)).collect();
+        let mut who = Principal { name: name.to_owned(), keys, ..Principal::default() };
+        who.grant.servers = Some(list(servers));
+        Arc::new(who)
+    };
+    let same = may("same", &["x"], &[b"s"]);
+    let old = Access {
+        principals: vec![may("ada", &["*"], &[b"1", b"2"]), may("gone", &["a"], &[b"g"]), same],
+        anonymous: Some(Arc::default()),
+    };
+    let mut narrow = Principal::clone(&may("ada", &["a", "b"], &[b"2", b"3"]));
+    narrow.grant.tools.never = list(&["a__drop"]);
+    let same = may("same", &["x"], &[b"s"]);
+    let new = Access {
+        principals: vec![Arc::new(narrow), may("new", &["a"], &[b"n"]), Arc::clone(&same)],
+        anonymous: None,
+    };
+    for both in [new.within(&old), old.within(&new)] {
+        let names: Vec<_> = both.principals.iter().map(|who| who.name.as_str()).collect();
+        assert_eq!((names, both.is_open()), (vec!["ada", "same"], false));
+        let ada = &both.principals[0];
+        assert_eq!(ada.keys, [KeyHash::of(b"2")]);
+        assert!(ada.may_use("a") && ada.may_use("b") && !ada.may_use("c"));
+        assert!(ada.may_call("a", "get") && !ada.may_call("a", "drop"));
+        assert!(!ada.grant.is_open() && !ada.grant.has_all_tools());
+        assert_eq!(both.principals[1], same);
+    }
+}
+
+#[test]
 fn who_has_groups_has_their_servers_and_no_others() {
     let mut who = Principal::default();
     who.grant.groups = Some(list(&["dev"]));

@@ -59,18 +59,16 @@ impl Guest {
     }
 }
 
-/// A guest at one door.
+/// A guest who is there.
 #[derive(Debug)]
 pub(super) struct Present {
     guest: Arc<Guest>,
     room: Arc<Room>,
-    /// The one server that they came for, if it is one.
-    server: Option<Box<str>>,
 }
 
 impl Present {
-    pub(super) fn new(guest: &Arc<Guest>, room: &Arc<Room>, server: Option<Box<str>>) -> Self {
-        Self { guest: Arc::clone(guest), room: Arc::clone(room), server }
+    pub(super) fn new(guest: &Arc<Guest>, room: &Arc<Room>) -> Self {
+        Self { guest: Arc::clone(guest), room: Arc::clone(room) }
     }
 }
 
@@ -100,14 +98,5 @@ impl Standing for Present {
     fn end_session(&self) {
         self.guest.sessions.fetch_sub(1, Ordering::Relaxed);
         self.room.leave();
-    }
-
-    fn hides(&self, tool: &str) -> bool {
-        let server = self.server.as_deref();
-        server.is_some_and(|server| !self.guest.principal().may_see(server, tool))
-    }
-
-    fn hides_some(&self) -> bool {
-        self.server.is_some() && !self.guest.principal().grant.tools.is_open()
     }
 }

@@ -79,7 +79,7 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     let porter = Porter::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
         let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
-        Present::new(&guest, &porter.sessions, None)
+        Present::new(&guest, &porter.sessions)
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();
@@ -95,17 +95,4 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     bob_here.end_session();
     assert_eq!(present("ada").begin_session(), Ok(()));
     assert_eq!((ada_here.begin_call(now), ada_here.begin_call(now).is_ok()), (Ok(()), false));
-}
-
-#[test]
-fn tools_are_hidden_at_the_door_of_their_server_alone() {
-    let mut ada = principal("ada", &["a"], None);
-    ada.grant.tools.only = Some(vec!["files__read".to_owned()]);
-    let porter = Porter::new(access(vec![ada]), 9);
-    let alone = porter.gate(Door::Server("files".to_owned())).admit(&showing("a")).unwrap();
-    assert!(alone.hides_some() && alone.hides("write") && !alone.hides("read"));
-    let all = porter.gate(Door::All).admit(&showing("a")).unwrap();
-    assert!(!all.hides_some() && !all.hides("write"), "there a front has what may be seen");
-    porter.replace(access(vec![principal("ada", &["a"], None)]));
-    assert!(!alone.hides("write"), "whoever is there sees it from here on");
 }

@@ -65,7 +65,7 @@ impl Bridge {
         match verb {
             Up::Open { exchange, request, said } => self.open(caller, exchange, &request, &said),
             Up::Supply { ask, answer } => self.supply(face, ask, &answer),
-            Up::Note { message } => self.note(face, message),
+            Up::Note { message } => self.note(face, &message),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),
         }
     }

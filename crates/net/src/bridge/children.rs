@@ -1,8 +1,7 @@
 //! Who shares a connection to the server with whom.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use http::HeaderMap;
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use serde_json::Value;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange};
@@ -18,7 +17,8 @@ use crate::face::Face;
 pub enum Children {
     /// One for each legacy session; modern clients share one, for each of
     /// their requests stands alone (GW-81). A legacy server knows nothing of
-    /// that: there, those share one who can do the same (GW-41).
+    /// that: there, those share one who can do the same (GW-41), and a client
+    /// on a pipe has one for whatever its requests say that it can do.
     #[default]
     PerSession,
     /// One for all clients of an era. Safe if the server keeps nothing about a session.
@@ -31,15 +31,21 @@ pub enum Children {
     Pool(usize),
 }
 
+/// Tells users and what clients can do from one another, in as much room however long
+/// they are: no two that differ are known to have the same.
+type Mark = [u8; SHA256_OUTPUT_LEN];
+
 /// Who goes by a connection: all clients of an era, those of one user, modern
-/// clients that are alike, one client, or one call of it.
+/// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Whose {
     All(Era),
-    User(Era, u64),
+    User(Era, Mark),
     /// By who they are, and by what they can do besides.
-    Alike(u64, u64),
+    Alike(Mark, Mark),
     Client(u64),
+    /// A modern client on a pipe, by what it can do: each request says that anew.
+    Able(u64, Mark),
     Call(u64, Exchange),
 }
 
@@ -66,9 +72,9 @@ impl Children {
             (Self::PerRequest, _) | (_, Era::Legacy) => Whose::Client(face.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
             (_, Era::Modern) if face.carrier() == Carrier::Http => {
-                Whose::Alike(user(face, passed), likeness(face, request, passed))
+                Whose::Alike(user(face, passed), declared(request))
             }
-            (_, Era::Modern) => Whose::Client(face.number()),
+            (_, Era::Modern) => Whose::Able(face.number(), declared(request)),
         }
     }
 
@@ -79,31 +85,33 @@ impl Children {
 }
 
 /// The same for clients of the same principal that pass on the same.
-fn user(face: &Face, passed: &HeaderMap) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hash_user(face, passed, &mut hasher);
-    hasher.finish()
-}
-
-fn hash_user(face: &Face, passed: &HeaderMap, hasher: &mut DefaultHasher) {
-    face.principal().hash(hasher);
+fn user(face: &Face, passed: &HeaderMap) -> Mark {
+    let mut said = Context::new(&SHA256);
+    let mut say = |part: &[u8]| {
+        said.update(&part.len().to_be_bytes());
+        said.update(part);
+    };
+    say(face.principal());
     // In the order in which the server's plan names them.
     for (name, value) in passed {
-        name.hash(hasher);
-        value.hash(hasher);
+        say(name.as_str().as_bytes());
+        say(value.as_bytes());
     }
+    mark(said)
 }
 
-/// The same for requests of the same principal that declare the same (GW-41).
-fn likeness(face: &Face, request: &Message, passed: &HeaderMap) -> u64 {
+/// The same for requests that declare the same (GW-41), however it is written.
+fn declared(request: &Message) -> Mark {
     let params = request.payload().unwrap_or_default();
     let declared = patch::get(params, &["_meta", meta::CAPABILITIES]).unwrap_or_default();
-    // However it is written.
     let declared: Value = serde_json::from_slice(declared).unwrap_or_default();
-    let mut hasher = DefaultHasher::new();
-    declared.to_string().hash(&mut hasher);
-    hash_user(face, passed, &mut hasher);
-    hasher.finish()
+    let mut said = Context::new(&SHA256);
+    said.update(declared.to_string().as_bytes());
+    mark(said)
+}
+
+fn mark(said: Context) -> Mark {
+    said.finish().as_ref().try_into().expect("a digest has its own length")
 }
 
 impl Whose {
@@ -112,20 +120,27 @@ impl Whose {
         match self {
             Self::All(era) | Self::User(era, _) => era == face.era(),
             Self::Alike(..) => face.era() == Era::Modern,
-            Self::Client(number) | Self::Call(number, _) => number == face.number(),
+            Self::Client(number) | Self::Able(number, _) | Self::Call(number, _) => {
+                number == face.number()
+            }
         }
+    }
+
+    /// Whether it is for this client alone, and for more than one of its calls.
+    pub(super) fn is_own(self, face: &Face) -> bool {
+        matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(face)
     }
 
     /// Whether it is there for as long as somebody uses it, and no longer.
     pub(super) fn is_swept(self) -> bool {
-        matches!(self, Self::User(..) | Self::Alike(..))
+        matches!(self, Self::User(..) | Self::Alike(..) | Self::Able(..))
     }
 
     /// Whether several clients go by it.
     pub(super) fn sharing(self) -> Sharing {
         match self {
             Self::All(_) | Self::User(..) | Self::Alike(..) => Sharing::Shared,
-            Self::Client(_) | Self::Call(..) => Sharing::Alone,
+            Self::Client(_) | Self::Able(..) | Self::Call(..) => Sharing::Alone,
         }
     }
 }

@@ -60,6 +60,21 @@ impl Bridge {
         Ok(upstream)
     }
 
+    /// The connections that hear what belongs to no call: those of this client
+    /// alone, else the one that it shares with others.
+    pub(super) fn hearing(&self, face: &Face, message: &Message) -> Vec<Arc<Upstream>> {
+        let whose = if self.children.is_shared() {
+            self.whose(face, Exchange(0), message)
+        } else {
+            Whose::All(face.era())
+        };
+        let state = lock(&self.state);
+        let own = state.connections.iter().filter(|(whose, _)| whose.is_own(face));
+        let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
+        let shared = state.connections.get(&whose).cloned().filter(|_| own.is_empty());
+        own.into_iter().chain(shared).collect()
+    }
+
     /// The server, as it is reached for this client.
     pub(super) fn server_for(&self, face: &Face) -> Server {
         self.server.passing(self.server.passed_of(face.carried()))

@@ -8,12 +8,11 @@
 //!                              └──▶ not: everything waits until the server was asked   (NEG-4)
 //! ```
 
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::client::probe::{self, Verdict};
-use switchboard_proto::exchange::{Ask, Carrier, Exchange, Up};
+use switchboard_proto::exchange::{Carrier, Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -22,7 +21,7 @@ use switchboard_proto::revision::{Era, Revision};
 
 use super::{Bridge, Caller, Whose, hide};
 use crate::face::{Face, lock};
-use crate::upstream::{Eras, Found, Recipient, Seat, Upstream};
+use crate::upstream::{Before, Eras, Found, Passing, Recipient, Seat, Upstream};
 
 /// What waits until the server's era is known.
 #[derive(Default)]
@@ -76,15 +75,12 @@ impl Bridge {
             upstream.attach(hears);
         }
         if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
-            return Seat {
-                owner: hide::owner(&self.hidden(), caller, upstream, request),
-                exchange,
-            };
+            return Seat { owner: hide::owner(&self.hidden, caller, upstream, request), exchange };
         }
         upstream.attach(owner);
         let (caller, request) = (caller.clone(), request.clone());
         let greeting = Greeting { caller, request, exchange, whose };
-        Seat { owner: Greeter::new(self, upstream, greeting), exchange }
+        Seat { owner: Greeter::before(self, upstream, greeting), exchange }
     }
 
     /// Keeps a modern client's call until it is known what the server speaks.
@@ -222,9 +218,9 @@ struct Greeter {
 }
 
 impl Greeter {
-    fn new(bridge: &Bridge, upstream: &Arc<Upstream>, greeting: Greeting) -> Arc<Self> {
+    fn before(bridge: &Bridge, upstream: &Arc<Upstream>, greeting: Greeting) -> Arc<dyn Recipient> {
         let (bridge, upstream) = (Weak::clone(&bridge.this), Arc::downgrade(upstream));
-        Arc::new(Self { greeting, bridge, upstream })
+        Arc::new(Passing(Self { greeting, bridge, upstream }))
     }
 }
 
@@ -246,21 +242,9 @@ fn may_be_era(answer: &Message) -> bool {
     is_refused || names_modern(answer)
 }
 
-impl Recipient for Greeter {
-    fn number(&self) -> u64 {
-        self.greeting.caller.face.number()
-    }
-
-    fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.greeting.caller.owner.note(exchange, message);
-    }
-
-    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Arc::clone(&self.greeting.caller.owner).ask(exchange, ask, request)
-    }
-
-    fn recall(&self, ask: Ask, message: &Message) {
-        self.greeting.caller.owner.recall(ask, message);
+impl Before for Greeter {
+    fn owner(&self) -> &Arc<dyn Recipient> {
+        &self.greeting.caller.owner
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
@@ -270,17 +254,5 @@ impl Recipient for Greeter {
             }
             _ => self.greeting.caller.owner.finish(exchange, answer),
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        self.greeting.caller.owner.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.greeting.caller.owner).room()
-    }
-
-    fn end(self: Arc<Self>) {
-        Arc::clone(&self.greeting.caller.owner).end();
     }
 }

@@ -1,10 +1,10 @@
 //! Tools that clients must not see: they are taken out of lists, and cannot be called.
+//!
+//! This is `--ignore-tool` of mcp-remote, with its patterns and its words.
 
-use std::fmt;
-use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::json::{Fault, Walker};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
@@ -12,73 +12,58 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::{Bridge, Caller};
-use crate::face::lock;
-use crate::upstream::{Recipient, Upstream};
-use crate::who::Who;
+use super::Caller;
+use crate::upstream::{Before, Passing, Recipient, Upstream};
 
 /// Names of tools, with `*` for any characters; their case does not count.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Hidden {
     patterns: Vec<String>,
-    /// Everything else is hidden too.
-    only: Option<Vec<String>>,
 }
 
 impl Hidden {
     /// Hides what any of `patterns` fits.
     pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        Self { patterns: lower(patterns), only: None }
-    }
-
-    /// Also hides what none of `patterns` fits.
-    #[must_use]
-    pub fn but(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        Self { only: Some(lower(patterns)), ..self }
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.patterns.is_empty() && self.only.is_none()
+        let patterns = patterns.into_iter();
+        Self { patterns: patterns.map(|pattern| pattern.as_ref().to_lowercase()).collect() }
     }
 
     /// Whether clients must not see the tool of this name.
     pub fn hides(&self, name: &str) -> bool {
         let name = name.to_lowercase();
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &name));
-        any(&self.patterns) || self.only.as_deref().is_some_and(|only| !any(only))
+        self.patterns.iter().any(|pattern| fits(pattern, &name))
     }
 
-    /// Why `request` is not passed on, if it is for a tool that is hidden from all
-    /// or from `who`. Those learn no more than if there were none of that name.
-    pub(super) fn refuses(&self, who: &Who, request: &Message) -> Option<Refusal> {
-        let hides_some = !self.is_nothing() || who.hides_some();
-        if !hides_some || request.method() != method::CALL_TOOL {
+    /// Why `request` is not passed on, if it is for a tool that is hidden, or may
+    /// be for its server.
+    pub(super) fn refuses(&self, request: &Message) -> Option<Refusal> {
+        if self.patterns.is_empty() || request.method() != method::CALL_TOOL {
             return None;
         }
-        let name = patch::string(request.payload()?, &["name"])?;
-        if self.hides(&name) {
-            return Some(Refusal::FarSide { text: format!("Tool \"{name}\" is not available") });
+        let params = request.payload()?;
+        if !params.starts_with(b"{") || patch::unclear(params, &[("name", &[])]).is_some() {
+            let what = "params must be an object with one name".to_owned();
+            return Some(Refusal::BadParams { what });
         }
-        who.hides(&name).then(|| Refusal::BadParams { what: format!("Unknown tool: {name}") })
+        let name = patch::string(params, &["name"])?;
+        let text = format!("Tool \"{name}\" is not available");
+        self.hides(&name).then_some(Refusal::FarSide { text })
     }
 
     /// Whether the answer to `request` has to be looked through.
-    fn concerns(&self, who: &Who, request: &Message) -> bool {
-        let hides_some = !self.is_nothing() || who.hides_some();
-        hides_some && request.method() == method::LIST_TOOLS
+    fn concerns(&self, request: &Message) -> bool {
+        !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
     }
 
-    /// A list without the tools that are hidden from all or from `who`; none if
-    /// it has none of them.
-    fn without(&self, who: &Who, answer: &Message) -> Option<Message> {
+    /// A list without the tools that are hidden; none if it has none of them.
+    fn without(&self, answer: &Message) -> Option<Message> {
         let result = answer.payload().filter(|_| answer.kind() == Kind::Result)?;
         let tools = patch::get(result, &["tools"])?;
         let (mut kept, mut count) = (Vec::new(), 0);
         let walk = |place: std::ops::Range<usize>| {
             count += 1;
             let tool = &tools[place];
-            let hides = |name: &str| self.hides(name) || who.hides(name);
-            if !patch::string(tool, &["name"]).is_some_and(|name| hides(&name)) {
+            if !patch::string(tool, &["name"]).is_some_and(|name| self.hides(&name)) {
                 kept.push(tool);
             }
             Ok::<_, Fault>(())
@@ -90,10 +75,6 @@ impl Hidden {
         let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
         patch::replace(result, &["tools"], &kept).map(|result| answer.with_payload(&result))
     }
-}
-
-fn lower(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
-    patterns.into_iter().map(|pattern| pattern.as_ref().to_lowercase()).collect()
 }
 
 /// Whether `name` is what `pattern` describes. Both are in lower case.
@@ -114,28 +95,6 @@ fn fits(pattern: &str, name: &str) -> bool {
     true
 }
 
-impl Bridge {
-    pub(super) fn hidden(&self) -> Arc<Hidden> {
-        Arc::clone(&self.hidden.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Hides other tools from here on, and tells the clients that have a session.
-    pub fn hide(&self, hidden: Hidden) {
-        let mut current = self.hidden.write().unwrap_or_else(PoisonError::into_inner);
-        if **current == hidden {
-            return;
-        }
-        *current = Arc::new(hidden);
-        drop(current);
-        let upstreams: Vec<_> = lock(&self.state).connections.values().cloned().collect();
-        let Some(name) = method::list_changed("tools") else { return };
-        let message = Message::notification(name, None);
-        for client in upstreams.iter().flat_map(|upstream| upstream.attached()) {
-            client.note(None, &message);
-        }
-    }
-}
-
 /// Who is told the answer: the client, or somebody who looks through it first.
 pub(super) fn owner(
     hidden: &Arc<Hidden>,
@@ -144,68 +103,33 @@ pub(super) fn owner(
     request: &Message,
 ) -> Arc<dyn Recipient> {
     let owner = Arc::clone(&caller.owner);
-    let who = caller.face.who();
-    if !hidden.concerns(who, request) {
+    if !hidden.concerns(request) {
         return owner;
     }
     if caller.face.era() == Era::Legacy {
         // What belongs to no call is told to the client, who outlives this one.
         upstream.attach(&caller.hears);
     }
-    Arc::new(Blinkered { owner, who: who.clone(), hidden: Arc::clone(hidden) })
+    Arc::new(Passing(Blinkered { owner, hidden: Arc::clone(hidden) }))
 }
 
 /// A client that asked for a list.
+#[derive(Debug)]
 struct Blinkered {
     owner: Arc<dyn Recipient>,
-    who: Who,
     hidden: Arc<Hidden>,
 }
 
-impl Recipient for Blinkered {
-    fn number(&self) -> u64 {
-        self.owner.number()
-    }
-
-    fn principal(&self) -> u64 {
-        self.owner.principal()
-    }
-
-    fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.owner.note(exchange, message);
-    }
-
-    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Arc::clone(&self.owner).ask(exchange, ask, request)
-    }
-
-    fn recall(&self, ask: Ask, message: &Message) {
-        self.owner.recall(ask, message);
+impl Before for Blinkered {
+    fn owner(&self) -> &Arc<dyn Recipient> {
+        &self.owner
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
-        match self.hidden.without(&self.who, answer) {
+        match self.hidden.without(answer) {
             Some(answer) => self.owner.finish(exchange, &answer),
             None => self.owner.finish(exchange, answer),
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        self.owner.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.owner).room()
-    }
-
-    fn end(self: Arc<Self>) {
-        Arc::clone(&self.owner).end();
-    }
-}
-
-impl fmt::Debug for Blinkered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blinkered").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 
@@ -233,9 +157,25 @@ mod tests {
             assert_eq!(Hidden::new([pattern]).hides(name), hidden, "{pattern} {name}");
         }
         assert!(!Hidden::default().hides("anything"));
-        let only = Hidden::new(["b*"]).but(["a*", "bc"]);
-        let hidden = ["ab", "bc", "c"].map(|name| only.hides(name));
-        assert_eq!(hidden, [false, true, true]);
+    }
+
+    #[test]
+    fn a_name_that_the_server_may_read_otherwise_is_refused() {
+        let hidden = Hidden::new(["b*"]);
+        let refuses = |params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            hidden.refuses(&parse_one(text.into()).unwrap()).is_some()
+        };
+        for params in [
+            r#"{"name":"bee"}"#,
+            r#"{"name":"a","Name":"bee"}"#,
+            r#"{"name":"bee","name":"a"}"#,
+            r#"["bee"]"#,
+        ] {
+            assert!(refuses(params), "{params}");
+        }
+        assert!(!refuses(r#"{"name":"a","arguments":{"Name":"bee","name":1}}"#));
     }
 
     #[test]
@@ -245,13 +185,12 @@ mod tests {
         let answer = list(
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"name":"a", "x":1.0e0},{"name":"bee"}],"nextCursor":"c"}}"#,
         );
-        let nobody = Who::default();
-        let text = hidden.without(&nobody, &answer).unwrap();
+        let text = hidden.without(&answer).unwrap();
         assert_eq!(
             text.text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a", "x":1.0e0}],"nextCursor":"c"}}"#
         );
         let none = list(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#);
-        assert!(hidden.without(&nobody, &none).is_none());
+        assert!(hidden.without(&none).is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! Sessions at a legacy server that nobody has used for a while (GW-41).
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use switchboard_proto::refusal::Refusal;
 
@@ -17,8 +18,8 @@ const IDLE: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Sessions for clients that are alike, and those of one user: what a client can
-/// do it says itself, and must keep nobody out by it. Each is a child or a
-/// session at the server.
+/// do it says itself, and must keep nobody out by it; those of one client on a
+/// pipe are bounded alike. Each is a child or a session at the server.
 const MOST_ALIKE: usize = 256;
 const MOST_OF_ONE: usize = 16;
 
@@ -34,6 +35,9 @@ impl State {
                 let of_one = |it: &Whose| matches!(it, Whose::Alike(theirs, _) if *theirs == user);
                 self.keep_below(MOST_OF_ONE, of_one)?;
                 self.keep_below(MOST_ALIKE, |it| matches!(it, Whose::Alike(..)))
+            }
+            Whose::Able(client, _) => {
+                self.keep_below(MOST_OF_ONE, |it| matches!(it, Whose::Able(of, _) if *of == client))
             }
             Whose::User(..) => self.keep_below(MOST_USERS, |it| matches!(it, Whose::User(..))),
             _ => Ok(()),
@@ -54,6 +58,21 @@ impl State {
         Ok(())
     }
 
+    /// What each client on a pipe used last. It stays, as the only one of a legacy
+    /// client does: the client is there, and the server may remember something.
+    fn last_of_clients(&self) -> HashSet<Whose> {
+        let mut last: HashMap<u64, (Instant, Whose)> = HashMap::new();
+        for (&whose, upstream) in &self.connections {
+            let Whose::Able(client, _) = whose else { continue };
+            let used = upstream.used();
+            let latest = last.entry(client).or_insert((used, whose));
+            if used > latest.0 {
+                *latest = (used, whose);
+            }
+        }
+        last.into_values().map(|(_, whose)| whose).collect()
+    }
+
     fn swept(&self) -> usize {
         self.connections.keys().filter(|whose| whose.is_swept()).count()
     }
@@ -61,9 +80,11 @@ impl State {
     /// Takes away what has not been used for long.
     fn take_idle(&mut self) -> Vec<Arc<Upstream>> {
         let now = now();
+        let last = self.last_of_clients();
         let is_idle = |whose: &Whose, upstream: &mut Arc<Upstream>| {
             let unused = now.saturating_duration_since(upstream.used()) >= IDLE;
-            whose.is_swept() && unused && !upstream.is_used() && !upstream.is_attached()
+            let is_free = unused && !upstream.is_used() && !upstream.is_attached();
+            whose.is_swept() && is_free && !last.contains(whose)
         };
         let idle = self.connections.extract_if(is_idle);
         idle.map(|(_, upstream)| upstream).collect()

@@ -1,7 +1,7 @@
 //! Bridges, and what may be different about them.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use switchboard_proto::limits::Limits;
@@ -28,19 +28,19 @@ impl Bridge {
         Self::made(hidden, server, children, limits, None)
     }
 
-    /// The same with a bound on the calls that the server gets at once; further
+    /// A bridge with a bound on the calls that the server gets at once; further
     /// ones wait for their turn. They also wait for a server that is not there,
     /// for `start` at most: [`stands`](Self::stands) says how it stands, and
     /// until then it is being started.
     pub fn guarding(
-        hidden: Hidden,
         server: Server,
         children: Children,
         limits: Arc<Limits>,
         (calls, start): (NonZeroUsize, Duration),
     ) -> Arc<Self> {
         let gate = Gate::new(calls.get(), start, now());
-        Self::made(hidden, server, children, limits, Some(Gatehouse::new(gate)))
+        let house = Some(Gatehouse::new(gate));
+        Self::made(Hidden::default(), server, children, limits, house)
     }
 
     fn made(
@@ -59,7 +59,7 @@ impl Bridge {
             server,
             children,
             limits,
-            hidden: RwLock::new(Arc::new(hidden)),
+            hidden: Arc::new(hidden),
             house,
             state: Mutex::default(),
             this: Weak::clone(this),

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use switchboard_proto::exchange::{Ask, Exchange, Up};
+use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -14,7 +13,7 @@ use switchboard_proto::refusal::Refusal;
 use super::gate::{Call, Door, Entry, Gate, Key};
 use super::{Bridge, Caller};
 use crate::face::{Face, lock, now};
-use crate::upstream::Recipient;
+use crate::upstream::{Before, Passing, Recipient};
 
 /// The gate, and whether somebody looks at the time.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl Bridge {
                     !lock(house).gate.is_open() && self.is_linked(&caller.face, exchange, request);
                 if counts {
                     let (owner, bridge) = (Arc::clone(&caller.owner), Weak::clone(&self.this));
-                    caller.owner = Arc::new(Turn { owner, key, bridge });
+                    caller.owner = Arc::new(Passing(Turn { owner, key, bridge }));
                 }
                 let call = Call { key, counts, linked };
                 let entry = lock(house).gate.enter(call, (caller, verb), now());
@@ -228,21 +227,9 @@ struct Turn {
     bridge: Weak<Bridge>,
 }
 
-impl Recipient for Turn {
-    fn number(&self) -> u64 {
-        self.owner.number()
-    }
-
-    fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.owner.note(exchange, message);
-    }
-
-    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        Arc::clone(&self.owner).ask(exchange, ask, request)
-    }
-
-    fn recall(&self, ask: Ask, message: &Message) {
-        self.owner.recall(ask, message);
+impl Before for Turn {
+    fn owner(&self) -> &Arc<dyn Recipient> {
+        &self.owner
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
@@ -253,26 +240,6 @@ impl Recipient for Turn {
             lock(house).gate.leave(self.key, now());
             bridge.call_next();
         }
-    }
-
-    fn hang_up(&self, exchange: Exchange) {
-        self.owner.hang_up(exchange);
-    }
-
-    fn lost(&self, why: &str) {
-        self.owner.lost(why);
-    }
-
-    fn is_slow(&self) -> bool {
-        self.owner.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.owner).room()
-    }
-
-    fn end(self: Arc<Self>) {
-        Arc::clone(&self.owner).end();
     }
 }
 

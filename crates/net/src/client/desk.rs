@@ -27,8 +27,6 @@ pub(super) struct Desk {
     /// Whose results are kept here, if any are.
     pub(super) place: Place,
     options: Arc<ClientOptions>,
-    /// Who stands behind it; see [`Recipient::principal`].
-    principal: u64,
     back: Back,
     connected: AtomicBool,
     state: Mutex<State>,
@@ -51,7 +49,6 @@ impl Desk {
         Arc::new(Self {
             // A bridge knows us by the number of the face.
             number: face.map_or_else(next_number, |face| face.number()),
-            principal: face.map_or(0, |face| Recipient::principal(&**face)),
             place,
             options,
             back: far.back(),
@@ -185,8 +182,8 @@ impl Recipient for Desk {
         self.number
     }
 
-    fn principal(&self) -> u64 {
-        self.principal
+    fn principal(&self) -> &[u8] {
+        self.back.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

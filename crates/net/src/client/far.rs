@@ -128,6 +128,14 @@ pub(super) enum Back {
 }
 
 impl Back {
+    /// Who stands behind us there.
+    pub(super) fn principal(&self) -> &[u8] {
+        match self {
+            Self::Own(_) => b"",
+            Self::Behind(_, face) => face.principal(),
+        }
+    }
+
     pub(super) fn supply(&self, ask: Ask, answer: &Message) {
         let works = match self {
             Self::Own(upstream) => upstream.upgrade().map(|it| it.supply(ask, answer)),

@@ -46,10 +46,10 @@ impl Face {
     }
 
     /// Answers a modern client's call with its questions.
-    pub(crate) fn close_round(&self, exchange: Exchange, state: &str, until: Instant) {
+    pub(crate) fn close_round(&self, round: (Exchange, u32), state: &str, until: Instant) {
         self.quietly(|half| {
             if let Half::Modern(half) = half {
-                half.close_round(exchange, state, until);
+                half.close_round(round, state, until);
             }
         });
     }

@@ -52,7 +52,7 @@ impl Kind {
     }
 
     /// The member that tells one definition from another.
-    fn key(self) -> &'static str {
+    pub fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
             Self::Resources => "uri",

@@ -26,7 +26,6 @@ use super::error::Error;
 use super::session::{Caller, Session};
 use super::tool::ToolResult;
 use crate::face::{Face, lock, now};
-use crate::upstream::Recipient;
 
 mod serve;
 
@@ -82,7 +81,7 @@ pub(super) struct Task {
     /// The session it belongs to, and the only one that sees it (legacy).
     session: Option<(u64, Arc<Session>)>,
     /// Who may ask for it otherwise (modern).
-    principal: u64,
+    principal: Box<[u8]>,
     created: SystemTime,
     expires: Instant,
     ttl: Duration,
@@ -115,7 +114,7 @@ impl Task {
     fn new(
         caller: &Caller,
         face: u64,
-        principal: u64,
+        principal: &[u8],
         ttl: Duration,
         is_wrapped: bool,
     ) -> Result<Arc<Self>, Error> {
@@ -129,7 +128,7 @@ impl Task {
         Ok(Arc::new(Self {
             id: super::random_id()?,
             session,
-            principal,
+            principal: principal.into(),
             created,
             expires: now() + ttl,
             ttl,
@@ -298,7 +297,7 @@ impl Tasks {
     }
 
     /// The task of that id, if this caller may see it.
-    fn find(&self, id: &str, caller: &Caller, principal: u64) -> Option<Arc<Task>> {
+    fn find(&self, id: &str, caller: &Caller, principal: &[u8]) -> Option<Arc<Task>> {
         let task = lock(&self.by_id).get(id).cloned()?;
         if task.expires <= now() {
             task.cancel();
@@ -307,7 +306,7 @@ impl Tasks {
         }
         let theirs = match (&task.session, caller) {
             // Who knows the id may still be another (TASK-8).
-            (None, Caller::Request(_)) => task.principal == principal,
+            (None, Caller::Request(_)) => *task.principal == *principal,
             (Some((_, owner)), Caller::Session(session)) => Arc::ptr_eq(owner, session),
             _ => false,
         };
@@ -321,8 +320,8 @@ impl Tasks {
 
     /// Whether a modern client can listen to it.
     pub(super) fn knows(&self, id: &str, face: &Face) -> bool {
-        let principal = Recipient::principal(face);
-        let theirs = |task: &Arc<Task>| task.session.is_none() && task.principal == principal;
+        let principal = face.principal();
+        let theirs = |task: &Arc<Task>| task.session.is_none() && *task.principal == *principal;
         lock(&self.by_id).get(id).is_some_and(theirs)
     }
 

@@ -185,6 +185,10 @@ impl Recipient for Scout {
         self.number
     }
 
+    fn principal(&self) -> &[u8] {
+        b""
+    }
+
     fn note(&self, _exchange: Option<Exchange>, _message: &Message) {}
 
     fn ask(self: Arc<Self>, _of: Option<Exchange>, _ask: Ask, _request: &Message) -> bool {

@@ -1,7 +1,6 @@
 //! Who opens calls at a server, and is told what comes of them.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -18,10 +17,9 @@ use crate::face::Face;
 pub trait Recipient: fmt::Debug + Send + Sync {
     /// Tells it from all others.
     fn number(&self) -> u64;
-    /// Who stands behind it, where that is known; told apart, not told.
-    fn principal(&self) -> u64 {
-        0
-    }
+    /// Who stands behind it; empty for nobody in particular. Whoever stands before
+    /// another says what that one would.
+    fn principal(&self) -> &[u8];
     /// Something on the way, for a call or for the session.
     fn note(&self, exchange: Option<Exchange>, message: &Message);
     /// The server needs input. False if it cannot be had here.
@@ -47,10 +45,8 @@ impl Recipient for Face {
         self.number()
     }
 
-    fn principal(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        Self::principal(self).hash(&mut hasher);
-        hasher.finish()
+    fn principal(&self) -> &[u8] {
+        Self::principal(self)
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
@@ -104,7 +100,7 @@ impl Ticket for Seat {
         self.owner.number()
     }
 
-    fn principal(&self) -> u64 {
+    fn principal(&self) -> &[u8] {
         self.owner.principal()
     }
 }

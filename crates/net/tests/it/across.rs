@@ -62,7 +62,10 @@ pub(super) fn builder(era: Option<Era>) -> Builder {
 
 /// Serves whatever it is at a URL.
 pub(super) async fn host(inside: Arc<dyn Inside>, limits: Arc<Limits>) -> http::Uri {
-    let site = Site::new(inside, SiteOptions { limits, ..SiteOptions::default() });
+    host_site(Site::new(inside, SiteOptions { limits, ..SiteOptions::default() })).await
+}
+
+pub(super) async fn host_site(site: Site) -> http::Uri {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     // A test holds a thousand calls open, each on a connection of its own.

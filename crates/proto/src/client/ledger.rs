@@ -263,6 +263,9 @@ pub(super) fn call_number(id: &Id) -> Option<u64> {
 pub(super) fn cancel_notice(id: CallId, words: Option<&Message>) -> Message {
     let number = id.0.to_string();
     let words = words.filter(|message| message.kind() == Kind::Notification);
+    // Who might read another id than ours in them could cancel a call of somebody else.
+    let is_clear = |params: &[u8]| patch::unclear(params, &[("requestId", &[])]).is_none();
+    let words = words.filter(|message| message.payload().is_none_or(is_clear));
     let params = words.and_then(|message| message.payload()).unwrap_or(b"{}");
     let params = patch::put(params, &[], "requestId", number.as_bytes());
     let params = params.unwrap_or_else(|| format!("{{\"requestId\":{number}}}").into());

@@ -52,6 +52,7 @@ pub struct Legacy<T> {
     ledger: Ledger<Owner<T>>,
     next_ask: u64,
     asks: BTreeMap<Ask, Asked<T>>,
+    answered: VecDeque<(Lane, Id)>,
     watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
@@ -104,6 +105,7 @@ impl<T: Ticket> Legacy<T> {
             ledger: Ledger::new(sharing, limits),
             next_ask: 1,
             asks: BTreeMap::new(),
+            answered: VecDeque::new(),
             watches: Watches::default(),
             level: None,
             rested: false,

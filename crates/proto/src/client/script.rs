@@ -4,7 +4,7 @@
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
 //!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
-//!   cut 2                        that lane ends without its answer
+//!   unanswered 2                 that lane ended without an answer
 //!   look                         says how many calls are open, and whether the link is needed
 //! ```
 //!
@@ -29,8 +29,8 @@ impl Ticket for Name {
     }
 
     /// Capital letters are for somebody else.
-    fn principal(&self) -> u64 {
-        self.0.starts_with(|first: char| first.is_ascii_uppercase()).into()
+    fn principal(&self) -> &[u8] {
+        if self.0.starts_with(|first: char| first.is_ascii_uppercase()) { b"else" } else { b"" }
     }
 }
 
@@ -56,10 +56,6 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
                 let id = half.find(&ticket).expect("it is open");
                 half.drop_call(id, None, now);
             }
-            "cut" => {
-                let why = Refusal::FarSide { text: "the stream broke".to_owned() };
-                half.handle_unanswered(Lane(number()), &why, now);
-            }
             "look" => {
                 let needed = if half.is_needed(now) { "needed" } else { "not needed" };
                 seen.push(format!("{} open, {needed}", half.calls()));
@@ -67,6 +63,10 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "hears" => half.handle_hearing(true, now),
             "deaf" => half.handle_hearing(false, now),
             "gone" => half.forget_owner(ticket.owner(), now),
+            "unanswered" => {
+                let why = Refusal::FarSide { text: "gone".to_owned() };
+                half.handle_unanswered(Lane(number()), &why, now);
+            }
             "lost" => {
                 half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);
             }

@@ -77,6 +77,25 @@ fn what_is_no_message_is_refused_under_its_id() {
     assert_eq!(parse(bytes).unwrap_err().why, Refusal::NotUtf8 { at: 34 });
 }
 
+/// Some servers do not mind case: they would take a twin for the member itself.
+#[test]
+fn a_member_of_the_envelope_in_other_letters_is_refused() {
+    for twin in
+        ["Method", "METHOD", "\\u004dethod", "ID", "Id", "Params", "param\u{17f}", "JsonRpc"]
+    {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","{twin}":"tools/call","params":{{}}}}"#
+        );
+        let why = "not a JSON-RPC 2.0 message: a member of the envelope is not in lower case";
+        check(&text, &format!("1 refused {why}"));
+    }
+    check(
+        r#"{"jsonrpc":"2.0","id":1,"result":{},"reſult":{}}"#,
+        "1 refused not a JSON-RPC 2.0 message: a member of the envelope is not in lower case",
+    );
+    check(r#"{"jsonrpc":"2.0","id":1,"method":"m","methods":1,"e":2}"#, "Request 1 m");
+}
+
 /// wire: MSG-8
 #[test]
 fn batches_are_read_element_by_element() {

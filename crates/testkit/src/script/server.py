@@ -5,7 +5,7 @@ import json, os, signal, sys, threading, time
 journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 writing = threading.Lock()
 asked = {}
-state = {"asks": 0, "hellos": 0, "tools": ["echo"]}
+state = {"asks": 0, "hellos": 0, "tools": ["echo"], "able": {}}
 
 
 def note_down(text):
@@ -42,13 +42,14 @@ def work(id, arguments, token):
         params = {"progressToken": token, "progress": step, "message": arguments["tag"]}
         say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
         time.sleep(0.001)
-    got = ask(arguments["tag"]) if arguments.get("ask") else None
+    asks = arguments.get("ask") == True or arguments.get("ask") in state["able"]
+    got = ask(arguments["tag"]) if asks else None
     result(id, {"tag": arguments["tag"], "got": got, "pid": os.getpid()})
 
 
 def call(id, name, arguments, token):
     if name == "pid":
-        result(id, {"pid": os.getpid(), "hellos": state["hellos"]})
+        result(id, {"pid": os.getpid(), "hellos": state["hellos"], "able": state["able"]})
     elif name == "echo":
         result(id, arguments)
     elif name == "big":
@@ -121,6 +122,7 @@ def handle(message):
         say({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
         state["hellos"] += 1
+        state["able"] = params.get("capabilities") or {}
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         welcome = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,
                    "serverInfo": {"name": "scripted", "version": "1"}}

@@ -47,13 +47,23 @@ impl Gateway {
     }
 
     pub(super) async fn client_as(&self, key: &str, path: &str, era: Era) -> Client {
+        self.client_as_with(key, path, era, ClientOptions::default()).await
+    }
+
+    pub(super) async fn client_as_with(
+        &self,
+        key: &str,
+        path: &str,
+        era: Era,
+        options: ClientOptions,
+    ) -> Client {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         let headers = [("authorization", format!("Bearer {key}"))];
         let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let headers = headers.into_iter().collect();
         let server = Server::url(url.parse().unwrap(), Strategy::HttpOnly, headers, fetch);
-        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        let options = ClientOptions { era: Some(era), ..options };
         Client::connect(server, options).await.unwrap()
     }
 }

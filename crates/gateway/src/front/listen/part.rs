@@ -45,15 +45,15 @@ impl Recipient for Part {
         self.listen.face.number()
     }
 
-    fn principal(&self) -> u64 {
-        Recipient::principal(&*self.listen.face)
+    fn principal(&self) -> &[u8] {
+        self.listen.face.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         let Some(front) = self.front.upgrade() else { return };
         let face = &self.listen.face;
         if message.method() != method::ACKNOWLEDGED {
-            if let Some(message) = front.fleet.tasks.told(face, &self.server, message) {
+            if let Some(message) = front.at().told(face, &self.server, message) {
                 face.note(exchange, &message);
             }
             return;

@@ -104,7 +104,7 @@ impl Tasks {
     }
 
     /// A session is over, and nobody can ask for its tasks.
-    pub(in crate::front) fn forget(&self, face: u64) {
+    pub(crate) fn forget(&self, face: u64) {
         lock(&self.table).by_id.retain(|_, task| task.owner != Owner::Session(face));
     }
 }

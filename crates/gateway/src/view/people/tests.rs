@@ -427,7 +427,12 @@ async fn what_the_plan_hides_is_hidden_from_each_and_shown_again() {
         let place = usual(Era::Legacy).await;
         let ada = &place.both(era).await[0];
         until_listed(ada, &["all__t", "house__red"]).await;
-        let plan = place.fleet.backends().values().map(|it| it.plan.clone()).collect::<Vec<_>>();
+        let plan = place
+            .fleet
+            .backends()
+            .values()
+            .map(|it| ServerPlan::clone(&it.plan))
+            .collect::<Vec<_>>();
         let hide = |never: &[&str]| {
             let mut plan = plan.clone();
             let house = plan.iter_mut().find(|plan| plan.name == "house").unwrap();

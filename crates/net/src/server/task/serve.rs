@@ -21,7 +21,6 @@ use crate::server::handler::{Call, Caught};
 use crate::server::listen::{Change, tell};
 use crate::server::session::Caller;
 use crate::server::tool::{Answer, Tool, ToolResult};
-use crate::upstream::Recipient;
 
 /// Whether the library makes a task of this call (TASK-1, UTL-9).
 pub(in crate::server) fn wanted(tool: &Tool, call: &Call, cx: &Context) -> Result<bool, Error> {
@@ -121,10 +120,10 @@ impl Context {
 }
 
 /// On whose behalf a call is made.
-fn principal(cx: &Context) -> u64 {
+fn principal(cx: &Context) -> &[u8] {
     match &cx.state.way {
-        Way::Call { face, .. } => Recipient::principal(&**face),
-        Way::Task(task) => task.principal,
+        Way::Call { face, .. } => face.principal(),
+        Way::Task(task) => &task.principal,
     }
 }
 

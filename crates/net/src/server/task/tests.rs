@@ -9,7 +9,7 @@ fn caller() -> Caller {
 }
 
 fn task(ttl: Duration) -> Arc<Task> {
-    Task::new(&caller(), 1, 7, ttl, false).unwrap()
+    Task::new(&caller(), 1, b"ann", ttl, false).unwrap()
 }
 
 /// wire: TASK-8
@@ -26,8 +26,8 @@ fn a_task_is_found_by_who_began_it_and_by_nobody_else_who_knows_its_id() {
     let tasks = Tasks::default();
     let hers = task(TTL);
     tasks.add(Arc::clone(&hers)).unwrap();
-    assert!(tasks.find(&hers.id, &caller(), 7).is_some());
-    assert!(tasks.find(&hers.id, &caller(), 8).is_none());
+    assert!(tasks.find(&hers.id, &caller(), b"ann").is_some());
+    assert!(tasks.find(&hers.id, &caller(), b"bob").is_none());
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn the_store_is_bounded_and_what_is_over_goes_first() {
     over.end(End::Result(Box::new(ToolResult::text("done"))));
     let newest = task(TTL);
     tasks.add(Arc::clone(&newest)).unwrap();
-    assert!(tasks.find(&over.id, &caller(), 7).is_none());
-    assert!(tasks.find(&newest.id, &caller(), 7).is_some());
-    assert!(tasks.find(&all[0].id, &caller(), 7).is_some(), "what is at work stays");
+    assert!(tasks.find(&over.id, &caller(), b"ann").is_none());
+    assert!(tasks.find(&newest.id, &caller(), b"ann").is_some());
+    assert!(tasks.find(&all[0].id, &caller(), b"ann").is_some(), "what is at work stays");
     assert_eq!(lock(&tasks.by_id).len(), MOST);
 }
 
@@ -56,9 +56,9 @@ async fn nothing_outlives_its_time() {
     tasks.add(Arc::clone(&short)).unwrap();
     tasks.add(Arc::clone(&long)).unwrap();
     tokio::time::advance(SHORTEST).await;
-    assert!(tasks.find(&short.id, &caller(), 7).is_none());
+    assert!(tasks.find(&short.id, &caller(), b"ann").is_none());
     assert_eq!(short.to_json(Era::Modern)["status"], "cancelled");
-    assert!(tasks.find(&long.id, &caller(), 7).is_some());
+    assert!(tasks.find(&long.id, &caller(), b"ann").is_some());
     tokio::time::advance(LONGEST).await;
     // Nobody asked: the next one sweeps.
     tasks.add(task(TTL)).unwrap();

@@ -1,17 +1,26 @@
 //! What goes wrong while a call is parked.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Error, Server, Tool};
+use switchboard_net::who::{Standing, Who};
 use switchboard_proto::limits::Limits;
+use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
+use switchboard_testkit::caller::Caller;
 use switchboard_testkit::within;
 use tokio::sync::mpsc;
 
-use super::{able, bridge_to, host, text};
+use super::{able, bridge_to, host, host_site, text};
+use crate::client::{Client, Way, call};
 use crate::upstream::caller;
 
 /// Says what came of a call when it is over, however it ends.
@@ -38,34 +47,109 @@ fn asking() -> (Arc<Server>, mpsc::UnboundedReceiver<()>) {
     (Server::builder("far", "1").only(&legacy).tool(tool).build().unwrap(), ends)
 }
 
+/// Lets everybody in by the name that they say. Who holds this is somebody still there.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Open>);
+
+/// How many calls are open.
+#[derive(Debug, Default)]
+struct Open(AtomicUsize);
+
+impl Gate for Names {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+        let name = headers.get("x-name").and_then(|name| name.to_str().ok());
+        Ok(Who::with(name.unwrap_or_default(), Arc::<Open>::clone(&self.0)))
+    }
+}
+
+impl Standing for Open {
+    fn begin_call(&self, _: Instant) -> Result<(), Refusal> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn end_call(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waits = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waits).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// A thousand calls in all, of five people over HTTP and of one client on a pipe.
+///
 /// wire: GW-46, GW-52
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
-    const CALLS: usize = 1000;
-    let many = Limits { asks: 2 * CALLS, ..Limits::default() };
-    let limits = Arc::new(Limits { park: Duration::from_millis(300), ..many.clone() });
+    const PEOPLE: [&str; 5] = ["ann", "bob", "cid", "dee", "eve"];
+    const OF_EACH: usize = 100;
+    const OF_PIPE: usize = 500;
+    let many = Limits { asks: 2 * OF_PIPE, ..Limits::default() };
+    let limits = Arc::new(Limits { park: Duration::from_millis(500), ..many.clone() });
     let (server, mut ends) = asking();
-    let far = host(server as Arc<dyn Inside>, Arc::new(many)).await;
-    let bridge = bridge_to(far, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut client = switchboard_testkit::caller::Caller::new(inside, false, limits);
-    let mut ids = Vec::new();
-    for _ in 0..CALLS {
-        ids.push(client.ask("tools/call", able(json!({"name": "wait"}))).await);
-    }
-    let mut state = Value::Null;
-    for id in ids {
-        let asked = client.answer(id).await;
+    let options = SiteOptions { limits: Arc::new(many), ..SiteOptions::default() };
+    let far = Site::new(server as Arc<dyn Inside>, options);
+    let bridge = bridge_to(host_site(far.clone()).await, Arc::clone(&limits));
+    let names = Names::default();
+    let gate: Option<Arc<dyn Gate>> = Some(Arc::new(names.clone()));
+    let options = SiteOptions { gate, limits: Arc::clone(&limits), ..SiteOptions::default() };
+    let near = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
+    let nobody = Arc::strong_count(&names.0);
+
+    let client = Client::modern(Way::Direct(near.clone()));
+    let mut message = call(1, "wait");
+    message["params"] = able(json!({"name": "wait"}));
+    let ask = async |name: &str, message: &Value| -> Value {
+        let request = client.posting(message).header("x-name", name);
+        let reply = client.send(request, message.to_string()).await;
+        match reply.header("content-type") {
+            Some("text/event-stream") => reply.messages().await.pop().expect("an answer"),
+            _ => reply.json().await,
+        }
+    };
+    let calls = PEOPLE.iter().flat_map(|name| (0..OF_EACH).map(move |_| name));
+    let calls = join_all(calls.map(|name| ask(name, &message)));
+    let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Inside>, false, limits);
+    let by_stdin = async {
+        let mut ids = Vec::new();
+        for _ in 0..OF_PIPE {
+            ids.push(pipe.ask("tools/call", able(json!({"name": "wait"}))).await);
+        }
+        let mut asked = Vec::new();
+        for id in ids {
+            asked.push(pipe.answer(id).await);
+        }
+        asked
+    };
+    let (of_people, of_pipe) = tokio::join!(calls, by_stdin);
+    for asked in of_people.iter().chain(&of_pipe) {
         assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-        state = asked["result"]["requestState"].clone();
     }
-    for _ in 0..CALLS {
+    assert_eq!(far.sessions(), PEOPLE.len() + 1, "each has a session at the server");
+    for _ in 0..PEOPLE.len() * OF_EACH + OF_PIPE {
         within(ends.recv()).await.expect("the server was told");
     }
+
     let mut late = able(json!({"name": "wait", "inputResponses": {}}));
-    late["requestState"] = state;
-    assert_eq!(client.call("tools/call", late).await["error"]["code"], -32602);
-    assert_eq!(bridge.calls(), 0, "nothing is left");
+    late["requestState"] = of_pipe[0]["result"]["requestState"].clone();
+    assert_eq!(pipe.call("tools/call", late).await["error"]["code"], -32602);
+    message["params"]["requestState"] = of_people[0]["result"]["requestState"].clone();
+    assert_eq!(ask("ann", &message).await["error"]["code"], -32602);
+    until("calls at the server", || bridge.calls() == 0).await;
+    until("parked calls", || near.parked() == 0).await;
+    until("turns of people", || names.0.0.load(Ordering::SeqCst) == 0).await;
+    until("faces of people", || Arc::strong_count(&names.0) == nobody).await;
+    pipe.leave().await;
+    until("the connection of the pipe", || bridge.connections() == PEOPLE.len()).await;
+    within(bridge.close()).await;
+    assert_eq!((bridge.connections(), bridge.unsent()), (0, 0));
+    until("sessions at the server", || far.sessions() == 0).await;
 }
 
 /// wire: GW-46

@@ -1,10 +1,19 @@
 //! Modern clients of a legacy child that all share, or that each call has to itself.
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use switchboard_net::bridge::Children;
+use switchboard_net::bridge::{Bridge, Children, Door, Hidden};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::inside::Inside;
+use switchboard_net::upstream::Server;
+use switchboard_proto::limits::Limits;
 use switchboard_testkit::within;
 
 use super::able;
+use crate::client::{Client, Way, call};
 use crate::upstream::{caller, child_bridge, journal};
 
 fn content(answer: &Value) -> &Value {
@@ -80,4 +89,39 @@ async fn modern_clients_share_a_legacy_child_and_nobody_gets_what_is_anothers() 
     assert_eq!(content(&bob.call("tools/call", able(json!({"name": "pid"}))).await)["hellos"], 1);
     within(bridge.close()).await;
     journal.all_gone().await;
+}
+
+/// The one whose call is not being asked yet could be meant; or somebody else is
+/// asked twice, and that is not for others to see.
+///
+/// wire: GW-47
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_turns() {
+    for gated in [false, true] {
+        let journal = journal();
+        let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+        let (shared, limits) = (Children::Shared, Arc::new(Limits::default()));
+        let bridge = if gated {
+            let bound = (NonZeroUsize::MIN.saturating_add(7), Duration::from_mins(1));
+            Bridge::guarding(Hidden::default(), server, shared, limits, bound)
+        } else {
+            Bridge::new(server, shared, limits)
+        };
+        bridge.stands(Door::Open);
+        let options = SiteOptions { shared: true, ..SiteOptions::default() };
+        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
+        let client = Client::modern(Way::Direct(site));
+        let works = async |token: &str, tag: &str| {
+            let mut message = call(1, "work");
+            message["params"] = work(tag);
+            let request = client.posting(&message).header("authorization", token);
+            within(client.send(request, message.to_string())).await.json().await
+        };
+        let hers = works("Bearer ann", "hers").await;
+        assert_eq!(hers["result"]["resultType"], "input_required", "{hers}");
+        let his = works("Bearer bob", "his").await;
+        assert!(content(&his)["got"]["code"].is_i64(), "gated: {gated}: {his}");
+        within(bridge.close()).await;
+        journal.all_gone().await;
+    }
 }

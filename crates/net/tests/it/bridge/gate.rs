@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_net::bridge::{Bridge, Children, Door, Hidden};
+use switchboard_net::bridge::{Bridge, Children, Door};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
@@ -19,7 +19,7 @@ fn guarded(command: Command, children: Children, calls: usize, start: Duration) 
     let server = Server::command(command, std::env::vars_os().collect());
     let limits = Limits { greeting: Some(start), ..Limits::default() };
     let bounds = (NonZeroUsize::new(calls).unwrap(), start);
-    Bridge::guarding(Hidden::default(), server, children, Arc::new(limits), bounds)
+    Bridge::guarding(server, children, Arc::new(limits), bounds)
 }
 
 const LONG: Duration = Duration::from_mins(1);

@@ -12,11 +12,22 @@ use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
 
+/// Answered questions that are known when they come again: a server that is
+/// resumed repeats the last few things that it said, if any.
+const MOST_ANSWERED: usize = 64;
+
 impl<T: Ticket> Legacy<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message) {
         if let Some(asked) = self.asks.remove(&ask) {
             self.send(Lane::MAIN, answer.with_id(&asked.id));
+            // Only the stream of a call is resumed as what it was.
+            if asked.lane != Lane::MAIN {
+                if self.answered.len() >= MOST_ANSWERED {
+                    self.answered.pop_front();
+                }
+                self.answered.push_back((asked.lane, asked.id));
+            }
         }
     }
 
@@ -31,7 +42,8 @@ impl<T: Ticket> Legacy<T> {
             return self.send(Lane::MAIN, Message::result(&id, b"{}"));
         }
         // An event that was replayed. Some servers count anew on each stream.
-        if self.asks.values().any(|asked| asked.id == id && asked.lane == lane) {
+        let is_open = self.asks.values().any(|asked| asked.id == id && asked.lane == lane);
+        if is_open || self.answered.iter().any(|it| it.0 == lane && it.1 == id) {
             return;
         }
         let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());

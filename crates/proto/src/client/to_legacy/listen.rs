@@ -164,14 +164,35 @@ impl<T: Ticket> ToLegacy<T> {
         self.acknowledge(number);
     }
 
-    /// The server said whether it watches a resource.
-    pub(super) fn handle_watched(&mut self, number: u64, uri: &str, answer: &Message) {
+    /// The server said whether it watches a resource. A server that is lost has not
+    /// said no: it is asked again when it is back.
+    pub(super) fn handle_watched(
+        &mut self,
+        number: u64,
+        uri: &str,
+        answer: &Message,
+        now: Instant,
+    ) {
+        let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        if answer.kind() == Kind::Error {
+        if answer.kind() == Kind::Error && is_there {
+            if answer.id().is_none() {
+                return self.fail_listen(number, answer, now);
+            }
             listen.uris.remove(uri);
         }
         listen.pending = listen.pending.saturating_sub(1);
         self.acknowledge(number);
+    }
+
+    /// What it was to hear of cannot be had, and nobody has refused it.
+    fn fail_listen(&mut self, number: u64, why: &Message, now: Instant) {
+        let Some(to) = self.listens.get(&number).map(|listen| listen.ticket.clone()) else {
+            return;
+        };
+        self.end_listen(number, now);
+        let answer = self.newer_answer(why, method::LISTEN);
+        self.down.push_back(Down::Finish { to, answer });
     }
 
     /// Says what is honoured, once that is known (SUB-3, SUB-5).

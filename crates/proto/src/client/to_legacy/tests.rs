@@ -287,6 +287,35 @@ fn who_listens_brings_a_lost_server_back_and_hears_that_lists_may_have_changed()
     );
 }
 
+/// That a server could not be asked is no refusal of it.
+///
+/// wire: GW-51, GW-53, SUB-5
+#[test]
+fn a_listen_is_not_said_to_hear_nothing_because_the_server_was_lost() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":0}"#;
+    check(
+        Sharing::Shared,
+        &format!(
+            r#"open a1: 5 subscriptions/listen {{"notifications":{{"resourceSubscriptions":["x:1"]}},"_meta":{{@}}}}
+               lost
+               wait 1100
+               recv: 4 = {WELCOME}
+               open a2: 6 subscriptions/listen {{"notifications":{{"resourceSubscriptions":["x:2"]}},"_meta":{{@}}}}
+               unanswered 6"#
+        ),
+        &format!(
+            r#"send 3: 3 resources/subscribe {{"uri":"x:1"}}
+               a1: note notifications/subscriptions/acknowledged {{{sub},"notifications":{{"resourceSubscriptions":["x:1"]}}}}
+               send 4: 4 initialize {HELLO}
+               send 0: notifications/initialized
+               send 5: 5 resources/subscribe {{"uri":"x:1"}}
+               send 6: 6 resources/subscribe {{"uri":"x:2"}}
+               a2: finish - ! -32603 gone
+               send 7: 7 resources/unsubscribe {{"uri":"x:2"}}"#
+        ),
+    );
+}
+
 /// wire: GW-54, GW-55, GW-59
 #[test]
 fn logs_go_to_who_asked_and_a_tool_that_must_be_a_task_is_waited_for() {

@@ -13,6 +13,8 @@
 //! - A retry must be the same call (MRTR-5), of the round that was asked last.
 //! - What a retry leaves unanswered is asked again (MRTR-9).
 //! - A call that is answered while its client is away keeps the answer for it.
+//! - What a client was told cannot be taken back. If it turns out to be asked on
+//!   behalf of another call, the answer is taken from where it was told.
 //! - Only what this very request declared is asked for (MRTR-4).
 
 use std::collections::BTreeMap;
@@ -45,6 +47,10 @@ pub(super) struct Round {
 struct Question {
     ask: Ask,
     request: Message,
+    /// Its client has been told.
+    told: bool,
+    /// Nobody waits for its answer.
+    moot: bool,
 }
 
 /// A call that waits for its client to come back.
@@ -68,6 +74,9 @@ impl Modern {
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
         let Some(exchange) = exchange else { return false };
+        if self.was_told(ask) {
+            return true;
+        }
         let is_open = self.calls.contains_key(&exchange);
         let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
         let Some(call) = parked.or_else(|| self.calls.get_mut(&exchange)) else { return false };
@@ -76,38 +85,55 @@ impl Modern {
             return false;
         }
         let key = call.round.key_for(request);
-        call.round.questions.insert(key, Question { ask, request: request.clone() });
+        let question = Question { ask, request: request.clone(), told: false, moot: false };
+        call.round.questions.insert(key, question);
         if is_open {
             self.due.push_back(exchange);
         }
         true
     }
 
+    /// Whether a client that is away has been asked this already: its answer counts.
+    fn was_told(&mut self, ask: Ask) -> bool {
+        let parked = self.parked.values_mut().map(|parked| &mut parked.call.round.questions);
+        let mut told = parked.flat_map(BTreeMap::values_mut).filter(|it| it.told && it.ask == ask);
+        told.next().is_some_and(|question| std::mem::replace(&mut question.moot, false))
+    }
+
     /// The server does not need the input any more.
     pub fn recall(&mut self, ask: Ask) {
         let parked = self.parked.values_mut().map(|parked| &mut parked.call);
         for call in self.calls.values_mut().chain(parked) {
-            call.round.questions.retain(|_, question| question.ask != ask);
+            call.round.questions.retain(|_, question| {
+                question.moot |= question.ask == ask;
+                !question.moot || question.told
+            });
         }
     }
 
     /// A call whose questions wait to be put to its client, and the number of
     /// the round: seal both, then close the round.
     pub fn poll_round(&mut self) -> Option<(Exchange, u32)> {
-        let exchange = self.due.pop_front()?;
-        self.due.retain(|&other| other != exchange);
-        let call = self.calls.get(&exchange)?;
-        Some((exchange, call.round.number + 1))
+        while let Some(exchange) = self.due.pop_front() {
+            self.due.retain(|&other| other != exchange);
+            if let Some(call) = self.calls.get(&exchange) {
+                return Some((exchange, call.round.number + 1));
+            }
+        }
+        None
     }
 
     /// Answers a call with its questions, and keeps it until its client comes
-    /// back with `state`, or `until`.
-    pub fn close_round(&mut self, exchange: Exchange, state: &str, until: Instant) {
-        if self.calls.get(&exchange).is_none_or(|call| call.round.questions.is_empty()) {
+    /// back with `state`, or `until`. Not if the round was closed before: each
+    /// question wants it closed, and the next round has a state of its own.
+    pub fn close_round(&mut self, (exchange, round): (Exchange, u32), state: &str, until: Instant) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        if call.round.questions.is_empty() || call.round.number + 1 != round {
             return;
         }
         let Some(mut call) = self.forget(exchange) else { return };
         call.round.number += 1;
+        call.round.questions.values_mut().for_each(|question| question.told = true);
         let result = self.signed(call.round.to_result(state).to_string().into_bytes());
         self.answer(&call, &Message::result(&call.id, &result));
         self.parked.insert(exchange, Parked { call, until, answer: None });
@@ -143,6 +169,7 @@ impl Modern {
             self.up.push_back(Up::Supply { ask, answer });
         }
         if let Some(answer) = answer {
+            self.refuse_asks(&call.round);
             return self.answer(&call, &answer);
         }
         if !call.round.questions.is_empty() {
@@ -156,19 +183,32 @@ impl Modern {
     pub fn handle_timeout(&mut self, now: Instant) {
         let gone = self.parked.iter().filter(|(_, parked)| parked.until <= now);
         for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
-            let parked = self.parked.remove(&exchange);
-            if parked.is_some_and(|parked| parked.answer.is_none()) {
-                self.up.push_back(Up::Drop { exchange, message: None });
+            if let Some(parked) = self.parked.remove(&exchange) {
+                self.give_up(exchange, &parked);
             }
+        }
+    }
+
+    /// Nobody comes back for a call.
+    fn give_up(&mut self, exchange: Exchange, parked: &Parked) {
+        match parked.answer {
+            Some(_) => self.refuse_asks(&parked.call.round),
+            None => self.up.push_back(Up::Drop { exchange, message: None }),
+        }
+    }
+
+    /// The call is over, but somebody may wait for what was asked on its way.
+    fn refuse_asks(&mut self, round: &Round) {
+        let answer = Message::refusal(None, &Refusal::NobodyToAsk);
+        for question in round.questions.values().filter(|question| !question.moot) {
+            self.up.push_back(Up::Supply { ask: question.ask, answer: answer.clone() });
         }
     }
 
     /// The client will not come back for anything.
     pub fn handle_silence(&mut self) {
         for (exchange, parked) in std::mem::take(&mut self.parked) {
-            if parked.answer.is_none() {
-                self.up.push_back(Up::Drop { exchange, message: None });
-            }
+            self.give_up(exchange, &parked);
         }
     }
 
@@ -224,11 +264,13 @@ impl Round {
         self.questions.retain(|key, question| {
             let answer = patch::get(params, &["inputResponses", key]);
             // Anything but an object is no answer, and is asked for again.
-            let Some(answer) = answer.filter(|answer| answer.starts_with(b"{")) else {
-                return true;
-            };
-            answers.push((question.ask, Message::result(&Id::from(0), answer)));
-            false
+            let answer = answer.filter(|answer| answer.starts_with(b"{"));
+            let is_over = question.moot || answer.is_some();
+            question.told = false;
+            if let Some(answer) = answer.filter(|_| !question.moot) {
+                answers.push((question.ask, Message::result(&Id::from(0), answer)));
+            }
+            !is_over
         });
         answers
     }

@@ -4,11 +4,10 @@
 //! lane; chance picks the queue that moves next. Order holds within a queue
 //! and nowhere else.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::client::legacy::Legacy;
 use switchboard_proto::client::modern::Modern;
@@ -17,33 +16,34 @@ use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, Down, Exchange, Lane, To, Up};
 use switchboard_proto::header::Mirror;
-use switchboard_proto::jsonrpc::{Id, Kind, Message, parse, parse_one};
+use switchboard_proto::jsonrpc::{Id, Message, parse};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::{self, Frame};
+use switchboard_proto::server;
 use switchboard_proto::{line, sse};
 
-use super::Seen;
-use super::actors::{Client, Server};
+use super::client::{Client, Sort};
+use super::log::Log;
+use super::server::Server;
 
-/// A place where things wait their turn.
+/// A place where things wait their turn; the first number is the client's.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Queue {
-    /// From the client to the server half; each POST on its own.
-    NearUp(Lane),
-    /// From the server half to the client.
-    NearDown(Lane),
+pub(super) enum Queue {
+    /// From a client to its server half; each POST on its own.
+    NearUp(usize, Lane),
+    /// From the server half to its client.
+    NearDown(usize, Lane),
     /// Questions that wait for others to join them.
-    Round,
+    Round(usize),
     /// From the client half to the server.
     FarUp(Lane),
     /// From the server to the client half.
     FarDown(Lane),
 }
 
-enum Thing {
+pub(super) enum Thing {
     Bytes(Vec<u8>),
     Whole(Message),
     Listen(Option<Arc<str>>),
@@ -52,101 +52,165 @@ enum Thing {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Seat(Exchange);
+pub(super) struct Seat(usize, Exchange);
 
 impl Ticket for Seat {
     fn owner(&self) -> u64 {
-        1
+        self.0 as u64 + 1
     }
 }
 
-pub(crate) struct World {
-    near: Carrier,
-    far: Carrier,
-    /// The client speaks the modern era; the server does.
-    modern: (bool, bool),
-    dice: u64,
-    now: Instant,
-    client: Client,
-    server: Server,
-    front: server::Half,
-    back: client::Half<Seat>,
+/// What goes wrong in a run, besides what must not be noticed at all: bytes in
+/// any pieces, any order among lanes, streams that break and are resumed,
+/// servers that say things twice.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    Nothing,
+    /// Once, the server or the stream of a call is lost for good.
+    Lost,
+    /// The first client is gone at some point.
+    Gone,
+}
+
+/// Who meets whom, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Meeting {
+    pub(crate) clients: Vec<Sort>,
+    pub(crate) server: Revision,
+    pub(crate) near: Carrier,
+    pub(crate) far: Carrier,
+    pub(crate) sharing: Sharing,
+    pub(crate) fault: Fault,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) clients: Vec<Log>,
+    pub(crate) server: Log,
+    /// For each client, the calls that may have suffered.
+    pub(crate) hit: Vec<BTreeSet<String>>,
+    /// What nobody should still be busy with.
+    pub(crate) left: Vec<String>,
+}
+
+/// One client and the half that it faces.
+pub(super) struct End {
+    pub(super) client: Client,
+    pub(super) front: server::Half,
     calls: HashMap<Exchange, CallId>,
-    queues: BTreeMap<Queue, VecDeque<Thing>>,
-    lines: BTreeMap<Queue, line::Decoder>,
-    events: BTreeMap<Queue, sse::Decoder>,
-    last_ids: HashMap<Lane, Arc<str>>,
+    pub(super) last_ids: HashMap<Lane, Arc<str>>,
     /// Lanes that are broken, noticed or not.
-    broken: HashSet<Lane>,
+    pub(super) broken: HashSet<Lane>,
     /// Lanes of the client's own calls, which closing cancels in the modern era.
-    lanes: HashMap<Id, Lane>,
+    pub(super) lanes: HashMap<Id, Lane>,
+    pub(super) hit: BTreeSet<String>,
+    pub(super) is_gone: bool,
+}
+
+pub(crate) struct World {
+    pub(super) near: Carrier,
+    pub(super) far: Carrier,
+    /// The clients speak the modern era; the server does.
+    pub(super) modern: (bool, bool),
+    pub(super) fault: Fault,
+    /// It has happened.
+    pub(super) is_hurt: bool,
+    dice: u64,
+    pub(super) now: Instant,
+    pub(super) ends: Vec<End>,
+    pub(super) server: Server,
+    pub(super) back: client::Half<Seat>,
+    pub(super) queues: BTreeMap<Queue, VecDeque<Thing>>,
+    pub(super) lines: BTreeMap<Queue, line::Decoder>,
+    pub(super) events: BTreeMap<Queue, sse::Decoder>,
+    /// What the server has sent on each lane, and how much of it has come.
+    pub(super) history: BTreeMap<Lane, (Vec<Message>, usize)>,
     next_lane: u64,
 }
 
 impl World {
-    pub(crate) fn new(
-        (client, server): (Revision, Revision),
-        (near, far): (Carrier, Carrier),
-        elicits: bool,
-        seed: u64,
-    ) -> Self {
+    pub(crate) fn new(meeting: &Meeting) -> Self {
         let limits = Limits::default();
-        let modern = (client.era() == Era::Modern, server.era() == Era::Modern);
-        let front = if modern.0 {
-            server::Half::Modern(Box::new(server::modern::Modern::new(near, &limits)))
-        } else {
-            server::Half::Legacy(Box::new(server::legacy::Legacy::new(near, &limits)))
-        };
-        let alone = Sharing::Alone;
+        let Meeting { near, far, sharing, fault, seed, .. } = *meeting;
+        let is_modern = |revision: Revision| revision.era() == Era::Modern;
+        let modern = (is_modern(meeting.clients[0].revision), is_modern(meeting.server));
         let back = match modern {
-            (true, true) => client::Half::Modern(Box::new(Modern::new(far, alone, &limits))),
-            (false, false) => client::Half::Legacy(Box::new(Legacy::new(alone, &limits))),
-            (false, true) => client::Half::ToModern(Box::new(ToModern::new(far, alone, &limits))),
-            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(far, alone, &limits))),
+            (true, true) => client::Half::Modern(Box::new(Modern::new(far, sharing, &limits))),
+            (false, false) => client::Half::Legacy(Box::new(Legacy::new(sharing, &limits))),
+            (false, true) => client::Half::ToModern(Box::new(ToModern::new(far, sharing, &limits))),
+            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(far, sharing, &limits))),
         };
+        let ends = meeting.clients.iter().map(|&sort| End::new(sort, near, sharing)).collect();
         Self {
             near,
             far,
             modern,
+            fault,
+            is_hurt: false,
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now: start(),
-            client: Client::new(client, elicits),
-            server: Server::new(server),
-            front,
+            ends,
+            server: Server::new(meeting.server),
             back,
-            calls: HashMap::new(),
             queues: BTreeMap::new(),
             lines: BTreeMap::new(),
             events: BTreeMap::new(),
-            last_ids: HashMap::new(),
-            broken: HashSet::new(),
-            lanes: HashMap::new(),
+            history: BTreeMap::new(),
             next_lane: 1,
         }
     }
 
     /// Plays until nothing moves any more.
-    pub(crate) fn play(mut self) -> Seen {
-        let first = self.client.start();
-        self.client_says(first);
-        for _ in 0..100_000 {
+    pub(crate) fn play(mut self) -> Outcome {
+        for of in 0..self.ends.len() {
+            let first = self.ends[of].client.start();
+            self.client_says(of, first);
+        }
+        for _ in 0..200_000 {
             self.queues.retain(|_, things| !things.is_empty());
             if self.queues.is_empty() {
                 if self.waits() {
                     continue;
                 }
-                return (self.client.seen(), self.server.seen());
+                return self.outcome();
             }
             let at = self.roll(self.queues.len() as u64);
             let at = usize::try_from(at).expect("small");
             let queue = *self.queues.keys().nth(at).expect("in range");
-            let thing = self.queues.get_mut(&queue).and_then(VecDeque::pop_front);
             let later = self.roll(20);
             self.now += Duration::from_millis(later);
-            self.moves(queue, thing.expect("not empty"));
+            if !self.hurts(queue) {
+                let thing = self.queues.get_mut(&queue).and_then(VecDeque::pop_front);
+                self.moves(queue, thing.expect("not empty"));
+            }
             self.bridge();
         }
         panic!("it never comes to rest");
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut left: Vec<String> = Vec::new();
+        for end in self.ends.iter().filter(|end| !end.is_gone) {
+            let open = end.client.open().into_iter();
+            // Who is told nothing for something was lost listens on.
+            let is_last = |name: &str| name == "listen s3" || self.is_hurt;
+            left.extend(open.filter(|name| !(name.starts_with("listen") && is_last(name))));
+            left.extend((!end.client.is_done()).then(|| "the script".to_owned()));
+        }
+        if self.ends.iter().all(|end| end.is_gone) {
+            // Whoever is gone last takes the connection along, and with it our own listen.
+            let open =
+                self.server.open().into_iter().filter(|name| self.modern.0 || *name != "listen");
+            left.extend(open.map(str::to_owned));
+            left.extend((self.back.calls() > 0).then(|| "calls at the back".to_owned()));
+        }
+        Outcome {
+            left,
+            hit: self.ends.iter().map(|end| end.hit.clone()).collect(),
+            clients: self.ends.into_iter().map(|end| end.client.seen()).collect(),
+            server: self.server.seen(),
+        }
     }
 
     /// Nothing moves: lets time pass if somebody waits for that.
@@ -162,86 +226,61 @@ impl World {
     }
 
     /// Xorshift: all the chance there is.
-    fn roll(&mut self, below: u64) -> u64 {
+    pub(super) fn roll(&mut self, below: u64) -> u64 {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
         self.dice % below
     }
 
-    fn put(&mut self, queue: Queue, thing: Thing) {
-        self.queues.entry(queue).or_default().push_back(thing);
-    }
-
-    /// Puts bytes in pieces of any size.
-    fn put_split(&mut self, queue: Queue, bytes: &[u8]) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let most = rest.len().min(400) as u64;
-            let (piece, after) =
-                rest.split_at(1 + usize::try_from(self.roll(most)).expect("small"));
-            self.put(queue, Thing::Bytes(piece.to_vec()));
-            rest = after;
-        }
-    }
-
-    fn put_line(&mut self, queue: Queue, message: &Message) {
-        let mut bytes = Vec::new();
-        line::encode(message.text(), &mut bytes);
-        self.put_split(queue, &bytes);
-    }
-
-    fn put_event(&mut self, queue: Queue, event: &sse::Outgoing<'_>) {
-        let mut bytes = Vec::new();
-        if self.roll(4) == 0 {
-            sse::comment("ping", &mut bytes);
-        }
-        sse::encode(event, &mut bytes);
-        self.put_split(queue, &bytes);
-    }
-
-    fn fresh_lane(&mut self) -> Lane {
+    pub(super) fn fresh_lane(&mut self) -> Lane {
         self.next_lane += 1;
         Lane(self.next_lane)
     }
 
-    fn client_says(&mut self, messages: Vec<Message>) {
+    fn client_says(&mut self, of: usize, messages: Vec<Message>) {
         for message in messages {
             if self.near == Carrier::Pipe {
-                self.put_line(Queue::NearUp(Lane::MAIN), &message);
+                self.put_line(Queue::NearUp(of, Lane::MAIN), &message);
                 continue;
             }
             let params = message.payload().unwrap_or_default();
             let cancelled = patch::get(params, &["requestId"]).filter(|_| self.modern.0);
             if let Some(id) = cancelled.and_then(|id| Id::parse(id).ok().flatten()) {
-                let lane = self.lanes[&id];
-                self.queues.remove(&Queue::NearDown(lane));
-                self.front.handle_closed(lane);
+                let lane = self.ends[of].lanes[&id];
+                self.queues.remove(&Queue::NearDown(of, lane));
+                self.ends[of].front.handle_closed(lane);
                 continue;
             }
             let lane = self.fresh_lane();
             if let Some(id) = message.id() {
-                self.lanes.insert(id.clone(), lane);
+                self.ends[of].lanes.insert(id.clone(), lane);
             }
             let confirms = message.method() == method::INITIALIZED;
-            self.put(Queue::NearUp(lane), Thing::Whole(message));
+            self.put(Queue::NearUp(of, lane), Thing::Whole(message));
             if confirms {
                 let lane = self.fresh_lane();
-                self.put(Queue::NearUp(lane), Thing::Listen(None));
+                self.put(Queue::NearUp(of, lane), Thing::Listen(None));
             }
         }
     }
 
     fn moves(&mut self, queue: Queue, thing: Thing) {
         match (queue, thing) {
-            (Queue::Round, Thing::Round(exchange, round)) => {
+            (Queue::Round(of), Thing::Round(exchange, round)) => {
                 let state = format!("{}/{round}", exchange.0);
-                if let server::Half::Modern(front) = &mut self.front {
-                    front.close_round(exchange, &state, self.now + Duration::from_mins(1));
+                let until = self.now + Duration::from_mins(1);
+                if let server::Half::Modern(front) = &mut self.ends[of].front {
+                    front.close_round((exchange, round), &state, until);
                 }
             }
-            (Queue::NearUp(lane), thing) => self.reaches_front(lane, thing),
-            (Queue::NearDown(lane), thing) => self.reaches_client(lane, thing),
+            (Queue::NearUp(of, lane), thing) => self.reaches_front(of, lane, thing),
+            (Queue::NearDown(of, lane), thing) => {
+                for message in self.messages_for(of, lane, thing) {
+                    let says = self.ends[of].client.handle(&message);
+                    self.client_says(of, says);
+                }
+            }
             (Queue::FarUp(lane), Thing::Bytes(bytes)) => {
                 for message in self.lines_of(Queue::FarUp(lane), &bytes) {
                     self.reaches_server(&message);
@@ -249,11 +288,7 @@ impl World {
             }
             (Queue::FarUp(_), Thing::Whole(message)) => self.reaches_server(&message),
             (Queue::FarDown(lane), Thing::Bytes(bytes)) => {
-                let messages = match self.far {
-                    Carrier::Pipe => self.lines_of(queue, &bytes),
-                    Carrier::Http => self.events_of(queue, &bytes).0,
-                };
-                for message in messages {
+                for message in self.messages_of(lane, &bytes) {
                     self.back.handle_message(lane, &message, self.now);
                 }
             }
@@ -261,125 +296,58 @@ impl World {
         }
     }
 
-    fn lines_of(&mut self, queue: Queue, bytes: &[u8]) -> Vec<Message> {
-        let decoder = self.lines.entry(queue).or_insert_with(|| line::Decoder::new(1 << 20));
-        decoder.push(bytes);
-        let lines = std::iter::from_fn(|| decoder.next_line());
-        lines.map(|line| parse_one(line.expect("short")).expect("a message")).collect()
-    }
-
-    fn events_of(&mut self, queue: Queue, bytes: &[u8]) -> (Vec<Message>, Option<Arc<str>>) {
-        let decoder = self.events.entry(queue).or_insert_with(|| sse::Decoder::new(1 << 20));
-        decoder.push(bytes);
-        let (mut messages, mut last) = (Vec::new(), None);
-        while let Some(event) = decoder.next_event() {
-            let event = event.expect("short");
-            last = event.id.clone().or(last);
-            if event.is_message() {
-                messages.push(parse_one(event.data).expect("a message"));
-            }
-        }
-        (messages, last)
-    }
-
-    fn reaches_front(&mut self, lane: Lane, thing: Thing) {
+    fn reaches_front(&mut self, of: usize, lane: Lane, thing: Thing) {
         match thing {
             Thing::Bytes(bytes) => {
-                for message in self.lines_of(Queue::NearUp(lane), &bytes) {
-                    self.front_takes(lane, &message, None);
+                for message in self.lines_of(Queue::NearUp(of, lane), &bytes) {
+                    self.front_takes(of, lane, &message, None);
                 }
             }
             Thing::Whole(message) => {
                 let headers = headers_of(&message);
-                self.front_takes(lane, &message, Some(&headers));
+                self.front_takes(of, lane, &message, Some(&headers));
                 if self.roll(2) == 0 {
-                    self.front.begin_stream(lane);
+                    self.ends[of].front.begin_stream(lane);
                 }
             }
             Thing::Listen(last) => {
-                self.front.handle_listen(lane, last.as_deref()).expect("it can be resumed");
+                let front = &mut self.ends[of].front;
+                front.handle_listen(lane, last.as_deref()).expect("it can be resumed");
             }
             Thing::End | Thing::Round(..) => panic!("a client does not end a lane"),
         }
     }
 
     /// Hands a message over; one that brings a state of ours goes to its call.
-    fn front_takes(&mut self, lane: Lane, message: &Message, headers: Option<&HeaderMap>) {
+    fn front_takes(
+        &mut self,
+        of: usize,
+        lane: Lane,
+        message: &Message,
+        headers: Option<&HeaderMap>,
+    ) {
         let state = message.payload().and_then(|params| patch::string(params, &["requestState"]));
         let key = state.as_deref().and_then(|state| state.split_once('/'));
         let key = key.and_then(|(exchange, round)| {
             Some((Exchange(exchange.parse().ok()?), round.parse().ok()?))
         });
-        if let (Some(key), server::Half::Modern(front)) = (key, &mut self.front) {
+        let front = &mut self.ends[of].front;
+        if let (Some(key), server::Half::Modern(front)) = (key, &mut *front) {
             return front.handle_retry(key, lane, message, headers);
         }
         let incoming = parse(message.text().clone()).expect("parsed before");
-        self.front.handle_incoming(lane, incoming, headers);
-    }
-
-    fn reaches_client(&mut self, lane: Lane, thing: Thing) {
-        let messages = match thing {
-            Thing::Whole(message) => vec![message],
-            Thing::Bytes(bytes) if self.near == Carrier::Pipe => {
-                self.lines_of(Queue::NearDown(lane), &bytes)
-            }
-            Thing::Bytes(bytes) => {
-                if self.cuts(lane) {
-                    return;
-                }
-                let (messages, last) = self.events_of(Queue::NearDown(lane), &bytes);
-                self.last_ids.extend(last.map(|last| (lane, last)));
-                messages
-            }
-            Thing::End => Vec::new(),
-            Thing::Listen(_) | Thing::Round(..) => panic!("a server does not listen"),
-        };
-        for message in messages {
-            let says = self.client.handle(&message);
-            self.client_says(says);
-        }
-    }
-
-    /// Cuts a stream that has shown how to come back; sometimes nobody notices.
-    fn cuts(&mut self, lane: Lane) -> bool {
-        if self.modern.0 || self.roll(12) != 0 || !self.last_ids.contains_key(&lane) {
-            return false;
-        }
-        let last = self.last_ids.remove(&lane);
-        self.broken.insert(lane);
-        self.queues.remove(&Queue::NearDown(lane));
-        if self.roll(2) == 0 {
-            self.front.handle_closed(lane);
-        }
-        let again = self.fresh_lane();
-        self.put(Queue::NearUp(again), Thing::Listen(last));
-        true
-    }
-
-    fn reaches_server(&mut self, message: &Message) {
-        for (of, message) in self.server.handle(message) {
-            let Carrier::Http = self.far else {
-                self.put_line(Queue::FarDown(Lane::MAIN), &message);
-                continue;
-            };
-            let lane = of.and_then(|id| id.to_string().parse().ok()).map_or(Lane::MAIN, Lane);
-            let event = sse::Outgoing { data: message.text(), ..sse::Outgoing::default() };
-            // A server that replays too much: hearing an answer again does no harm.
-            let may_repeat = !self.modern.1 && message.kind() != Kind::Request;
-            let times = 1 + usize::from(may_repeat && self.roll(6) == 0);
-            for _ in 0..times {
-                self.put_event(Queue::FarDown(lane), &event);
-            }
-        }
+        front.handle_incoming(lane, incoming, headers);
     }
 
     /// Passes the verbs across, and puts on the links what the halves say.
     fn bridge(&mut self) {
         loop {
             let mut moved = false;
-            while let Some(up) = self.front.poll_up() {
-                moved = true;
-                self.pass_up(up);
+            for of in 0..self.ends.len() {
+                while let Some(up) = self.ends[of].front.poll_up() {
+                    moved = true;
+                    self.pass_up(of, up);
+                }
             }
             while let Some(down) = self.back.poll_down() {
                 moved = true;
@@ -389,11 +357,13 @@ impl World {
                 break;
             }
         }
-        while let Some((exchange, round)) = self.front.poll_round() {
-            self.put(Queue::Round, Thing::Round(exchange, round));
-        }
-        while let Some((lane, frame)) = self.front.poll_transmit() {
-            self.put_frame(lane, frame);
+        for of in 0..self.ends.len() {
+            while let Some((exchange, round)) = self.ends[of].front.poll_round() {
+                self.put(Queue::Round(of), Thing::Round(exchange, round));
+            }
+            while let Some((lane, frame)) = self.ends[of].front.poll_transmit() {
+                self.put_frame(of, lane, frame);
+            }
         }
         while let Some(transmit) = self.back.poll_transmit() {
             match (transmit, self.far) {
@@ -404,6 +374,8 @@ impl World {
                     self.put(Queue::FarUp(lane), Thing::Whole(message));
                 }
                 (Transmit::Abort { lane }, _) => {
+                    // What was not sent yet is not sent at all.
+                    self.queues.remove(&Queue::FarUp(lane));
                     self.queues.remove(&Queue::FarDown(lane));
                     // To a legacy server a closed stream says nothing (HTTP-9).
                     if self.modern.1 {
@@ -414,64 +386,75 @@ impl World {
         }
     }
 
-    fn pass_up(&mut self, up: Up) {
+    fn pass_up(&mut self, of: usize, up: Up) {
         match up {
             Up::Open { exchange, request, said } => {
                 let said = if self.far == Carrier::Http { said } else { None };
-                let id = self.back.open(Seat(exchange), &request, &said, self.now);
-                self.calls.insert(exchange, id);
+                let id = self.back.open(Seat(of, exchange), &request, &said, self.now);
+                self.ends[of].calls.insert(exchange, id);
             }
             Up::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
             Up::Note { message } => self.back.note(message, self.now),
             Up::Drop { exchange, message } => {
-                self.back.drop_call(self.calls[&exchange], message.as_ref(), self.now);
+                let call = self.ends[of].calls[&exchange];
+                self.back.drop_call(call, message.as_ref(), self.now);
             }
         }
     }
 
     fn pass_down(&mut self, down: Down<Seat>) {
         let of = |to: To<Seat>| match to {
-            To::Call(Seat(exchange)) => Some(exchange),
-            To::Session => None,
+            To::Call(Seat(of, exchange)) => (of, Some(exchange)),
+            // Who shares a server is asked nothing that belongs to no call.
+            To::Session => (0, None),
         };
         match down {
-            Down::Note { to, message } => self.front.note(of(to), &message),
+            Down::Note { to: To::Session, message } => {
+                for end in self.ends.iter_mut().filter(|end| !end.is_gone) {
+                    end.front.note(None, &message);
+                }
+            }
+            Down::Note { to, message } => {
+                let (of, exchange) = of(to);
+                self.ends[of].front.note(exchange, &message);
+            }
             Down::Ask { to, ask, request } => {
-                assert!(self.front.ask(of(to), ask, &request), "nobody to ask");
+                let (of, exchange) = of(to);
+                let asked = self.ends[of].front.ask(exchange, ask, &request);
+                assert!(asked || self.is_hurt, "nobody to ask");
+                if !asked {
+                    self.back.refuse_ask(ask, self.now);
+                }
             }
-            Down::Recall { ask, message, .. } => self.front.recall(ask, &message),
-            Down::Finish { to, answer } => self.front.finish(to.0, &answer),
-        }
-    }
-
-    fn put_frame(&mut self, lane: Lane, frame: Frame) {
-        let queue = Queue::NearDown(lane);
-        match frame {
-            _ if self.broken.contains(&lane) => {}
-            Frame::Answer { text, .. } => self.put(queue, Thing::Whole(whole(text))),
-            Frame::Accepted | Frame::Begin { prime: None } => {}
-            Frame::Begin { prime: Some(prime) } => {
-                let id = prime.event.to_string();
-                let retry = Some(prime.retry_ms);
-                let event = sse::Outgoing { id: Some(&id), retry, ..sse::Outgoing::default() };
-                self.put_event(queue, &event);
+            Down::Recall { to, ask, message } => self.ends[of(to).0].front.recall(ask, &message),
+            Down::Finish { to: Seat(of, exchange), answer } => {
+                self.ends[of].front.finish(exchange, &answer);
             }
-            Frame::Message { text, .. } if self.near == Carrier::Pipe => {
-                self.put_line(queue, &whole(text));
-            }
-            Frame::Message { event, text } => {
-                let id = event.map(|event| event.to_string());
-                let event =
-                    sse::Outgoing { id: id.as_deref(), data: &text, ..sse::Outgoing::default() };
-                self.put_event(queue, &event);
-            }
-            Frame::End => self.put(queue, Thing::End),
         }
     }
 }
 
-fn whole(text: Bytes) -> Message {
-    parse_one(text).expect("what we send is a message")
+impl End {
+    fn new(sort: Sort, near: Carrier, sharing: Sharing) -> Self {
+        let limits = Limits::default();
+        let front = if sort.revision.era() == Era::Modern {
+            server::Half::Modern(Box::new(server::modern::Modern::new(near, &limits)))
+        } else {
+            let half = server::legacy::Legacy::new(near, &limits);
+            let half = if sharing == Sharing::Shared { half.sharing() } else { half };
+            server::Half::Legacy(Box::new(half))
+        };
+        Self {
+            client: Client::new(sort),
+            front,
+            calls: HashMap::new(),
+            last_ids: HashMap::new(),
+            broken: HashSet::new(),
+            lanes: HashMap::new(),
+            hit: BTreeSet::new(),
+            is_gone: false,
+        }
+    }
 }
 
 fn headers_of(message: &Message) -> HeaderMap {

@@ -43,6 +43,24 @@ fn a_dropped_call_is_cancelled_in_the_words_of_its_client() {
     );
 }
 
+/// A server that minds no case would read the id of somebody else's call in them.
+#[test]
+fn words_that_may_name_another_call_are_not_passed_on() {
+    check(
+        ready(Sharing::Shared),
+        r#"open a1: "x" tools/call {}
+           open b1: "y" tools/call {}
+           drop a1: notifications/cancelled {"requestId":"x","RequestId":3,"reason":"r"}
+           drop b1: notifications/cancelled {"requestId":2,"requestId":"y"}"#,
+        r#"send 2: 2 tools/call {}
+           send 3: 3 tools/call {}
+           send 0: notifications/cancelled {"requestId":2}
+           abort 2
+           send 0: notifications/cancelled {"requestId":3}
+           abort 3"#,
+    );
+}
+
 /// wire: CAN-4, UTL-6
 #[test]
 fn a_call_that_takes_too_long_is_cancelled_and_progress_buys_time() {
@@ -171,12 +189,16 @@ fn a_question_that_is_repeated_is_asked_once() {
            recv 2: "s" elicitation/create {}
            open a2: 2 tools/call {}
            recv 3: "s" roots/list
-           supply q1: 0 = {"action":"accept"}"#,
+           supply q1: 0 = {"action":"accept"}
+           recv 2: "s" elicitation/create {}
+           recv 3: "s" roots/list
+           recv 2: "t" elicitation/create {}"#,
         r#"send 2: 2 tools/call {}
            a1: ask q1 "s" elicitation/create {}
            send 3: 3 tools/call {}
            a2: ask q2 "s" roots/list
-           send 0: "s" = {"action":"accept"}"#,
+           send 0: "s" = {"action":"accept"}
+           a1: ask q3 "t" elicitation/create {}"#,
     );
 }
 

@@ -22,7 +22,7 @@ const MOST_QUESTIONS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: Box<str>,
-    pub(super) principal: u64,
+    pub(super) principal: Box<[u8]>,
     /// What its client declared: what it may be asked.
     pub(super) capabilities: Bytes,
     /// As a modern client is shown it, without what it came to or asks.
@@ -43,7 +43,7 @@ pub(super) struct Task {
 impl Task {
     pub(super) fn new(
         id: Box<str>,
-        principal: u64,
+        principal: &[u8],
         capabilities: Bytes,
         state: Value,
         now: Instant,
@@ -53,7 +53,7 @@ impl Task {
         let (questions, next_key) = (BTreeMap::new(), 0);
         Self {
             id,
-            principal,
+            principal: principal.into(),
             capabilities,
             state,
             end,
@@ -200,7 +200,7 @@ mod tests {
         let large = format!("{{\"text\":\"{}\"}}", "x".repeat(MOST_BYTES / 3));
         for number in 0..4 {
             let id = format!("t{number}").into();
-            kept.add(number, Task::new(id, 0, Bytes::new(), Value::Null, now), 4);
+            kept.add(number, Task::new(id, b"", Bytes::new(), Value::Null, now), 4);
             kept.end(number, &Message::result(&1.into(), large.as_bytes()));
             kept.trim();
         }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(left, [(true, false), (true, false), (true, true), (true, true)]);
         assert_eq!(kept.bytes, kept.iter().map(Task::size).sum::<usize>());
         // One more takes the place of the first; what that had is not counted twice.
-        let fifth = Task::new("t4".into(), 0, Bytes::new(), Value::Null, now);
+        let fifth = Task::new("t4".into(), b"", Bytes::new(), Value::Null, now);
         assert_eq!(kept.add(9, fifth, 4).map(|gone| gone.id), Some("t0".into()));
         assert_eq!(kept.bytes, kept.iter().map(Task::size).sum::<usize>());
     }

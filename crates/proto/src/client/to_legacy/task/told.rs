@@ -15,7 +15,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Whether this client may hear of a task.
     pub(in crate::client::to_legacy) fn knows_task(&self, id: &str, ticket: &T) -> bool {
         let principal = ticket.principal();
-        self.tasks.kept.iter().any(|task| *task.id == *id && task.principal == principal)
+        self.tasks.kept.iter().any(|task| *task.id == *id && *task.principal == *principal)
     }
 
     /// Whether a task was begun by somebody else.

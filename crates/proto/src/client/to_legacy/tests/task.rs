@@ -40,15 +40,15 @@ fn an_end_that_breaks_on_the_way_is_asked_for_again() {
     check_begun(
         &Limits::default(),
         "null",
-        r#"cut 5
+        r#"unanswered 5
            open a2: 5 tasks/get {"taskId":"t1",^}
            recv: 6 = {"taskId":"t1","status":"working"}
-           cut 7
+           unanswered 7
            open a3: 5 tasks/get {"taskId":"t1",^}
            recv: 8 = {"taskId":"t1","status":"completed"}
            open a4: 5 tasks/get {"taskId":"t1",^}
            recv: 10 = {"taskId":"t1","status":"completed"}
-           cut 9
+           unanswered 9
            open a5: 5 tasks/get {"taskId":"t1",^}
            recv: 11 = {"taskId":"t1","status":"completed"}
            recv: 12 = {"content":[],%}"#,
@@ -58,8 +58,8 @@ fn an_end_that_breaks_on_the_way_is_asked_for_again() {
            send 8: 8 tasks/get {"taskId":"t1"}
            send 9: 9 tasks/result {"taskId":"t1"}
            send 10: 10 tasks/get {"taskId":"t1"}
-           a3: finish - ! -32603 the stream broke
-           a4: finish - ! -32603 the stream broke
+           a3: finish - ! -32603 gone
+           a4: finish - ! -32603 gone
            send 11: 11 tasks/get {"taskId":"t1"}
            send 12: 12 tasks/result {"taskId":"t1"}
            a5: finish 0 = {"resultType":"complete",#S,"result":{#S,"content":[],"resultType":"complete"},"status":"completed","taskId":"t1","ttlMs":null}"#,

@@ -42,6 +42,33 @@ fn a_question_is_answered_by_a_retry_under_another_id() {
     assert_eq!((client.half.calls(), client.half.parked()), (0, 0));
 }
 
+/// Questions that come one after the other each want their round closed; by then
+/// the client may be back, and be asked something else.
+///
+/// wire: MRTR-5, GW-45
+#[test]
+fn a_round_that_was_closed_is_not_closed_again_in_the_next_ones_place() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    let until = client.start + Duration::from_mins(1);
+    assert!(client.ask(1, "roots/list", "{}"));
+    let first = client.half.poll_round().unwrap();
+    assert!(client.ask(2, "roots/list", "{}"));
+    let second = client.half.poll_round().unwrap();
+    client.half.close_round(first, "1/1", until);
+    assert_eq!(client.heard()["result"]["requestState"], "1/1");
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{"roots":[]},"q2":{"roots":[]}}"#);
+    assert_eq!(client.supplied().len(), 2);
+    assert!(client.ask(3, "roots/list", "{}"));
+    let third = client.half.poll_round().unwrap();
+    client.half.close_round(second, "1/1", until);
+    assert!(client.half.poll_transmit().is_none(), "its state would be good for nothing");
+    client.half.close_round(third, "1/2", until);
+    assert_eq!(client.heard()["result"]["requestState"], "1/2");
+    client.retry("1/2", 3, "3", r#""inputResponses":{"q3":{"roots":[]}}"#);
+    assert_eq!(client.supplied().len(), 1);
+}
+
 /// wire: MOD-7
 #[test]
 fn what_the_half_answers_by_itself_names_the_server() {
@@ -75,6 +102,38 @@ fn a_question_has_the_name_its_server_gave_it() {
     let asked = client.heard();
     let keys: Vec<_> = asked["result"]["inputRequests"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["q1", "q2", "q3"]);
+}
+
+/// On a pipe it is a guess which call a question is about. When that one is over
+/// the question is another's, and its client knows it already.
+///
+/// wire: GW-47, GW-50
+#[test]
+fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
+    let roots = Message::request(&Id::from(0), "roots/list", Some(b"{}"));
+    let done = Message::result(&Id::from(0), b"{}");
+    for (answers, supplied) in [
+        (r#""inputResponses":{"q1":{"roots":[1]},"q2":{"roots":[2]}}"#, Some("[2]")),
+        (r#""inputResponses":{}"#, None),
+    ] {
+        let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+        client.call(0, "1", "");
+        client.call(0, "2", "");
+        assert!(client.ask(1, "roots/list", "{}") && client.ask(2, "roots/list", "{}"));
+        assert_eq!(client.close_rounds(), ["1/1"]);
+        client.heard();
+        client.half.recall(Ask(1));
+        client.half.recall(Ask(2));
+        assert!(client.half.ask(Some(Exchange(2)), Ask(2), &roots));
+        client.half.finish(Exchange(1), &done);
+        assert!(client.close_rounds().is_empty(), "it was asked on the way of the first");
+        client.retry("1/1", 0, "3", answers);
+        assert_eq!(client.heard()["id"], 3);
+        let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
+        let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
+        let roots = patch::get(answer.payload().unwrap(), &["roots"]);
+        assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
+    }
 }
 
 /// wire: MRTR-7, MRTR-8, GW-46
@@ -212,7 +271,7 @@ impl Client {
         let mut states = Vec::new();
         while let Some((exchange, round)) = self.half.poll_round() {
             let state = format!("{}/{round}", exchange.0);
-            self.half.close_round(exchange, &state, self.start + Duration::from_mins(1));
+            self.half.close_round((exchange, round), &state, self.start + Duration::from_mins(1));
             states.push(state);
         }
         states

@@ -1,0 +1,105 @@
+//! Where a client came in, as far as what it is told depends on that.
+//!
+//! Not the front itself: a session goes on at another one when its grant changes.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Weak};
+
+use switchboard_net::face::Face;
+use switchboard_net::seal::Sealer;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::Era;
+use switchboard_proto::{method, patch};
+
+use super::duty::Duty;
+use super::state;
+use crate::fleet::Fleet;
+
+/// A server's own path, or one of many together.
+#[derive(Clone)]
+pub(super) struct At {
+    /// Gone only when the gateway is.
+    fleet: Weak<Fleet>,
+    many: Option<Many>,
+}
+
+#[derive(Clone)]
+struct Many {
+    sealer: Option<Arc<Sealer>>,
+}
+
+impl At {
+    /// Where one server is as it is.
+    pub(super) fn alone(fleet: &Arc<Fleet>) -> Self {
+        Self { fleet: Arc::downgrade(fleet), many: None }
+    }
+
+    /// Where many are together, and what they let clients carry is sealed.
+    pub(super) fn many(fleet: &Arc<Fleet>, sealer: Option<Arc<Sealer>>) -> Self {
+        Self { fleet: Arc::downgrade(fleet), many: Some(Many { sealer }) }
+    }
+
+    /// Whether the client hears its server as it is.
+    pub(super) fn is_alone(&self) -> bool {
+        self.many.is_none()
+    }
+
+    /// What the server says, in words that the client knows; none if it is not
+    /// for its ears.
+    pub(super) fn told<'m>(
+        &self,
+        face: &Face,
+        server: &Arc<str>,
+        message: &'m Message,
+    ) -> Option<Cow<'m, Message>> {
+        let fleet = self.fleet.upgrade()?;
+        if !fleet.may_tell(server, message) {
+            return None;
+        }
+        match self.many {
+            Some(_) => fleet.tasks.told(face, server, message),
+            None => Some(Cow::Borrowed(message)),
+        }
+    }
+
+    /// An answer as the client is to get it.
+    pub(super) fn answer<'m>(
+        &self,
+        face: &Face,
+        server: &Arc<str>,
+        duty: &Duty,
+        answer: &'m Message,
+    ) -> Cow<'m, Message> {
+        let refused = |text: &str| {
+            let why = Refusal::FarSide { text: text.to_owned() };
+            Cow::Owned(Message::refusal(answer.id(), &why))
+        };
+        let answer = match duty {
+            Duty::Plain => Cow::Borrowed(answer),
+            Duty::Show(shown) => shown.of(answer).map_or(Cow::Borrowed(answer), Cow::Owned),
+            Duty::Task(errand) => match self.fleet.upgrade() {
+                Some(fleet) => Cow::Owned(fleet.tasks.renamed(face, server, errand, answer)),
+                None => return refused("Transport closed"),
+            },
+        };
+        match &self.many {
+            Some(many) if face.era() == Era::Modern => {
+                match state::sealed(many.sealer.as_deref(), face, server, answer) {
+                    Some(answer) => answer,
+                    None => refused("the server's state cannot be sealed"),
+                }
+            }
+            _ => answer,
+        }
+    }
+}
+
+impl Fleet {
+    /// Whether clients may hear this of a server: not of resources that are hidden.
+    pub(super) fn may_tell(&self, server: &str, message: &Message) -> bool {
+        let uri = || patch::string(message.payload()?, &["uri"]);
+        let is_update = message.method() == method::UPDATED;
+        is_update.then(uri).flatten().is_none_or(|uri| self.may_watch(server, &uri))
+    }
+}

@@ -1,0 +1,115 @@
+//! Filters and templates, and which URIs come of them.
+
+use switchboard_net::stdio::child::Command;
+use switchboard_net::upstream::Target;
+use switchboard_proto::jsonrpc::parse_one;
+
+use super::*;
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn plan(resources: Filter) -> ServerPlan {
+    let target = Target::Command(Command::new("true"));
+    ServerPlan { resources, ..ServerPlan::new("s", target) }
+}
+
+/// The URIs of these that are seen by somebody from whom a filter keeps others.
+fn seen<'u>(filter: Filter, uris: &[&'u str]) -> Vec<&'u str> {
+    let known = |kind| match kind {
+        Kind::Templates => list(&["db://{table}", "file:///{path}", "file:///open/{name}"]),
+        Kind::Resources => list(&["db://listed", "note://a"]),
+        _ => Vec::new(),
+    };
+    let (plan, grant) = (plan(filter), Grant::default());
+    let sight = Sight::new(&plan, &grant);
+    uris.iter().copied().filter(|uri| sight.reaches(Kind::Resources, uri, known)).collect()
+}
+
+fn never(patterns: &[&str]) -> Filter {
+    Filter { never: list(patterns), only: None }
+}
+
+fn only(patterns: &[&str]) -> Filter {
+    Filter { only: Some(list(patterns)), never: Vec::new() }
+}
+
+#[test]
+fn a_uri_of_a_hidden_template_is_hidden_unless_another_fits_that_is_not() {
+    let uris = ["db://users", "db://listed", "file:///a", "file:///open/a", "note://a", "x://y"];
+    assert_eq!(seen(Filter::default(), &uris), uris);
+    assert_eq!(
+        seen(never(&["db://{table}"]), &uris),
+        ["db://listed", "file:///a", "file:///open/a", "note://a", "x://y"],
+        "what a list shows is not hidden by a template"
+    );
+    assert_eq!(
+        seen(never(&["file:///{path}"]), &uris),
+        ["db://users", "db://listed", "file:///open/a", "note://a", "x://y"]
+    );
+    assert_eq!(
+        seen(never(&["db://*", "file:///open/*"]), &uris),
+        ["file:///a", "note://a", "x://y"]
+    );
+    assert_eq!(seen(never(&["note://a"]), &uris).len(), 5);
+    assert_eq!(seen(only(&["note://a"]), &uris), ["note://a"]);
+    assert_eq!(
+        seen(only(&["db://{table}", "x://*"]), &uris),
+        ["db://users", "db://listed", "x://y"]
+    );
+    let both = Filter { only: Some(list(&["db://*"])), never: list(&["db://u*"]) };
+    assert_eq!(seen(both, &uris), ["db://listed"]);
+}
+
+#[test]
+fn case_counts_and_what_is_completed_counts_as_what_it_is_of() {
+    let (mut plan, grant) = (plan(never(&["db://{table}"])), Grant::default());
+    plan.prompts = never(&["Secret*"]);
+    plan.tools = never(&["Drop"]);
+    let sight = Sight::new(&plan, &grant);
+    let known = |_| list(&["db://{table}", "db://{schema}"]);
+    let reaches = |kind, own| sight.reaches(kind, own, known);
+    assert!(!reaches(Kind::Tools, "Drop") && reaches(Kind::Tools, "drop"));
+    assert!(!reaches(Kind::Prompts, "Secrets") && reaches(Kind::Prompts, "secrets"));
+    assert!(!reaches(Kind::Templates, "db://{table}") && reaches(Kind::Templates, "db://{schema}"));
+}
+
+fn message(method: &str, params: &str) -> Message {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    parse_one(text.into()).unwrap()
+}
+
+#[test]
+fn a_request_is_doubtful_where_its_server_may_read_another_name_than_we_do() {
+    for params in [
+        r#"{"name":"a","Name":"b"}"#,
+        r#"{"name":"a","name":"b"}"#,
+        r#"{"uri":"a","URI":"b"}"#,
+        r#"{"taskId":"a","taskid":"b"}"#,
+        r#"{"ref":{"type":"ref/prompt","name":"a","Name":"b"}}"#,
+        r#"{"name":"a","Task":{}}"#,
+        r#"{"name":"a","_meta":{"progressToken":1,"ProgressToken":2}}"#,
+        r#"["a"]"#,
+    ] {
+        assert!(doubt(&message("tools/call", params)).is_some(), "{params}");
+    }
+    let plain = r#"{"name":"a","arguments":{"Name":1,"name":2,"NAME":3},"_meta":{"x":1,"X":2}}"#;
+    assert_eq!(doubt(&message("tools/call", plain)), None);
+    assert_eq!(doubt(&message("x/y", r#"{"a":1,"A":2}"#)), None);
+}
+
+#[test]
+fn what_is_left_of_a_list_stays_as_it_was_written() {
+    let (mut plan, grant) = (plan(Filter::default()), Grant::default());
+    plan.tools = never(&["b*"]);
+    let sight = Sight::new(&plan, &grant);
+    let answer = |result: &str| {
+        parse_one(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).into()).unwrap()
+    };
+    let whole = answer(r#"{"tools":[ {"name":"a", "x":1.0e0},{"name":"bee"}],"nextCursor":"c"}"#);
+    let left = sight.without_hidden(Kind::Tools, &whole).unwrap();
+    assert_eq!(left.payload().unwrap(), br#"{"tools":[{"name":"a", "x":1.0e0}],"nextCursor":"c"}"#);
+    let none = answer(r#"{"tools":[{"name":"a"}]}"#);
+    assert!(sight.without_hidden(Kind::Tools, &none).is_none());
+}

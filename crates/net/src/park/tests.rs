@@ -1,0 +1,100 @@
+//! The lot: who sweeps it, and how much it takes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use switchboard_proto::exchange::{Ask, Carrier, Lane, Up};
+use switchboard_proto::jsonrpc::{Id, parse};
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::server::Frame;
+
+use super::*;
+use crate::inside::{Inside, Works};
+use crate::who::Turns;
+
+/// Asks for roots whatever it is asked.
+struct Curious;
+
+impl Inside for Curious {
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
+        if let Up::Open { exchange, .. } = verb {
+            let question = Message::request(&Id::from(1), "roots/list", None);
+            if !face.ask(Some(exchange), Ask(exchange.0), &question) {
+                face.finish(exchange, &Message::result(&Id::from(1), b"{\"asked\":false}"));
+            }
+        }
+        Works::none()
+    }
+
+    fn forget(&self, _: &Arc<Face>) {}
+}
+
+/// A call of a client that can be asked for roots, or the same with a state.
+fn call(state: Option<&str>) -> Message {
+    let params = serde_json::json!({"name": "t", "requestState": state, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": Revision::NEWEST_MODERN.as_str(),
+        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+    }});
+    Message::request(&Id::from(1), "tools/call", Some(params.to_string().as_bytes()))
+}
+
+/// Somebody tidies up all the time, while a client is asked over and over; each
+/// time it comes back there is a moment in which it is parked nowhere.
+#[tokio::test]
+async fn a_call_that_is_just_being_parked_is_not_swept_away() {
+    let limits = Limits::default();
+    let parking = Parking::new(&limits);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (sweeping, until) = (Arc::clone(&parking), Arc::clone(&is_over));
+    let sweeper = std::thread::spawn(move || {
+        while !until.load(Ordering::Relaxed) {
+            sweeping.give_up_late();
+        }
+    });
+    let face = on_pipe(&parking, &limits);
+    begin(&face, 1);
+    let exchange = Exchange(1);
+    for round in 1..5000 {
+        parking.park(&face, (exchange, round));
+        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+            panic!("it is asked in round {round}")
+        };
+        let state = patch::string(&text, &["result", "requestState"]).unwrap();
+        let back = call(Some(&state));
+        let found = parking.claim(&back, b"");
+        let Ok(Some((found, key))) = found else { panic!("it is lost in round {round}") };
+        found.retry(key, Turns::default(), Lane::MAIN, &back, None).detach();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    sweeper.join().unwrap();
+    assert_eq!(face.parked(), 0);
+    parking.give_up_late();
+    assert!(lock(&parking.lot).faces.is_empty(), "nothing is left");
+}
+
+#[tokio::test]
+async fn one_client_has_no_more_calls_parked_than_there_may_be() {
+    let limits = Limits { parked: 2, ..Limits::default() };
+    let parking = Parking::new(&limits);
+    let face = on_pipe(&parking, &limits);
+    for number in 1..=3 {
+        begin(&face, number);
+        parking.park(&face, (Exchange(number), 1));
+        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+            panic!("call {number} is answered")
+        };
+        let asked = patch::string(&text, &["result", "requestState"]).is_some();
+        assert_eq!(asked, number < 3, "call {number}");
+    }
+    assert_eq!(parking.len(), 2);
+}
+
+fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<Face> {
+    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
+    face.park_in(parking);
+    face
+}
+
+fn begin(face: &Arc<Face>, number: u64) {
+    let call = parse(call(None).with_id(&Id::from(number)).text().clone()).unwrap();
+    face.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
+}

@@ -1,0 +1,296 @@
+//! Links that split, repeat, break and are resumed, or are lost for good.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
+use switchboard_proto::method;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::{line, sse};
+
+use super::world::{Fault, Queue, Thing, World};
+
+impl World {
+    pub(super) fn put(&mut self, queue: Queue, thing: Thing) {
+        self.queues.entry(queue).or_default().push_back(thing);
+    }
+
+    /// Puts bytes in pieces of any size.
+    fn put_split(&mut self, queue: Queue, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let most = rest.len().min(400) as u64;
+            let (piece, after) =
+                rest.split_at(1 + usize::try_from(self.roll(most)).expect("small"));
+            self.put(queue, Thing::Bytes(piece.to_vec()));
+            rest = after;
+        }
+    }
+
+    pub(super) fn put_line(&mut self, queue: Queue, message: &Message) {
+        let mut bytes = Vec::new();
+        line::encode(message.text(), &mut bytes);
+        self.put_split(queue, &bytes);
+    }
+
+    fn put_event(&mut self, queue: Queue, event: &sse::Outgoing<'_>) {
+        let mut bytes = Vec::new();
+        if self.roll(4) == 0 {
+            sse::comment("ping", &mut bytes);
+        }
+        sse::encode(event, &mut bytes);
+        self.put_split(queue, &bytes);
+    }
+
+    pub(super) fn put_frame(&mut self, of: usize, lane: Lane, frame: Frame) {
+        let queue = Queue::NearDown(of, lane);
+        match frame {
+            _ if self.ends[of].is_gone || self.ends[of].broken.contains(&lane) => {}
+            Frame::Answer { text, .. } => self.put(queue, Thing::Whole(whole(text))),
+            Frame::Accepted | Frame::Begin { prime: None } => {}
+            Frame::Begin { prime: Some(prime) } => {
+                let id = prime.event.to_string();
+                let retry = Some(prime.retry_ms);
+                let event = sse::Outgoing { id: Some(&id), retry, ..sse::Outgoing::default() };
+                self.put_event(queue, &event);
+            }
+            Frame::Message { text, .. } if self.near == Carrier::Pipe => {
+                self.put_line(queue, &whole(text));
+            }
+            Frame::Message { event, text } => {
+                let id = event.map(|event| event.to_string());
+                let event =
+                    sse::Outgoing { id: id.as_deref(), data: &text, ..sse::Outgoing::default() };
+                self.put_event(queue, &event);
+            }
+            Frame::End => self.put(queue, Thing::End),
+        }
+    }
+
+    pub(super) fn lines_of(&mut self, queue: Queue, bytes: &[u8]) -> Vec<Message> {
+        let decoder = self.lines.entry(queue).or_insert_with(|| line::Decoder::new(1 << 20));
+        decoder.push(bytes);
+        let lines = std::iter::from_fn(|| decoder.next_line());
+        lines.map(|line| parse_one(line.expect("short")).expect("a message")).collect()
+    }
+
+    fn events_of(&mut self, queue: Queue, bytes: &[u8]) -> (Vec<Message>, Option<Arc<str>>) {
+        let decoder = self.events.entry(queue).or_insert_with(|| sse::Decoder::new(1 << 20));
+        decoder.push(bytes);
+        let (mut messages, mut last) = (Vec::new(), None);
+        while let Some(event) = decoder.next_event() {
+            let event = event.expect("short");
+            last = event.id.clone().or(last);
+            if event.is_message() {
+                messages.push(parse_one(event.data).expect("a message"));
+            }
+        }
+        (messages, last)
+    }
+
+    /// What a client can read of what has come.
+    pub(super) fn messages_for(&mut self, of: usize, lane: Lane, thing: Thing) -> Vec<Message> {
+        match thing {
+            Thing::Whole(message) => vec![message],
+            Thing::Bytes(bytes) if self.near == Carrier::Pipe => {
+                self.lines_of(Queue::NearDown(of, lane), &bytes)
+            }
+            Thing::Bytes(bytes) => {
+                if self.cuts_near(of, lane) {
+                    return Vec::new();
+                }
+                let (messages, last) = self.events_of(Queue::NearDown(of, lane), &bytes);
+                self.ends[of].last_ids.extend(last.map(|last| (lane, last)));
+                messages
+            }
+            Thing::End => Vec::new(),
+            Thing::Listen(_) | Thing::Round(..) => panic!("a server does not listen"),
+        }
+    }
+
+    /// Cuts a stream that has shown how to come back; sometimes nobody notices.
+    fn cuts_near(&mut self, of: usize, lane: Lane) -> bool {
+        let is_known = self.ends[of].last_ids.contains_key(&lane);
+        if self.modern.0 || !is_known || self.roll(12) != 0 {
+            return false;
+        }
+        let last = self.ends[of].last_ids.remove(&lane);
+        self.ends[of].broken.insert(lane);
+        self.queues.remove(&Queue::NearDown(of, lane));
+        if self.roll(2) == 0 {
+            self.ends[of].front.handle_closed(lane);
+        }
+        let again = self.fresh_lane();
+        self.put(Queue::NearUp(of, again), Thing::Listen(last));
+        true
+    }
+
+    pub(super) fn reaches_server(&mut self, message: &Message) {
+        for (of, message) in self.server.handle(message) {
+            let Carrier::Http = self.far else {
+                self.put_line(Queue::FarDown(Lane::MAIN), &message);
+                continue;
+            };
+            let lane = of.and_then(|id| id.to_string().parse().ok()).map_or(Lane::MAIN, Lane);
+            self.put_far(lane, message);
+        }
+    }
+
+    /// A server that can be resumed keeps what it says.
+    fn put_far(&mut self, lane: Lane, message: Message) {
+        let history = &mut self.history.entry(lane).or_default().0;
+        history.push(message);
+        let at = history.len() - 1;
+        // A notification has no name by which it could be known again.
+        let is_named = history[at].kind() != Kind::Notification;
+        self.put_far_again(lane, at);
+        if is_named && !self.modern.1 && self.roll(6) == 0 {
+            self.put_far_again(lane, at);
+        }
+    }
+
+    fn put_far_again(&mut self, lane: Lane, at: usize) {
+        let message = self.history[&lane].0[at].clone();
+        let id = (at + 1).to_string();
+        let id = (!self.modern.1).then_some(id.as_str());
+        let event = sse::Outgoing { id, data: message.text(), ..sse::Outgoing::default() };
+        self.put_event(Queue::FarDown(lane), &event);
+    }
+
+    /// What the client half can read of what has come.
+    pub(super) fn messages_of(&mut self, lane: Lane, bytes: &[u8]) -> Vec<Message> {
+        let queue = Queue::FarDown(lane);
+        if self.far == Carrier::Pipe {
+            return self.lines_of(queue, bytes);
+        }
+        if self.cuts_far(lane) {
+            return Vec::new();
+        }
+        let (messages, last) = self.events_of(queue, bytes);
+        if let (Some(last), Some(history)) = (last, self.history.get_mut(&lane)) {
+            history.1 = last.parse().expect("an id of ours");
+        }
+        messages
+    }
+
+    /// Cuts a stream of a legacy server, and resumes it where it broke; some
+    /// servers then repeat what had come last.
+    fn cuts_far(&mut self, lane: Lane) -> bool {
+        let come = self.history.get(&lane).map_or(0, |history| history.1);
+        if self.modern.1 || come == 0 || self.roll(8) != 0 {
+            return false;
+        }
+        self.queues.remove(&Queue::FarDown(lane));
+        self.events.remove(&Queue::FarDown(lane));
+        let sent = self.history[&lane].0.len();
+        let is_named = self.history[&lane].0[come - 1].kind() != Kind::Notification;
+        let repeats = usize::from(is_named && self.roll(2) == 0);
+        for at in come - repeats..sent {
+            self.put_far_again(lane, at);
+        }
+        true
+    }
+
+    /// Something is lost that does not come back. What moved by `queue` may be lost too.
+    pub(super) fn hurts(&mut self, queue: Queue) -> bool {
+        if self.is_hurt || self.fault == Fault::Nothing || self.roll(60) != 0 {
+            return false;
+        }
+        match (self.fault, queue) {
+            (Fault::Gone, _) => self.lose_client(),
+            (_, Queue::FarUp(_) | Queue::FarDown(_)) if self.far == Carrier::Pipe => {
+                self.lose_server();
+                self.back.handle_lost(&gone(), self.now);
+            }
+            (_, Queue::FarDown(lane)) if lane != Lane::MAIN => self.lose_stream(lane),
+            (_, Queue::FarUp(lane)) if !self.modern.1 => return self.lose_session(lane),
+            _ => return false,
+        }
+        true
+    }
+
+    fn mark(&mut self) {
+        self.is_hurt = true;
+        for end in &mut self.ends {
+            end.hit = end.client.open();
+        }
+    }
+
+    fn lose_server(&mut self) {
+        self.mark();
+        self.server.lose();
+        self.history.clear();
+        let is_far = |queue: &Queue| matches!(queue, Queue::FarUp(_) | Queue::FarDown(_));
+        self.queues.retain(|queue, _| !is_far(queue));
+        self.lines.retain(|queue, _| !is_far(queue));
+        self.events.retain(|queue, _| !is_far(queue));
+    }
+
+    /// The connection of one call ends without its answer.
+    fn lose_stream(&mut self, lane: Lane) {
+        self.mark();
+        self.queues.remove(&Queue::FarDown(lane));
+        self.events.remove(&Queue::FarDown(lane));
+        if self.modern.1 {
+            self.server.cancel(&Id::from(lane.0));
+        }
+        self.back.handle_unanswered(lane, &gone(), self.now);
+    }
+
+    /// A legacy server has forgotten its session when a call reaches it, and
+    /// whatever else it was busy with.
+    fn lose_session(&mut self, lane: Lane) -> bool {
+        let Some(Thing::Whole(message)) = self.queues[&Queue::FarUp(lane)].front() else {
+            return false;
+        };
+        if message.kind() != Kind::Request || message.method() == method::INITIALIZE {
+            return false;
+        }
+        let others: Vec<Lane> = self.history.keys().copied().filter(|it| *it != lane).collect();
+        self.queues.remove(&Queue::FarUp(lane));
+        let is_sent = |it: &Queue, _: &mut _| matches!(it, Queue::FarUp(_));
+        let sent: Vec<_> = self.queues.extract_if(.., is_sent).collect();
+        self.lose_server();
+        // What is on its way arrives all the same.
+        self.queues.extend(sent);
+        for other in others {
+            self.back.handle_unanswered(other, &gone(), self.now);
+        }
+        self.back.handle_session_over(lane, self.now);
+        true
+    }
+
+    /// The first client hangs up and does not come back.
+    fn lose_client(&mut self) {
+        self.mark();
+        let is_theirs =
+            |queue: &Queue| matches!(queue, Queue::NearUp(0, _) | Queue::NearDown(0, _));
+        self.queues.retain(|queue, _| !is_theirs(queue));
+        let end = &mut self.ends[0];
+        end.is_gone = true;
+        match &mut end.front {
+            Half::Modern(front) if self.near == Carrier::Http => {
+                // Each request is a client of its own, and is forgotten when it is closed.
+                for &lane in end.lanes.values() {
+                    front.handle_closed(lane);
+                }
+                front.handle_timeout(self.now + Duration::from_mins(2));
+            }
+            front => {
+                front.end();
+                self.back.forget_owner(1, self.now);
+            }
+        }
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::FarSide { text: "it is gone".to_owned() }
+}
+
+fn whole(text: Bytes) -> Message {
+    parse_one(text).expect("what we send is a message")
+}
