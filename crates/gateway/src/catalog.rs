@@ -45,6 +45,7 @@ pub struct Catalog {
     annotated: HashMap<String, Arc<[Annotation]>>,
     /// Made when somebody first searches.
     seek: OnceLock<Seek>,
+    bytes: usize,
 }
 
 /// Whose something is, and what its server calls it.
@@ -138,6 +139,7 @@ impl Catalog {
                 let list = &mut self.lists[kind as usize];
                 let before = list.last().filter(|item| item.server == *server);
                 let index = before.map_or(0, |item| item.index + 1);
+                self.bytes += text.len();
                 list.push(Item { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {
@@ -154,6 +156,11 @@ impl Catalog {
     /// How many of a kind there are.
     pub fn count(&self, kind: Kind) -> usize {
         self.lists[kind as usize].len()
+    }
+
+    /// The bytes of all definitions.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// What is not offered because something else has its place.

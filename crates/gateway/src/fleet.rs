@@ -6,6 +6,7 @@
 //! own, which are made when it first calls. `change.rs` leads to another plan.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
 use crate::front::Tasks;
+use crate::person::{People, PersonBounds};
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
 use crate::tap::Tap;
 pub use gauge::Gauges;
@@ -30,7 +32,7 @@ mod leave;
 mod tend;
 
 /// How often a server that has failed is looked at.
-const PROBE: Duration = Duration::from_mins(1);
+pub(crate) const PROBE: Duration = Duration::from_mins(1);
 
 /// How long lists wait for servers of which nothing is known.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -48,6 +50,9 @@ pub struct Fleet {
     search: RwLock<ToolSearch>,
     /// Headers of clients that some server wants.
     carried: RwLock<Option<Arc<[HeaderName]>>>,
+    /// Whether a server can tell people apart.
+    knows_people: AtomicBool,
+    pub(crate) people: People,
 }
 
 /// The servers at one time, by name.
@@ -76,6 +81,8 @@ pub struct FleetOptions {
     pub tap: Arc<Tap>,
     /// How often a server that has failed is tried; each minute if it is not said.
     pub probe: Option<Duration>,
+    /// How many people are remembered, and for how long.
+    pub people: PersonBounds,
 }
 
 impl Fleet {
@@ -92,6 +99,7 @@ impl Fleet {
             probe: Some(options.probe.unwrap_or(PROBE)),
             ..RosterOptions::default()
         });
+        let people = People::new(options.people);
         let fleet = Arc::new(Self {
             roster,
             options,
@@ -101,6 +109,8 @@ impl Fleet {
             tasks: Tasks::default(),
             search: RwLock::default(),
             carried: RwLock::default(),
+            knows_people: AtomicBool::new(false),
+            people,
         });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {
@@ -119,6 +129,11 @@ impl Fleet {
     /// Headers of clients that some server wants.
     pub(crate) fn carried(&self) -> Option<Arc<[HeaderName]>> {
         self.carried.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether any server can tell people apart.
+    pub(crate) fn knows_people(&self) -> bool {
+        self.knows_people.load(Ordering::Acquire)
     }
 
     /// The servers as they are at this time.
@@ -172,6 +187,7 @@ impl Fleet {
 
     /// Ends every connection, and waits for the end of each.
     pub async fn close(&self) {
+        self.people.close().await;
         let mut closing = JoinSet::new();
         for backend in self.backends().values() {
             let bridge = Arc::clone(&backend.bridge);

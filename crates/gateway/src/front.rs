@@ -10,7 +10,7 @@
 //! way (progress, logs, questions) goes back by the leg that its call came by,
 //! to the one client that made it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
@@ -25,15 +25,17 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
-use crate::catalog::{Catalog, Owned};
+use crate::catalog::Catalog;
 use crate::fleet::{Backend, Fleet};
+use crate::person::Person;
 use crate::policy::Grant;
-use crate::route::{self, Nowhere, Servers, Way};
+use crate::route::{self, Nowhere, Way};
 use crate::sight;
 use at::At;
 use duty::Duty;
 use leg::Leg;
 use listen::Listens;
+use offer::Edition;
 use seek::Sought;
 use session::Session;
 use task::Errand;
@@ -47,6 +49,7 @@ mod greet;
 mod leg;
 mod list;
 mod listen;
+mod offer;
 mod seek;
 mod session;
 mod state;
@@ -59,15 +62,19 @@ pub struct Front {
     fleet: Arc<Fleet>,
     members: RwLock<Arc<BTreeSet<Arc<str>>>>,
     /// With the edition of the definitions that it was made of.
-    catalog: RwLock<(u64, Arc<Catalog>)>,
+    catalog: RwLock<(Edition, Arc<Catalog>)>,
     /// Held by whoever makes the next catalog.
     making: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     listens: Listens,
+    /// Calls of which it cannot be told yet whose they are.
+    waiting: Mutex<HashSet<(u64, Exchange)>>,
     /// None only if the system had no randomness for a key: then no state is let through.
     sealer: Option<Arc<Sealer>>,
     /// What is shown of the members.
     grant: Grant,
+    /// Whom it is for, if a member can tell people apart.
+    person: Option<Arc<Person>>,
     this: Weak<Self>,
 }
 
@@ -80,12 +87,15 @@ impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok().map(Arc::new);
-        Self::unwatched(fleet, members, Grant::default(), sealer).watched()
+        Self::unwatched(fleet, members, Grant::default(), sealer, None).watched()
     }
 
     /// Tells its clients of changes.
     fn watched(self: Arc<Self>) -> Arc<Self> {
         tokio::spawn(list::watch(Arc::downgrade(&self), self.fleet.roster.changes()));
+        if let Some(person) = &self.person {
+            tokio::spawn(list::watch(Arc::downgrade(&self), person.roster.changes()));
+        }
         self.refresh();
         self
     }
@@ -96,6 +106,7 @@ impl Front {
         members: impl IntoIterator<Item = Arc<str>>,
         grant: Grant,
         sealer: Option<Arc<Sealer>>,
+        person: Option<Arc<Person>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
@@ -104,8 +115,10 @@ impl Front {
             making: Mutex::default(),
             sessions: Mutex::default(),
             listens: Listens::default(),
+            waiting: Mutex::default(),
             sealer,
             grant,
+            person,
             this: Weak::clone(this),
         })
     }
@@ -113,14 +126,14 @@ impl Front {
     /// What is offered. Whoever knows that a server is ready finds what it offers.
     pub fn catalog(&self) -> Arc<Catalog> {
         let (edition, catalog) = self.known();
-        if edition == self.fleet.roster.edition() {
+        if edition == self.edition() {
             return catalog;
         }
         self.refresh();
         self.known().1
     }
 
-    fn known(&self) -> (u64, Arc<Catalog>) {
+    fn known(&self) -> (Edition, Arc<Catalog>) {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -142,13 +155,22 @@ impl Front {
         let making = lock(&self.making);
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
         // The catalog is of another plan, whatever its edition.
-        self.catalog.write().unwrap_or_else(PoisonError::into_inner).0 = u64::MAX;
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner).0.0 = u64::MAX;
         drop(making);
+        self.follow();
         self.end_listens_left();
         self.refresh();
         let backends = self.fleet.backends();
         for session in self.ready_sessions() {
             session.follow(&backends);
+        }
+    }
+
+    /// Has those servers asked that know people, as they are at this time.
+    fn follow(&self) {
+        if let Some(person) = &self.person {
+            let members = self.members();
+            person.follow(&self.fleet.backends(), |name| members.contains(name));
         }
     }
 
@@ -184,6 +206,20 @@ impl Front {
     }
 
     fn route(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+        said: Said,
+        catalog: &Catalog,
+    ) -> Works {
+        if self.may_come(request, catalog) {
+            return self.route_later(face, exchange, request, said);
+        }
+        self.route_now(face, exchange, request, said, catalog)
+    }
+
+    fn route_now(
         &self,
         face: &Arc<Face>,
         exchange: Exchange,
@@ -256,7 +292,7 @@ impl Front {
             Works::none()
         };
         let duty = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
-        self.fleet.want(server);
+        self.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             let leg = session.leg(server, &backend);
@@ -300,6 +336,7 @@ impl Front {
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
+        lock(&self.waiting).remove(&(face.number(), exchange));
         self.unlisten(face.number(), exchange);
         if let Some(session) = self.session(face)
             && session.give_up(exchange)
@@ -312,6 +349,7 @@ impl Front {
     /// A client is not here any more.
     pub(crate) fn leave(&self, face: &Face) {
         self.forget_listens(face.number());
+        lock(&self.waiting).retain(|(of, _)| *of != face.number());
         lock(&self.sessions).remove(&face.number());
     }
 
@@ -323,32 +361,6 @@ impl Front {
 
 fn id(request: &Message) -> &Id {
     request.id().unwrap_or(&Id::Integer(0))
-}
-
-impl Servers for Front {
-    fn unlisted(&self, offered: &str) -> Option<Owned> {
-        let (deferred, members) = (self.fleet.deferred(), self.members());
-        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
-        let meant = members.iter().filter_map(|server| {
-            let plan = &self.fleet.backend(server)?.plan;
-            let name = plan.meant(offered)?;
-            let may_be = plan.is_personal() || is_late(Arc::clone(server));
-            may_be.then(|| Owned { server: Arc::clone(server), name })
-        });
-        let mut meant: Vec<_> = meant.collect();
-        // With nothing before its names one of several may be meant.
-        if meant.len() == 1 { meant.pop() } else { None }
-    }
-
-    fn only_with_resources(&self) -> Option<Arc<str>> {
-        let members = self.members();
-        let mut having = members.iter().filter(|name| {
-            let client = self.fleet.roster.known(name);
-            client.is_some_and(|client| client.capabilities().get("resources").is_some())
-        });
-        let only = having.next();
-        only.filter(|_| having.next().is_none()).cloned()
-    }
 }
 
 impl Inside for Front {

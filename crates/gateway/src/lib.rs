@@ -39,6 +39,7 @@ pub mod glob;
 pub mod merge;
 pub mod metrics;
 pub mod name;
+pub mod person;
 pub mod plan;
 pub mod policy;
 pub mod porter;

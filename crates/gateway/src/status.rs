@@ -37,6 +37,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
 
 fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     let (word, error, next) = match state {
+        Some(state) if fleet.is_open_to_people(&gauges.server, state) => ("personal", None, None),
         Some(State::Ready) => ("ready", None, None),
         Some(State::Retrying { error, at }) => ("retrying", Some(error), Some(*at)),
         Some(State::Failed { error, at }) => ("failed", Some(error), *at),
@@ -57,6 +58,9 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
         "restarts": gauges.traffic.restarted(),
         "tools": tools,
     });
+    if let Some(people) = fleet.ready_people(&gauges.server) {
+        server["people"] = people.into();
+    }
     if let Some(next) = next {
         let wait = next.saturating_duration_since(Instant::now());
         server["nextAttemptMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();

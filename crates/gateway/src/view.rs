@@ -5,7 +5,7 @@
 //! ```
 //!
 //! There is a [`Front`] for each grant, and it is made of nothing but what that
-//! grant has. So no list, no error, no instruction and no count of one principal
+//! grant has; where a server tells people apart, one for each person. So no list, no error, no instruction and no count of one principal
 //! can tell of what only another may see: it is not there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -15,12 +15,16 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::seal::Sealer;
 use switchboard_proto::exchange::Up;
+use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
 
 use crate::fleet::Fleet;
 use crate::front::Front;
 use crate::policy::Grant;
 use crate::porter::{Hearing, Porter};
+use people::Seen;
+
+mod people;
 
 /// The fronts of one path. Whoever comes gets the one that is theirs.
 pub struct Views {
@@ -33,6 +37,9 @@ pub struct Views {
     fronts: Mutex<Vec<(Grant, Arc<Front>)>>,
     /// When grants are others.
     _hearing: Hearing,
+    /// Those that are for one person each.
+    seen: Mutex<Seen>,
+    this: Weak<Self>,
 }
 
 impl Views {
@@ -44,8 +51,8 @@ impl Views {
         porter: &Arc<Porter>,
     ) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
-        Arc::new_cyclic(|views: &Weak<Self>| {
-            let views = Weak::clone(views);
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let views = Weak::clone(this);
             let regrant = move || {
                 if let Some(views) = views.upgrade() {
                     views.regrant();
@@ -57,6 +64,8 @@ impl Views {
                 porter: Arc::clone(porter),
                 sealer: sealer.map(Arc::new),
                 fronts: Mutex::default(),
+                seen: Mutex::default(),
+                this: Weak::clone(this),
                 _hearing: porter.on_replace(regrant),
             }
         })
@@ -86,6 +95,8 @@ impl Views {
         for front in self.each() {
             front.change(members.iter().cloned());
         }
+        // A server may tell people apart that did not, or the other way round.
+        self.rehouse();
     }
 
     fn members(&self) -> Arc<[Arc<str>]> {
@@ -96,44 +107,62 @@ impl Views {
         self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn each(&self) -> Vec<Arc<Front>> {
-        self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect()
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What somebody sees, made if nobody has seen it yet.
-    pub fn of(&self, name: &str) -> Arc<Front> {
-        let principal = self.porter.principal(name);
+    fn each(&self) -> Vec<Arc<Front>> {
+        let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
+        all.into_iter().chain(self.seen().fronts().map(Arc::clone)).collect()
+    }
+
+    /// What a client sees, made if nobody has seen it yet. `words` are its own.
+    fn of(&self, face: &Face, words: Option<&Message>) -> Arc<Front> {
+        let principal = self.porter.principal(face.who().name());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
+        if self.knows_people(grant) {
+            return self.of_person(grant, face, words);
+        }
         let mut fronts = self.fronts();
         if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
             return Arc::clone(front);
         }
         let members = self.members();
         let front =
-            Front::showing(grant, &self.fleet, members.iter().cloned(), self.sealer.clone());
+            Front::showing(grant, &self.fleet, members.iter().cloned(), self.sealer.clone(), None);
         fronts.push((grant.clone(), Arc::clone(&front)));
         front
     }
 
     /// Moves everybody to what they see from here on.
     fn regrant(&self) {
+        self.rehouse();
+        let grants = self.porter.grants();
+        self.fronts().retain(|(grant, _)| grants.contains(grant));
+        self.seen().keep_grants(&grants);
+    }
+
+    /// Moves everybody whose front is another now.
+    fn rehouse(&self) {
         for front in self.each() {
             for face in front.faces() {
-                let theirs = self.of(face.who().name());
+                let theirs = self.of(&face, front.hello(&face).as_ref());
                 if !Arc::ptr_eq(&theirs, &front) {
                     front.hand_over(&face, &theirs);
                 }
             }
         }
-        let grants = self.porter.grants();
-        self.fronts().retain(|(grant, _)| grants.contains(grant));
     }
 }
 
 impl Inside for Views {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        let front = self.of(face.who().name());
+        let words = match &verb {
+            Up::Open { request, .. } => Some(request),
+            _ => None,
+        };
+        let front = self.of(face, words);
         if face.era() == Era::Legacy && !front.knows(face) {
             // It greeted while its grant changed.
             let other = self.each().into_iter().find(|front| front.knows(face));
@@ -145,7 +174,8 @@ impl Inside for Views {
     }
 
     fn forget(&self, face: &Arc<Face>) {
-        for front in self.each() {
+        let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
+        for front in all.into_iter().chain(self.hosting(face)) {
             front.leave(face);
         }
         self.fleet.forget(face);

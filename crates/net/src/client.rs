@@ -39,6 +39,7 @@ mod call;
 mod connect;
 mod desk;
 mod error;
+mod far;
 mod line;
 mod list;
 mod listen;
@@ -104,6 +105,13 @@ impl Client {
             let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
             envelope.extend(level.map(|level| (meta::LOG_LEVEL, level)));
         }
+        // In the words of whom it speaks for, if there is somebody.
+        let theirs = server.through().map(|behind| behind.guise.envelope()).unwrap_or_default();
+        for (name, value) in &mut envelope {
+            if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
+                value.clone_from(said);
+            }
+        }
         let connect::Met { line, era, revision, welcome } = met;
         Ok(Self { inner: Arc::new(Inner { line, era, revision, welcome, envelope, options }) })
     }
@@ -131,7 +139,7 @@ impl Client {
         let params = call::text_of(&params)?;
         let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let message = Message::notification(method, Some(&params));
-        self.inner.line.upstream.note(message).await;
+        self.inner.line.far.note(message).await;
         Ok(())
     }
 
@@ -139,7 +147,7 @@ impl Client {
     /// child is stopped, the session deleted.
     pub async fn close(&self) {
         self.inner.line.desk.close();
-        self.inner.line.upstream.close().await;
+        self.inner.line.far.close().await;
     }
 
     /// Whether the server was there when last heard of.

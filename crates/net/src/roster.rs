@@ -229,15 +229,11 @@ impl Roster {
 
     /// How long others may keep the lists of one kind of these servers together,
     /// and by whom it may be shared: the least that any of them allows (GW-83).
-    pub fn hints(&self, kind: Kind, of: impl Fn(&str) -> bool) -> Hints {
+    /// None if none of them has such a list.
+    pub fn hints(&self, kind: Kind, of: impl Fn(&str) -> bool) -> Option<Hints> {
         let (berths, now) = (self.inner.berths(), now());
         let each = berths.iter().filter(|berth| of(&berth.name));
-        let each = each.filter_map(|berth| berth.hints(kind, now));
-        let least = |one: Hints, other: Hints| Hints {
-            ttl_ms: one.ttl_ms.min(other.ttl_ms),
-            public: one.public && other.public,
-        };
-        each.reduce(least).unwrap_or_default()
+        each.filter_map(|berth| berth.hints(kind, now)).reduce(Hints::least)
     }
 
     /// Has lists of one kind read again whose time is over, without waiting for them.

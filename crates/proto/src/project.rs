@@ -38,6 +38,13 @@ impl Cache {
     pub fn scope(self) -> &'static str {
         if self.public { "public" } else { "private" }
     }
+
+    /// What both allow (GW-83).
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        let ttl_ms = self.ttl_ms.min(other.ttl_ms);
+        Self { ttl_ms, public: self.public && other.public }
+    }
 }
 
 /// A result that is not even a JSON object.

@@ -221,8 +221,12 @@ impl Refusal {
     /// What else the peer needs to know to do better.
     pub fn data(&self) -> Option<Value> {
         match self {
-            Self::UnknownRevision { asked } | Self::WrongEra { asked, .. } => {
+            Self::UnknownRevision { asked } => {
                 Some(json!({"supported": Revision::names(Era::Modern), "requested": asked}))
+            }
+            Self::WrongEra { asked, serves } => {
+                let served = if *serves == "legacy" { Era::Legacy } else { Era::Modern };
+                Some(json!({"supported": Revision::names(served), "requested": asked}))
             }
             Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
             _ => None,
@@ -328,6 +332,9 @@ mod tests {
         assert_eq!(unknown.to_string(), "Method not found: a/b");
         let data = Refusal::UnknownRevision { asked: asked() }.data().unwrap();
         assert_eq!(data, json!({"supported": ["2026-07-28"], "requested": "1999-01-01"}));
+        let other = |serves| Refusal::WrongEra { asked: asked(), serves }.data().unwrap();
+        assert_eq!(other("modern")["supported"], json!(Revision::names(Era::Modern)));
+        assert_eq!(other("legacy")["supported"], json!(Revision::names(Era::Legacy)));
     }
 
     #[test]

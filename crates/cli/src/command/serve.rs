@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let fetch = target::fetch_as_usual()?;
     let tap = seeing::tap(&fetch);
     let probe = args.probe_every.map(Duration::from_secs);
-    let options = FleetOptions { limits: Limits::default(), cache: cache(args), tap, probe };
+    let options = FleetOptions { cache: cache(args), tap, probe, ..FleetOptions::default() };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
         server.server(target::environment(), fetch.clone(), &HeaderMap::new())
     });

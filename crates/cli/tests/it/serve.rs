@@ -24,6 +24,7 @@ mod limit;
 mod list;
 mod load;
 mod owner;
+mod person;
 mod place;
 mod policy;
 mod recover;

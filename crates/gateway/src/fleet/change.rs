@@ -6,6 +6,7 @@
 //!   not in the plan any more             ──▶ it leaves
 //! ```
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use switchboard_net::bridge::Door;
@@ -46,6 +47,8 @@ impl Fleet {
             next.insert(name, backend);
         }
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
+        let knows_people = next.values().any(|backend| backend.plan.knows_people());
+        self.knows_people.store(knows_people, Ordering::Release);
         let next = Arc::new(next);
         *self.backends.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
         *self.carried.write().unwrap_or_else(PoisonError::into_inner) = carried(plan);

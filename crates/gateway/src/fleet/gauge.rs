@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use switchboard_net::roster::Kind;
+use switchboard_net::roster::{Kind, State};
 use switchboard_net::upstream::Traffic;
 use switchboard_proto::patch;
 
-use super::Fleet;
+use super::{Backend, Fleet};
 
 /// How much goes on at a server, just now and so far.
 #[derive(Clone, Debug)]
@@ -26,16 +26,35 @@ pub struct Gauges {
 }
 
 impl Fleet {
+    /// Whether a server turns our own connection away, but is asked by people
+    /// who show it headers of their own.
+    pub fn is_open_to_people(&self, server: &str, state: &State) -> bool {
+        let is_refused = |error: &str| ["HTTP 401", "HTTP 403"].iter().any(|it| error.contains(it));
+        let is_refused = match state {
+            State::Retrying { error, .. } | State::Failed { error, .. } => is_refused(error),
+            _ => false,
+        };
+        let passes = |it: Arc<Backend>| !it.plan.credentials.pass.is_empty();
+        is_refused && self.backend(server).is_some_and(passes)
+    }
+
+    /// For how many people a server is ready, if it can tell them apart.
+    pub fn ready_people(&self, server: &str) -> Option<usize> {
+        let backend = self.backend(server).filter(|it| it.plan.knows_people());
+        backend.map(|_| self.people.ready(server))
+    }
+
     /// Whether a server is known to have a tool of this name.
     pub(super) fn has_tool(&self, server: &str, tool: &str) -> bool {
         let tools = self.roster.definitions(Kind::Tools);
         let mut tools = tools.iter().filter(|it| &*it.server == server);
         tools.any(|it| patch::string(&it.text, &["name"]).is_some_and(|name| name == tool))
+            || self.knows_people() && self.people.has_tool(server, tool)
     }
 
     /// What there is to count about each server, by name.
     pub fn gauges(&self) -> Vec<Gauges> {
-        let gauges = |(name, backend): (&Arc<str>, &Arc<super::Backend>)| Gauges {
+        let gauges = |(name, backend): (&Arc<str>, &Arc<Backend>)| Gauges {
             server: Arc::clone(name),
             calls: backend.bridge.calls(),
             queued: backend.bridge.queued(),

@@ -30,6 +30,10 @@ impl Fleet {
         let mut next = now + LOOK;
         for (name, backend) in &*self.backends() {
             let Sleep::After(idle) = backend.plan.sleep else { continue };
+            if backend.plan.knows_people() && backend.bridge.is_unused(idle) {
+                // They only listen for what has changed, and would keep it awake.
+                self.people.sleep(name);
+            }
             let Some(until) = backend.bridge.idle_until(idle).map(Instant::from_std) else {
                 continue;
             };

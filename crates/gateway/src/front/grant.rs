@@ -13,6 +13,7 @@ use switchboard_proto::method;
 use super::list::tell;
 use super::{Front, lock};
 use crate::fleet::Fleet;
+use crate::person::Person;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::sight::{self, Sight};
@@ -24,9 +25,12 @@ impl Front {
         fleet: &Arc<Fleet>,
         members: impl IntoIterator<Item = Arc<str>>,
         sealer: Option<Arc<Sealer>>,
+        person: Option<Arc<Person>>,
     ) -> Arc<Self> {
         let members = members.into_iter().filter(|name| grant.has_server(name));
-        Self::unwatched(fleet, members, grant.clone(), sealer).watched()
+        let front = Self::unwatched(fleet, members, grant.clone(), sealer, person);
+        front.follow();
+        front.watched()
     }
 
     /// Whether a definition of a member is shown.
@@ -39,6 +43,33 @@ impl Front {
     pub(super) fn hides(&self, server: &str, request: &Message) -> bool {
         let Some(backend) = self.fleet.backend(server) else { return false };
         self.fleet.hides(&backend.plan, &self.grant, request)
+    }
+
+    /// Whether somebody would be told of a change. One that is for everybody
+    /// knows what there is even so.
+    pub(super) fn is_heard(&self) -> bool {
+        self.person.is_none() || self.is_occupied()
+    }
+
+    /// Whether somebody has a session here, or listens.
+    pub(crate) fn is_occupied(&self) -> bool {
+        !lock(&self.sessions).is_empty() || !self.listeners().is_empty()
+    }
+
+    /// Whether this client has a session here, or listens.
+    pub(crate) fn hosts(&self, face: &Face) -> bool {
+        let listens = || self.listeners().iter().any(|it| it.number() == face.number());
+        self.knows(face) || listens()
+    }
+
+    /// How a client has introduced itself, if it has.
+    pub(crate) fn hello(&self, face: &Face) -> Option<Message> {
+        self.session(face).map(|session| session.hello.clone())
+    }
+
+    /// The bytes of all that it shows.
+    pub(crate) fn weight(&self) -> usize {
+        self.known().1.bytes()
     }
 
     /// Whether it has greeted this client.

@@ -60,6 +60,8 @@ impl Front {
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         }
+        // What changed before is no news to it.
+        self.refresh();
         let session = Session::new(face, request.clone(), self.at());
         let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
@@ -108,7 +110,7 @@ impl Front {
         }
         let Some(front) = self.this.upgrade() else { return Works::none() };
         Works::one(async move {
-            front.fleet.settled().await;
+            front.settled().await;
             front.refresh();
             say(&front);
         })
@@ -119,14 +121,13 @@ impl Front {
         let is_on_its_way = |state: &State| matches!(state, State::Waiting | State::Connecting);
         let members = self.members();
         let late = |name| members.contains::<Arc<str>>(name);
-        let deferred = self.fleet.deferred();
+        let deferred = self.deferred();
         deferred.iter().any(|it| late(&it.name) && !it.is_cached && is_on_its_way(&it.state))
     }
 
     /// What any server has; one that is not there may have anything.
     pub(super) fn capabilities(&self, era: Era) -> Value {
-        let clients: Vec<_> =
-            self.members().iter().map(|name| self.fleet.roster.known(name)).collect();
+        let clients: Vec<_> = self.members().iter().map(|name| self.known_server(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
         merge::capabilities(declared, era)
     }
@@ -134,7 +135,8 @@ impl Front {
     fn instruct(&self, result: &mut Value) {
         let members = self.members();
         let said = members.iter().filter_map(|name| {
-            let client = self.fleet.roster.known(name)?;
+            // What it tells people is the same, most likely; they come but once.
+            let client = self.known_server(name).or_else(|| self.fleet.roster.known(name))?;
             let text = client.welcome()["instructions"].as_str()?.to_owned();
             Some((name.to_string(), text))
         });

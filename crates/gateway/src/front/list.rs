@@ -15,7 +15,6 @@ use switchboard_proto::{method, patch, project};
 
 use super::{Front, greet, id, lock};
 use crate::catalog::{BadCursor, Catalog, PAGE, Page};
-use crate::plan::{Process, ServerPlan};
 use crate::tap::WHOLE;
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
@@ -25,7 +24,7 @@ const DEFERRED: &str = "switchboard/deferred";
 pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
         let Some(front) = front.upgrade() else { return };
-        if !matches!(change, Change::State { .. }) {
+        if !matches!(change, Change::State { .. }) && front.is_heard() {
             front.refresh();
         }
     }
@@ -36,12 +35,11 @@ impl Front {
     pub(super) fn refresh(&self) {
         let making = lock(&self.making);
         // Read first: what changes from here on makes this catalog an old one.
-        let edition = self.fleet.roster.edition();
+        let edition = self.edition();
         if edition == self.known().0 {
             return;
         }
-        let definitions =
-            Kind::ALL.into_iter().flat_map(|kind| self.fleet.roster.definitions(kind));
+        let definitions = self.definitions().into_iter();
         let (members, backends) = (self.members(), self.fleet.backends());
         let definitions = definitions.filter(|it| members.contains(&it.server));
         let definitions = definitions.filter(|it| self.shows(it)).collect();
@@ -91,12 +89,11 @@ impl Front {
         kind: Kind,
     ) -> Works {
         for server in self.members().iter() {
-            self.fleet.want(server);
+            self.want(server);
         }
         let (face, request) = (Arc::clone(face), request.clone());
         // What is too old is shown once more while it is read again (CACHE-5).
-        let members = self.members();
-        self.fleet.roster.freshen(kind, |name| members.contains(name));
+        self.freshen(kind);
         self.once_settled(move |front| {
             let answer = match front.page(&request, kind) {
                 Ok(page) => {
@@ -134,13 +131,8 @@ impl Front {
     /// How long a list may be kept, and by whom: not by all where a server tells
     /// them apart, or we do.
     fn hints(&self, face: &Face, kind: Kind) -> Hints {
-        let members = self.members();
-        let mut hints = self.fleet.roster.hints(kind, |name| members.contains(name));
-        let is_personal = |plan: &ServerPlan| {
-            plan.process == Process::PerUser || !plan.credentials.pass.is_empty()
-        };
-        hints.public &= face.who().name().is_empty();
-        hints.public &= !self.backends().iter().any(|backend| is_personal(&backend.plan));
+        let mut hints = self.least_hints(kind);
+        hints.public &= face.who().name().is_empty() && self.person.is_none();
         hints
     }
 
@@ -156,7 +148,7 @@ impl Front {
     /// The servers that are not ready, and what is shown of them. Why is not
     /// for clients to know: it may name files and addresses.
     fn missing(&self) -> Vec<Value> {
-        let (deferred, members) = (self.fleet.deferred(), self.members());
+        let (deferred, members) = (self.deferred(), self.members());
         let missing = deferred.iter().filter(|late| members.contains(&late.name)).map(|late| {
             let state = match late.state {
                 State::Failed { .. } => "failed",

@@ -121,7 +121,7 @@ impl Front {
         let mut works = Works::none();
         for (server, share) in parts {
             let Some(backend) = self.fleet.backend(&server) else { continue };
-            self.fleet.want(&server);
+            self.want(&server);
             let owner = Part::new(&listen, &server, &self.this);
             let request = narrowed(request, &share);
             let open = Up::Open { exchange, request, said: None };

@@ -33,7 +33,7 @@ async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
     });
     let fleet = fleet.unwrap();
     let mut changes = fleet.roster.changes();
-    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None);
+    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None);
     let is_tools = |change| matches!(change, Change::Definitions { kind: Kind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}
     assert!(front.catalog().tool("s__t").is_some());

@@ -173,7 +173,8 @@ const TRAFFIC: [Row<Traffic, u64>; 7] = [
 fn servers(text: &mut Text, fleet: &Fleet) {
     text.family("switchboard_server_up", Kind::Gauge, "Whether a server is ready.");
     for (server, state) in fleet.states() {
-        let is_up = u8::from(matches!(state, State::Ready | State::Asleep));
+        let is_there = matches!(state, State::Ready | State::Asleep);
+        let is_up = u8::from(is_there || fleet.is_open_to_people(&server, &state));
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.gauges();

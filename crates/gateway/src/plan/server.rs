@@ -140,6 +140,12 @@ impl ServerPlan {
         !is_shared || !self.credentials.pass.is_empty()
     }
 
+    /// Whether it can tell people apart: each has a process of their own, or is
+    /// known there by headers of their own.
+    pub fn knows_people(&self) -> bool {
+        self.process == Process::PerUser || !self.credentials.pass.is_empty()
+    }
+
     /// The headers that the file spells out.
     pub fn headers(&self) -> HeaderMap {
         match &self.target {

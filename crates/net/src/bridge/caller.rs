@@ -23,9 +23,29 @@ impl Bridge {
     /// is told what comes of its calls. It goes by the client's number, and must
     /// live until the client is forgotten to hear what belongs to no call.
     pub fn take_for(&self, face: &Arc<Face>, owner: Arc<dyn Recipient>, verb: Up) -> Works {
+        self.take_from(face, owner, verb, true)
+    }
+
+    /// The same for what we ask ourselves: it takes no turn from clients.
+    pub(crate) fn take_aside(
+        &self,
+        face: &Arc<Face>,
+        owner: Arc<dyn Recipient>,
+        verb: Up,
+    ) -> Works {
+        self.take_from(face, owner, verb, false)
+    }
+
+    fn take_from(
+        &self,
+        face: &Arc<Face>,
+        owner: Arc<dyn Recipient>,
+        verb: Up,
+        counts: bool,
+    ) -> Works {
         let hears = Arc::clone(&owner);
         let caller = Caller { face: Arc::clone(face), owner, hears };
-        match self.admit(caller, verb) {
+        match self.admit(caller, verb, counts) {
             Some((caller, verb)) => self.go_on(&caller, verb),
             None => Works::none(),
         }

@@ -36,12 +36,17 @@ fn counts(request: &Message) -> bool {
 
 impl Bridge {
     /// Lets a verb on, or keeps it until its turn.
-    pub(super) fn admit(&self, mut caller: Caller, verb: Up) -> Option<(Caller, Up)> {
+    pub(super) fn admit(
+        &self,
+        mut caller: Caller,
+        verb: Up,
+        is_counted: bool,
+    ) -> Option<(Caller, Up)> {
         let Some(house) = &self.house else { return Some((caller, verb)) };
         let number = caller.face.number();
         match &verb {
             Up::Open { exchange, request, .. } => {
-                let (exchange, counts) = (*exchange, counts(request));
+                let (exchange, counts) = (*exchange, is_counted && counts(request));
                 let key = (number, exchange);
                 let linked =
                     !lock(house).gate.is_open() && self.is_linked(&caller.face, exchange, request);
@@ -168,6 +173,12 @@ impl Bridge {
     pub fn idle_until(&self, idle: Duration) -> Option<Instant> {
         let since = lock(self.house.as_ref()?).gate.idle_since()?;
         lock(&self.state).is_quiet().then_some(since + idle)
+    }
+
+    /// Whether nobody has made a call for so long, whoever listens.
+    pub fn is_unused(&self, idle: Duration) -> bool {
+        let since = self.house.as_ref().and_then(|house| lock(house).gate.idle_since());
+        since.is_some_and(|since| now().saturating_duration_since(since) >= idle)
     }
 
     /// Lets go of a server that nobody has used for so long: children end, and

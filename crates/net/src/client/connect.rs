@@ -20,10 +20,11 @@ use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
 use super::error::{CallError, ConnectError};
+use super::far::Far;
 use super::line::Line;
 use super::options::ClientOptions;
 use crate::face::now;
-use crate::upstream::{Server, Strategy, Target};
+use crate::upstream::{Guise, Server, Strategy, Target, asked};
 
 /// What is known of a server once it has been met.
 #[derive(Debug)]
@@ -42,11 +43,14 @@ pub(super) async fn meet(
     server: &Server,
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
+    if let Some(behind) = server.through() {
+        return meet_behind(server, &behind.guise, options).await;
+    }
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
     let era = options.era.or(known.filter(|&era| era == Era::Legacy));
     match (era, server.target()) {
         (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
-            greet(Line::new(server, Era::Legacy, options), options).await
+            greet(Line::new(server, Era::Legacy, options), options, None).await
         }
         (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
             meet_old_first(server, options).await
@@ -56,13 +60,32 @@ pub(super) async fn meet(
     }
 }
 
+/// A bridge speaks whatever its clients speak.
+async fn meet_behind(
+    server: &Server,
+    guise: &Guise,
+    options: &Arc<ClientOptions>,
+) -> Result<Met, ConnectError> {
+    let line = Line::new(server, guise.era(), options);
+    if guise.era() == Era::Legacy {
+        return greet(line, options, guise.greeting()).await;
+    }
+    let question = question(options);
+    let params = asked(question.payload().unwrap_or_default(), &guise.envelope());
+    let answer = line.ask_within(method::DISCOVER, &params, options.timeout).await?;
+    match probe::verdict(Carrier::Http, &probe::reply(None, &answer)) {
+        Verdict::Modern(revision) => Ok(modern(line, revision, Some(&answer))),
+        _ => Err(CallError::from_answer(&answer).into()),
+    }
+}
+
 /// The older transport has no modern servers; but there may be one where it
 /// was looked for.
 async fn meet_old_first(
     server: &Server,
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
-    let greeted = greet(Line::new(server, Era::Legacy, options), options).await;
+    let greeted = greet(Line::new(server, Era::Legacy, options), options, None).await;
     let Err(ConnectError::Failed(CallError::Server { .. } | CallError::Http { .. })) = greeted
     else {
         return greeted;
@@ -103,17 +126,17 @@ async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met
         Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
             // It answered, so it lives. But some take the question for the
             // beginning of a modern conversation, and refuse any other.
-            line.upstream.turn_legacy();
-            match greet(line, options).await {
+            line.far.turn_legacy();
+            match greet(line, options, None).await {
                 Err(ConnectError::Failed(_)) => {
-                    greet(Line::new(server, Era::Legacy, options), options).await
+                    greet(Line::new(server, Era::Legacy, options), options, None).await
                 }
                 met => met,
             }
         }
         Verdict::Legacy | Verdict::Undecided => {
             close_later(line);
-            greet(Line::new(server, Era::Legacy, options), options).await
+            greet(Line::new(server, Era::Legacy, options), options, None).await
         }
     }
 }
@@ -132,18 +155,20 @@ fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
 async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
     let line = Line::new(server, Era::Modern, options);
     let question = question(options);
-    let Ok(probed) = tokio::time::timeout(options.timeout, line.upstream.probe(&question)).await
-    else {
+    let Far::Own(upstream) = &line.far else {
+        return Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() });
+    };
+    let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
         return Err(CallError::Timeout { millis: options.timeout.as_millis() }.into());
     };
     if probed.is_old && options.era.is_none() {
-        return greet(Line::new(&server.sse_only(), Era::Legacy, options), options).await;
+        return greet(Line::new(&server.sse_only(), Era::Legacy, options), options, None).await;
     }
     match probe::verdict(Carrier::Http, &probed.reply) {
         Verdict::Modern(revision) => Ok(modern(line, revision, probed.answer.as_ref())),
         Verdict::Unusable => Err(nothing_in_common(line, probed.answer.as_ref())),
         Verdict::Legacy if options.era != Some(Era::Modern) => {
-            greet(Line::new(server, Era::Legacy, options), options).await
+            greet(Line::new(server, Era::Legacy, options), options, None).await
         }
         Verdict::Legacy if probed.text.is_empty() => {
             Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() })
@@ -155,7 +180,7 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
 
 /// The rest of the way down is not waited for.
 fn close_later(line: Line) {
-    tokio::spawn(async move { line.upstream.close().await });
+    tokio::spawn(async move { line.far.close().await });
 }
 
 fn modern(line: Line, revision: Revision, answer: Option<&Message>) -> Met {
@@ -174,14 +199,19 @@ fn nothing_in_common(line: Line, answer: Option<&Message>) -> ConnectError {
 }
 
 /// wire: LIF-1, LIF-2
-async fn greet(line: Line, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
+async fn greet(
+    line: Line,
+    options: &Arc<ClientOptions>,
+    words: Option<&[u8]>,
+) -> Result<Met, ConnectError> {
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
         "capabilities": options.callbacks.answers.capabilities(Era::Legacy, &options.capabilities),
         "clientInfo": options.whoami(),
     });
     let params = params.to_string();
-    let answer = line.ask_within(method::INITIALIZE, params.as_bytes(), options.timeout).await;
+    let params = words.unwrap_or(params.as_bytes());
+    let answer = line.ask_within(method::INITIALIZE, params, options.timeout).await;
     let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
     let (revision, welcome) = match greeted {
         Ok(greeted) => greeted,
@@ -190,8 +220,8 @@ async fn greet(line: Line, options: &Arc<ClientOptions>) -> Result<Met, ConnectE
             return Err(error);
         }
     };
-    line.upstream.note(Message::notification(method::INITIALIZED, None)).detach();
-    line.upstream.until_listening().await;
+    line.far.note(Message::notification(method::INITIALIZED, None)).detach();
+    line.far.until_listening().await;
     if let Some(level) = &options.log_level
         && welcome["capabilities"].get("logging").is_some()
     {

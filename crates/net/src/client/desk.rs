@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use switchboard_proto::exchange::{Ask, Exchange};
@@ -13,20 +13,21 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::cache::Place;
+use super::far::{Back, Far};
 use super::options::ClientOptions;
 use super::question::Answer;
 use super::slot::{Heard, Slot, notification, send};
 use crate::face::{lock, next_number};
-use crate::upstream::{Recipient, Upstream};
+use crate::upstream::{Recipient, over};
 
-/// Told by the upstream; tells whoever waits.
+/// Told by the other end of the line; tells whoever waits.
 #[derive(Debug)]
 pub(super) struct Desk {
     number: u64,
     /// Whose results are kept here, if any are.
     pub(super) place: Place,
     options: Arc<ClientOptions>,
-    upstream: OnceLock<Weak<Upstream>>,
+    back: Back,
     connected: AtomicBool,
     state: Mutex<State>,
 }
@@ -43,19 +44,17 @@ struct State {
 }
 
 impl Desk {
-    pub(super) fn new(place: Place, options: Arc<ClientOptions>) -> Arc<Self> {
+    pub(super) fn new(place: Place, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
+        let face = far.face();
         Arc::new(Self {
-            number: next_number(),
+            // A bridge knows us by the number of the face.
+            number: face.map_or_else(next_number, |face| face.number()),
             place,
             options,
-            upstream: OnceLock::new(),
+            back: far.back(),
             connected: AtomicBool::new(true),
             state: Mutex::default(),
         })
-    }
-
-    pub(super) fn serve(&self, upstream: &Arc<Upstream>) {
-        _ = self.upstream.set(Arc::downgrade(upstream));
     }
 
     /// One listen more watches a resource.
@@ -111,7 +110,13 @@ impl Desk {
     /// The connection is over: nothing more will be heard.
     pub(super) fn close(&self) {
         let was = self.connected.swap(false, Ordering::Relaxed);
-        lock(&self.state).ears.clear();
+        let mut state = lock(&self.state);
+        state.ears.clear();
+        let open = std::mem::take(&mut state.slots);
+        drop(state);
+        for slot in open.into_values() {
+            slot.finish(&Message::refusal(None, &over()));
+        }
         if was && let Some(told) = &self.options.callbacks.on_close {
             told(());
         }
@@ -152,9 +157,7 @@ impl Desk {
     }
 
     fn supply(&self, ask: Ask, answer: &Message) {
-        if let Some(upstream) = self.upstream.get().and_then(Weak::upgrade) {
-            upstream.supply(ask, answer).detach();
-        }
+        self.back.supply(ask, answer);
     }
 }
 
@@ -180,7 +183,7 @@ impl Recipient for Desk {
     }
 
     fn principal(&self) -> &[u8] {
-        b""
+        self.back.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

@@ -1,9 +1,8 @@
-//! The line to one server: an upstream, and the desk that it talks to.
+//! The line to one server: its other end, and the desk that it talks to.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
@@ -12,23 +11,24 @@ use switchboard_proto::revision::Era;
 use super::cache::Place;
 use super::desk::Desk;
 use super::error::CallError;
+use super::far::Far;
 use super::options::ClientOptions;
 use super::slot::{Patience, Slot};
 use crate::drive::{Either, race};
 use crate::face::now;
-use crate::upstream::{Recipient, Seat, Server, Upstream};
+use crate::upstream::Server;
 
 /// Everything that a call needs of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    pub(super) upstream: Arc<Upstream>,
+    pub(super) far: Far,
     pub(super) desk: Arc<Desk>,
     _end: Arc<End>,
 }
 
 /// Ends the connection with its last user. Nobody waits for it, but it comes.
 #[derive(Debug)]
-struct End(Arc<Upstream>);
+struct End(Far);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -38,23 +38,17 @@ impl Drop for End {
 
 impl Line {
     pub(super) fn new(server: &Server, era: Era, options: &Arc<ClientOptions>) -> Self {
-        let limits = Arc::clone(&options.limits);
-        let upstream = Upstream::new(server.clone(), era, Sharing::Alone, None, limits);
-        let desk = Desk::new(Place::of(server), Arc::clone(options));
-        desk.serve(&upstream);
-        upstream.attach(&(Arc::clone(&desk) as Arc<dyn Recipient>));
-        let end = Arc::new(End(Arc::clone(&upstream)));
-        Self { upstream, desk, _end: end }
+        let far = Far::new(server, era, Arc::clone(&options.limits));
+        let desk = Desk::new(Place::of(server), Arc::clone(options), &far);
+        far.attach(&desk);
+        let end = Arc::new(End(far.clone()));
+        Self { far, desk, _end: end }
     }
 
     /// Opens a call; its place, and what keeps it open.
     pub(super) fn open(&self, exchange: Exchange, slot: &Arc<Slot>) -> Open {
         self.desk.await_answer(exchange, slot);
         Open { line: self.clone(), exchange, over: false }
-    }
-
-    fn seat(&self, exchange: Exchange) -> Seat {
-        Seat { owner: Arc::<Desk>::clone(&self.desk), exchange }
     }
 
     /// Sends a request and waits for its answer, whatever that is.
@@ -67,7 +61,7 @@ impl Line {
     ) -> Result<Message, CallError> {
         let mut open = self.open(exchange, &slot);
         let started = now();
-        let works = self.upstream.open(self.seat(exchange), request, &None);
+        let works = self.far.open(&self.desk, exchange, request);
         // On HTTP the work is the call itself, so it goes on here.
         let working = async {
             works.await;
@@ -89,7 +83,7 @@ impl Line {
 
     /// Starts a call that is not answered soon; the works are on their way.
     pub(super) fn start(&self, open: &Open, request: &Message) {
-        self.upstream.open(self.seat(open.exchange), request, &None).detach();
+        self.far.open(&self.desk, open.exchange, request).detach();
     }
 
     /// A plain question within a time.
@@ -123,8 +117,7 @@ impl Open {
         let params = serde_json::json!({"requestId": 0, "reason": reason}).to_string();
         let words = Message::notification(method::CANCELLED, Some(params.as_bytes()));
         self.line.desk.forget(self.exchange);
-        let seat = self.line.seat(self.exchange);
-        self.line.upstream.drop_call(&seat, Some(&words)).detach();
+        self.line.far.drop_call(&self.line.desk, self.exchange, words).detach();
     }
 }
 

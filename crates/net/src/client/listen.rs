@@ -241,7 +241,7 @@ impl Listening {
 
     /// Waits before another attempt; none if there is to be no more.
     async fn pause(&mut self) -> Option<()> {
-        if self.client.inner.line.upstream.is_stopped() {
+        if self.client.inner.line.far.is_stopped() {
             return None;
         }
         let at = self.reconnect.handle_break(now(), Duration::ZERO)?;

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, Uri, header};
 use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
+use super::guise::Behind;
 use super::known::Known;
 use super::traffic::Traffic;
 use super::{Credential, Road};
@@ -22,6 +23,8 @@ pub struct Server {
     inner: Arc<Inner>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
+    /// The bridge that it is reached through, if it is.
+    pub(super) behind: Option<Behind>,
 }
 
 struct Inner {
@@ -134,7 +137,7 @@ impl Server {
             traffic,
             is_discreet,
         };
-        Self { inner: Arc::new(inner), passed: None }
+        Self { inner: Arc::new(inner), passed: None, behind: None }
     }
 
     /// The same server for callers whose own it is not: when it breaks or cannot be
@@ -142,7 +145,7 @@ impl Server {
     #[must_use]
     pub fn discreet(&self) -> Self {
         let inner = Inner { is_discreet: true, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+        Self { inner: Arc::new(inner), passed: self.passed.clone(), behind: self.behind.clone() }
     }
 
     pub(super) fn is_discreet(&self) -> bool {
@@ -154,13 +157,13 @@ impl Server {
     #[must_use]
     pub fn showing(&self, credential: Arc<dyn Credential>) -> Self {
         let inner = Inner { credential: Some(credential), ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+        Self { inner: Arc::new(inner), ..self.clone() }
     }
 
     /// The same server for a client with these headers.
     pub(crate) fn passing(&self, headers: HeaderMap) -> Self {
         let passed = (!headers.is_empty()).then(|| Arc::new(headers));
-        Self { inner: Arc::clone(&self.inner), passed }
+        Self { passed, ..self.clone() }
     }
 
     /// What of a client's headers is passed on to it.
@@ -187,6 +190,11 @@ impl Server {
         self.passed.as_deref()
     }
 
+    /// The bridge that it is reached through, if it is.
+    pub(crate) fn through(&self) -> Option<&Behind> {
+        self.behind.as_ref()
+    }
+
     pub(super) fn credential(&self) -> Option<&Arc<dyn Credential>> {
         self.inner.credential.as_ref()
     }
@@ -203,7 +211,7 @@ impl Server {
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
         let pipes = self.inner.pipes.clone();
         let inner = Inner { target, pipes, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone() }
+        Self { inner: Arc::new(inner), ..self.clone() }
     }
 
     /// The same server, and how many pipes to it there are: at none, every
@@ -211,7 +219,7 @@ impl Server {
     pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
         let (pipes, count) = watch::channel(0);
         let inner = Inner { pipes: Some(pipes), ..self.inner.alike() };
-        (Self { inner: Arc::new(inner), passed: self.passed.clone() }, count)
+        (Self { inner: Arc::new(inner), ..self.clone() }, count)
     }
 
     /// There is a pipe to it until this is dropped.

@@ -1,6 +1,7 @@
 //! The client library against scripted servers of both eras.
 
 mod agreed;
+mod behind;
 mod calls;
 mod era;
 mod kept;

@@ -49,7 +49,8 @@ pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Pag
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
         let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
-        ready.states().iter().any(|(_, state)| is_there(state))
+        let states = ready.states();
+        states.iter().any(|(name, state)| is_there(state) || ready.is_open_to_people(name, state))
     };
     let status = move |sites: &_| {
         let mut status = status::status(&all, sites);

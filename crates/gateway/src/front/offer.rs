@@ -1,0 +1,204 @@
+//! What the servers of a front offer: some to everybody, some to the person
+//! that it is for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_net::client::Client;
+use switchboard_net::face::Face;
+use switchboard_net::inside::Works;
+use switchboard_net::roster::{Deferred, Definition, Hints, Kind};
+use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::{method, patch};
+
+use super::{Front, lock};
+use crate::catalog::{Catalog, Owned};
+use crate::route::Servers;
+
+/// Which definitions there are: those for everybody, those for one person.
+pub(super) type Edition = (u64, u64);
+
+/// How long a call waits to learn whose it is. Its server is being started, and
+/// would make it wait too.
+const WHOSE: Duration = Duration::from_secs(10);
+
+impl Front {
+    /// Whether this server is asked on behalf of one person.
+    fn is_own(&self, server: &str) -> bool {
+        self.person.as_ref().is_some_and(|person| person.has(server))
+    }
+
+    pub(super) fn edition(&self) -> Edition {
+        let own = self.person.as_ref().map(|person| person.roster.edition());
+        (self.fleet.roster.edition(), own.unwrap_or_default())
+    }
+
+    /// What all servers offer.
+    pub(super) fn definitions(&self) -> Vec<Definition> {
+        let all = |kind| self.fleet.roster.definitions(kind);
+        let all = Kind::ALL.into_iter().flat_map(all).filter(|it| !self.is_own(&it.server));
+        let own = self.person.iter().flat_map(|person| {
+            Kind::ALL.into_iter().flat_map(|kind| person.roster.definitions(kind))
+        });
+        all.chain(own).collect()
+    }
+
+    /// The servers that are not ready.
+    pub(super) fn deferred(&self) -> Vec<Deferred> {
+        let mut deferred = self.fleet.deferred();
+        if let Some(person) = &self.person {
+            deferred.retain(|late| !person.has(&late.name));
+            deferred.extend(person.roster.deferred());
+            deferred.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        deferred
+    }
+
+    /// What a server that is ready, or sleeps, has said of itself.
+    pub(super) fn known_server(&self, server: &str) -> Option<Client> {
+        match self.person.as_ref().filter(|person| person.has(server)) {
+            Some(person) => person.roster.known(server),
+            None => self.fleet.roster.known(server),
+        }
+    }
+
+    /// Somebody wants something of a server.
+    pub(super) fn want(&self, server: &str) {
+        self.fleet.want(server);
+        if let Some(person) = &self.person {
+            person.want(server);
+        }
+    }
+
+    /// How long the lists of all servers may be kept (GW-83).
+    pub(super) fn least_hints(&self, kind: Kind) -> Hints {
+        let members = self.members();
+        let is_all = |name: &str| members.contains(name) && !self.is_own(name);
+        let all = self.fleet.roster.hints(kind, is_all);
+        let own = self.person.as_ref().and_then(|person| {
+            let is_own = |name: &str| members.contains(name) && person.has(name);
+            person.roster.hints(kind, is_own)
+        });
+        all.into_iter().chain(own).reduce(Hints::least).unwrap_or_default()
+    }
+
+    /// Has lists read again whose time is over.
+    pub(super) fn freshen(&self, kind: Kind) {
+        let members = self.members();
+        self.fleet.roster.freshen(kind, |name| members.contains(name));
+        if let Some(person) = &self.person {
+            person.roster.freshen(kind, |name| members.contains(name));
+        }
+    }
+
+    /// Waits until every server is known or has had its moment.
+    pub(super) async fn settled(&self) {
+        let own = async {
+            if let Some(person) = &self.person {
+                person.roster.ready().await;
+            }
+        };
+        tokio::join!(self.fleet.settled(), own);
+    }
+
+    /// Whether a request may be for a server that has not yet said what it offers
+    /// to this person.
+    pub(super) fn may_come(&self, request: &Message, catalog: &Catalog) -> bool {
+        let Some(person) = &self.person else { return false };
+        let params = request.payload().unwrap_or_default();
+        let string = |path: &[&str]| patch::string(params, path);
+        let is_missing = match request.method() {
+            method::CALL_TOOL => string(&["name"]).map(|name| catalog.tool(&name).is_none()),
+            method::GET_PROMPT => string(&["name"]).map(|name| catalog.prompt(&name).is_none()),
+            method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+                string(&["uri"]).map(|uri| catalog.resource(&uri).is_none())
+            }
+            method::COMPLETE => string(&["ref", "uri"])
+                .map(|uri| catalog.template(&uri).is_none())
+                .or_else(|| string(&["ref", "name"]).map(|it| catalog.prompt(&it).is_none())),
+            method::LISTEN => {
+                let uris = patch::get(params, &["notifications", "resourceSubscriptions"]);
+                let uris = uris.and_then(|it| serde_json::from_slice::<Vec<String>>(it).ok());
+                uris.map(|uris| uris.iter().any(|uri| catalog.resource(uri).is_none()))
+            }
+            _ => None,
+        };
+        if is_missing != Some(true) {
+            return false;
+        }
+        let name = string(&["name"]).or_else(|| string(&["ref", "name"]));
+        let members = self.members();
+        let mut late = person.awaited().into_iter().filter(|server| members.contains(server));
+        late.any(|server| {
+            let backend = self.fleet.backend(&server);
+            let meant = |name: &str| backend.is_some_and(|it| it.plan.meant(name).is_some());
+            name.as_deref().is_none_or(meant)
+        })
+    }
+
+    /// Goes on with a call once it can be told whose it is.
+    pub(super) fn route_later(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: &Message,
+        said: Said,
+    ) -> Works {
+        let Some(front) = self.this.upgrade() else { return Works::none() };
+        let (face, request) = (Arc::clone(face), request.clone());
+        let key = (face.number(), exchange);
+        lock(&self.waiting).insert(key);
+        Works::one(async move {
+            front.until_told(&request).await;
+            // One that was dropped meanwhile goes nowhere.
+            if lock(&front.waiting).remove(&key) {
+                let catalog = front.catalog();
+                front.route_now(&face, exchange, &request, said, &catalog).await;
+            }
+        })
+    }
+
+    /// How many calls wait until it can be told whose they are.
+    #[cfg(test)]
+    pub(crate) fn waiting_calls(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    /// Waits until a call can be told whose it is, for a while at most.
+    async fn until_told(&self, request: &Message) {
+        let Some(person) = &self.person else { return };
+        let mut changes = person.roster.changes();
+        let told = async {
+            while self.may_come(request, &self.catalog()) && changes.next().await.is_some() {}
+        };
+        // In time or not, what is known tells.
+        _ = tokio::time::timeout(WHOSE, told).await;
+    }
+}
+
+impl Servers for Front {
+    fn unlisted(&self, offered: &str) -> Option<Owned> {
+        let (deferred, members) = (self.deferred(), self.members());
+        let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
+        let meant = members.iter().filter_map(|server| {
+            let plan = &self.fleet.backend(server)?.plan;
+            let name = plan.meant(offered)?;
+            let may_be = plan.is_personal() || is_late(Arc::clone(server));
+            may_be.then(|| Owned { server: Arc::clone(server), name })
+        });
+        let mut meant: Vec<_> = meant.collect();
+        // With nothing before its names one of several may be meant.
+        if meant.len() == 1 { meant.pop() } else { None }
+    }
+
+    fn only_with_resources(&self) -> Option<Arc<str>> {
+        let members = self.members();
+        let mut having = members.iter().filter(|name| {
+            let client = self.known_server(name);
+            client.is_some_and(|client| client.capabilities().get("resources").is_some())
+        });
+        let only = having.next();
+        only.filter(|_| having.next().is_none()).cloned()
+    }
+}

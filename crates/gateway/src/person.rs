@@ -1,0 +1,216 @@
+//! What servers offer to one person, where they can tell people apart.
+//!
+//! ```text
+//!   client ──▶ mark: whom it speaks for, its era, the headers it passes on
+//!                └▶ Person: a roster of the servers that know people, each reached
+//!                   behind its bridge, by the connection that this person's calls go by
+//! ```
+//!
+//! A `Person` is there as long as a front shows what is theirs. It ends no
+//! connection of clients, and what it knows is nowhere written down.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use ring::rand::SystemRandom;
+use switchboard_net::bridge::Bridge;
+use switchboard_net::client::ClientOptions;
+use switchboard_net::face::Face;
+use switchboard_net::roster::{Kind, Roster, RosterOptions, State};
+use switchboard_net::upstream::{Guise, Server};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::patch;
+use switchboard_proto::revision::Era;
+
+use crate::fleet::{Backend, Backends, PATIENCE, PROBE};
+
+/// Tells one person from another without telling what they showed.
+pub(crate) type Mark = [u8; 32];
+
+/// How many people are remembered whom nobody speaks for at the time, and for how long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PersonBounds {
+    /// How long after their last request, if they have no session and listen to nothing.
+    pub idle: Duration,
+    /// How many, at each path; those who have a session are bounded as sessions are.
+    pub most: usize,
+    /// How many bytes their lists may have together, at each path.
+    pub bytes: usize,
+}
+
+impl Default for PersonBounds {
+    fn default() -> Self {
+        // As long as a bridge keeps what nobody uses.
+        Self { idle: Duration::from_mins(10), most: 1024, bytes: 256 << 20 }
+    }
+}
+
+/// Everybody of whom something is known.
+pub(crate) struct People {
+    secret: Key,
+    pub(crate) bounds: PersonBounds,
+    known: Mutex<HashMap<Mark, Weak<Person>>>,
+}
+
+/// What is known for one person.
+pub(crate) struct Person {
+    guise: Arc<Guise>,
+    pub(crate) roster: Roster,
+    /// The servers of the roster, as they were when it met them.
+    servers: Mutex<BTreeMap<Arc<str>, Met>>,
+}
+
+/// A server as it was, and its connections.
+type Met = (Weak<Backend>, Weak<Bridge>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl People {
+    pub(crate) fn new(bounds: PersonBounds) -> Self {
+        // Without randomness the marks are guessable, but nobody is shown them.
+        let secret = Key::generate(HMAC_SHA256, &SystemRandom::new());
+        let secret = secret.unwrap_or_else(|_| Key::new(HMAC_SHA256, &[]));
+        Self { secret, bounds, known: Mutex::default() }
+    }
+
+    /// What tells those whom a client speaks for from others.
+    pub(crate) fn mark(&self, face: &Face) -> Mark {
+        let mut text = vec![u8::from(face.era() == Era::Modern)];
+        let mut add = |part: &[u8]| {
+            text.extend((part.len() as u64).to_be_bytes());
+            text.extend(part);
+        };
+        add(face.principal());
+        for (name, value) in face.carried().into_iter().flatten() {
+            add(name.as_str().as_bytes());
+            add(value.as_bytes());
+        }
+        let mut mark = Mark::default();
+        mark.copy_from_slice(sign(&self.secret, &text).as_ref());
+        mark
+    }
+
+    /// Whom a client speaks for; `words` are its own.
+    pub(crate) fn meet(&self, mark: Mark, face: &Face, words: Option<&Message>) -> Arc<Person> {
+        let mut known = lock(&self.known);
+        if let Some(person) = known.get(&mark).and_then(Weak::upgrade) {
+            return person;
+        }
+        known.retain(|_, person| person.strong_count() > 0);
+        let roster =
+            RosterOptions { patience: PATIENCE, probe: Some(PROBE), ..RosterOptions::default() };
+        let person = Arc::new(Person {
+            guise: Arc::new(Guise::of(face, words)),
+            roster: Roster::new(roster),
+            servers: Mutex::default(),
+        });
+        known.insert(mark, Arc::downgrade(&person));
+        person
+    }
+
+    fn each(&self) -> Vec<Arc<Person>> {
+        lock(&self.known).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.each().len()
+    }
+
+    /// For how many people a server is ready.
+    pub(crate) fn ready(&self, server: &str) -> usize {
+        self.each().iter().filter(|person| person.roster.is_ready(server)).count()
+    }
+
+    /// Whether a server is known to offer a tool of this name to anybody.
+    pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
+        self.each().iter().any(|person| {
+            let tools = person.roster.definitions(Kind::Tools);
+            let mut tools = tools.iter().filter(|it| &*it.server == server);
+            tools.any(|it| patch::string(&it.text, &["name"]).is_some_and(|name| name == tool))
+        })
+    }
+
+    /// Nobody listens at this server any more until somebody wants it.
+    pub(crate) fn sleep(&self, server: &str) {
+        for person in self.each() {
+            person.roster.sleep(server);
+        }
+    }
+
+    /// Lets go of everybody's servers, and waits for it.
+    pub(crate) async fn close(&self) {
+        for person in self.each() {
+            person.roster.close().await;
+        }
+    }
+}
+
+impl Person {
+    /// Whether this server is asked on their behalf.
+    pub(crate) fn has(&self, server: &str) -> bool {
+        lock(&self.servers).contains_key(server)
+    }
+
+    /// Somebody wants something of a server on their behalf.
+    pub(crate) fn want(&self, server: &str) {
+        self.roster.wake(server);
+    }
+
+    /// The servers of which nothing is known yet, but may be in a moment.
+    pub(crate) fn awaited(&self) -> Vec<Arc<str>> {
+        let is_awaited = |state: &State| matches!(state, State::Waiting | State::Connecting);
+        let late = self.roster.deferred().into_iter();
+        let late = late.filter(|late| !late.is_cached && is_awaited(&late.state));
+        late.map(|late| late.name).collect()
+    }
+
+    /// Asks those of these servers that know people, and those that it has asked
+    /// before, as they are at this time.
+    pub(crate) fn follow(&self, backends: &Backends, is_wanted: impl Fn(&str) -> bool) {
+        let mut servers = lock(&self.servers);
+        servers.retain(|name, _| {
+            let stays = backends.get(name).is_some_and(|it| it.plan.knows_people());
+            if !stays {
+                // What is left of it ends by itself.
+                drop(self.roster.let_go(name));
+            }
+            stays
+        });
+        for (name, backend) in backends.iter().filter(|(_, it)| it.plan.knows_people()) {
+            let now = (Arc::downgrade(backend), Arc::downgrade(&backend.bridge));
+            let before = servers.get(name);
+            if before.is_none() && !is_wanted(name)
+                || before.is_some_and(|(backend, _)| backend.ptr_eq(&now.0))
+            {
+                continue;
+            }
+            match before {
+                // The same connections, but other tools may be hidden there.
+                Some((_, bridge)) if bridge.ptr_eq(&now.1) => _ = self.roster.restart(name),
+                before => self.ask(name, backend, before.is_some()),
+            }
+            servers.insert(Arc::clone(name), now);
+        }
+    }
+
+    fn ask(&self, name: &Arc<str>, backend: &Backend, replaces: bool) {
+        let server = Server::behind(&backend.bridge, &self.guise);
+        let start = backend.plan.start;
+        backend.bridge.touch();
+        if replaces {
+            drop(self.roster.replace_within(name, server, start));
+            return;
+        }
+        let timeout = ClientOptions::default().timeout.max(start);
+        let options = ClientOptions { timeout, ..ClientOptions::default() };
+        if let Err(error) = self.roster.add_within(Arc::clone(name), server, options, start) {
+            tracing::warn!(server = &**name, "not asked for one person: {error}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A server over HTTP that shows each tenant something else, and nothing to strangers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+use switchboard_net::face::Face;
+use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::inside::{Inside, Works};
+use switchboard_net::who::Who;
+use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::refusal::Refusal;
+use switchboard_proto::revision::{Era, Revision};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+/// What each tenant is shown.
+pub(super) struct House {
+    era: Era,
+    tools: Mutex<BTreeMap<String, Vec<String>>>,
+    /// How often each has read the list.
+    reads: Mutex<BTreeMap<String, usize>>,
+    /// How long its lists may be kept; if it does not say, it tells when they change.
+    ttl: Option<u64>,
+    sessions: Mutex<Vec<Arc<Face>>>,
+    listens: Mutex<Vec<(Arc<Face>, Exchange, Id)>>,
+    calls: AtomicUsize,
+    /// What is not answered for now.
+    held: watch::Sender<Option<&'static str>>,
+}
+
+#[derive(Debug)]
+struct Door;
+
+impl Gate for Door {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+        match headers.get("x-tenant").and_then(|value| value.to_str().ok()) {
+            Some(tenant) => Ok(Who::new(tenant)),
+            None => Err(Turned::unknown(HeaderValue::from_static("Bearer"), "who?")),
+        }
+    }
+}
+
+impl House {
+    /// Serves `red` and `blue`, each with a tool of that name.
+    pub(super) async fn open(era: Era, ttl: Option<u64>) -> (Arc<Self>, SocketAddr) {
+        let tools = ["red", "blue"].map(|name| (name.to_owned(), vec![name.to_owned()]));
+        let house = Arc::new(Self {
+            era,
+            tools: Mutex::new(tools.into()),
+            reads: Mutex::default(),
+            ttl,
+            sessions: Mutex::default(),
+            listens: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            held: watch::Sender::new(None),
+        });
+        let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Door));
+        let modern = era == Era::Modern;
+        let inside = Arc::clone(&house);
+        let site = Site::new(inside, SiteOptions { gate, modern, ..SiteOptions::default() });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = ListenOptions::default();
+        tokio::spawn(listen::serve(listener, site, options, std::future::pending()));
+        (house, address)
+    }
+
+    /// Nobody is told which tools there are until it is opened again.
+    pub(super) fn shut(&self, is_shut: bool) {
+        self.held.send_replace(is_shut.then_some(method::LIST_TOOLS));
+    }
+
+    /// No call is answered until it is let go.
+    pub(super) fn hold(&self, is_held: bool) {
+        self.held.send_replace(is_held.then_some(method::CALL_TOOL));
+    }
+
+    /// How many calls there were.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Shows a tenant other tools.
+    pub(super) fn change(&self, tenant: &str, tools: &[&str]) {
+        let tools = tools.iter().map(|name| (*name).to_owned()).collect();
+        self.tools.lock().unwrap().insert(tenant.to_owned(), tools);
+    }
+
+    /// Tells a tenant that its tools are others.
+    pub(super) fn tell(&self, tenant: &str) {
+        let note = Message::notification(CHANGED, None);
+        for face in self.sessions.lock().unwrap().iter().filter(|it| it.who().name() == tenant) {
+            face.note(None, &note);
+        }
+        for (face, exchange, id) in self.listens.lock().unwrap().iter() {
+            if face.who().name() == tenant {
+                face.note(Some(*exchange), &stamped(CHANGED, id, json!({})));
+            }
+        }
+    }
+
+    /// How often a tenant's list was read.
+    pub(super) fn reads(&self, tenant: &str) -> usize {
+        self.reads.lock().unwrap().get(tenant).copied().unwrap_or_default()
+    }
+
+    fn tools(&self, tenant: &str) -> Vec<String> {
+        self.tools.lock().unwrap().get(tenant).cloned().unwrap_or_default()
+    }
+
+    fn answer(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Option<Value> {
+        let tenant = face.who().name();
+        let params = request.payload().unwrap_or_default();
+        let capabilities = json!({"tools": {"listChanged": self.ttl.is_none()}});
+        match request.method() {
+            method::INITIALIZE if self.era == Era::Legacy => {
+                self.sessions.lock().unwrap().push(Arc::clone(face));
+                let version = patch::string(params, &["protocolVersion"]).unwrap();
+                let whoami = json!({"name": "house", "version": "1"});
+                Some(
+                    json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": whoami}),
+                )
+            }
+            method::DISCOVER => {
+                let versions = Revision::names(Era::Modern);
+                Some(json!({"supportedVersions": versions, "capabilities": capabilities}))
+            }
+            method::LIST_TOOLS => {
+                *self.reads.lock().unwrap().entry(tenant.to_owned()).or_default() += 1;
+                let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
+                let tools: Vec<_> = self.tools(tenant).into_iter().map(tool).collect();
+                Some(
+                    json!({"tools": tools, "ttlMs": self.ttl.unwrap_or(0), "cacheScope": "public"}),
+                )
+            }
+            method::CALL_TOOL => {
+                self.calls.fetch_add(1, Ordering::SeqCst);
+                let name = patch::string(params, &["name"]).unwrap();
+                let is_theirs = self.tools(tenant).contains(&name.clone().into_owned());
+                let text = format!("{name} of {tenant}");
+                let content = json!([{"type": "text", "text": text}]);
+                Some(json!({"content": content, "isError": !is_theirs}))
+            }
+            method::LISTEN => {
+                let id = request.id().unwrap().clone();
+                let honoured = json!({"notifications": {"toolsListChanged": true}});
+                face.note(Some(exchange), &stamped(method::ACKNOWLEDGED, &id, honoured));
+                self.listens.lock().unwrap().push((Arc::clone(face), exchange, id));
+                None
+            }
+            _ => {
+                let why = Refusal::UnknownMethod { method: request.method().to_owned() };
+                face.turn_away(exchange, request.id(), &why);
+                None
+            }
+        }
+    }
+}
+
+fn stamped(name: &str, id: &Id, mut params: Value) -> Message {
+    let id: Value = serde_json::from_str(&id.to_string()).unwrap();
+    params["_meta"] = json!({meta::SUBSCRIPTION: id});
+    Message::notification(name, Some(params.to_string().as_bytes()))
+}
+
+impl Inside for House {
+    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
+        let Up::Open { exchange, request, .. } = verb else { return Works::none() };
+        let Some(mut result) = self.answer(face, exchange, &request) else { return Works::none() };
+        if face.era() == Era::Modern {
+            result["resultType"] = "complete".into();
+        }
+        let answer = Message::result(request.id().unwrap(), result.to_string().as_bytes());
+        let (face, mut held) = (Arc::clone(face), self.held.subscribe());
+        Works::one(async move {
+            held.wait_for(|held| *held != Some(request.method())).await.unwrap();
+            face.finish(exchange, &answer);
+        })
+    }
+
+    fn forget(&self, face: &Arc<Face>) {
+        self.sessions.lock().unwrap().retain(|it| it.number() != face.number());
+        self.listens.lock().unwrap().retain(|(it, ..)| it.number() != face.number());
+    }
+}
+
+impl fmt::Debug for House {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("House").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! A server that is reached as a client of a bridge reaches it: by the same
+//! connection, in the same words.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use switchboard_proto::exchange::Carrier;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::method::{self, meta};
+use switchboard_proto::patch;
+use switchboard_proto::revision::Era;
+
+use super::Server;
+use crate::bridge::Bridge;
+use crate::face::Face;
+use crate::who::Who;
+
+/// All that servers can tell a client from others by.
+#[derive(Clone)]
+pub struct Guise {
+    era: Era,
+    who: Who,
+    carried: Option<HeaderMap>,
+    /// Its greeting, or any request of a modern client.
+    words: Option<Message>,
+}
+
+impl Guise {
+    /// That of a client. `words` is its greeting, or any request if it is a
+    /// modern one: what it says of itself is repeated.
+    pub fn of(face: &Face, words: Option<&Message>) -> Self {
+        let says = |words: &&Message| match face.era() {
+            Era::Legacy => words.method() == method::INITIALIZE,
+            Era::Modern => true,
+        };
+        let (who, words) = (face.who().clone(), words.filter(says).cloned());
+        Self { era: face.era(), who, carried: face.carried().cloned(), words }
+    }
+
+    /// The era that is spoken.
+    pub(crate) fn era(&self) -> Era {
+        self.era
+    }
+
+    /// The parameters of its greeting, if it is known.
+    pub(crate) fn greeting(&self) -> Option<&[u8]> {
+        self.words.as_ref().filter(|_| self.era == Era::Legacy)?.payload()
+    }
+
+    /// What a modern client says of itself with each request, as far as it is known.
+    pub(crate) fn envelope(&self) -> Vec<(&'static str, String)> {
+        let params = self.words.as_ref().and_then(Message::payload).unwrap_or_default();
+        let member = |name: &'static str| {
+            let text = patch::get(params, &["_meta", name])?;
+            Some((name, String::from_utf8_lossy(text).into_owned()))
+        };
+        [meta::VERSION, meta::CLIENT, meta::CAPABILITIES].into_iter().filter_map(member).collect()
+    }
+
+    /// Somebody who is like it, to a bridge.
+    fn face(&self, bridge: &Arc<Bridge>) -> Arc<Face> {
+        let inside: Arc<Bridge> = Arc::clone(bridge);
+        let face = Face::new(self.era, Carrier::Http, inside, &Limits::default(), true);
+        face.speak_for(&self.who);
+        if let Some(carried) = &self.carried {
+            face.carry(carried);
+        }
+        face
+    }
+}
+
+impl fmt::Debug for Guise {
+    /// What it carries may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guise").field("era", &self.era).finish_non_exhaustive()
+    }
+}
+
+/// How a server behind a bridge is reached.
+#[derive(Clone)]
+pub(crate) struct Behind {
+    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) guise: Arc<Guise>,
+}
+
+impl Behind {
+    pub(crate) fn face(&self) -> Arc<Face> {
+        self.guise.face(&self.bridge)
+    }
+}
+
+impl Server {
+    /// The server of a bridge, reached by the connection that the calls of a
+    /// client in this guise go by. It is for a [`Client`](crate::client::Client) or a
+    /// [`Roster`](crate::roster::Roster), and ends no connection that others use.
+    pub fn behind(bridge: &Arc<Bridge>, guise: &Arc<Guise>) -> Self {
+        let behind = Behind { bridge: Arc::clone(bridge), guise: Arc::clone(guise) };
+        let mut server = bridge.server().clone();
+        server.behind = Some(behind);
+        server
+    }
+}
+
+/// A question that begins a conversation with a modern server, in these words.
+pub(crate) fn asked(question: &[u8], envelope: &[(&'static str, String)]) -> Bytes {
+    let mut params = Bytes::copy_from_slice(question);
+    for (name, value) in envelope {
+        if let Some(said) = patch::replace(&params, &["_meta", name], value.as_bytes()) {
+            params = said;
+        }
+    }
+    params
+}
