@@ -63,6 +63,10 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "hears" => half.handle_hearing(true, now),
             "deaf" => half.handle_hearing(false, now),
             "gone" => half.forget_owner(ticket.owner(), now),
+            "unanswered" => {
+                let why = Refusal::FarSide { text: "the stream broke".to_owned() };
+                half.handle_unanswered(Lane(number()), &why, now);
+            }
             "lost" => {
                 half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);
             }

@@ -301,7 +301,7 @@ fn a_listen_is_not_said_to_hear_nothing_because_the_server_was_lost() {
                wait 1100
                recv: 4 = {WELCOME}
                open a2: 6 subscriptions/listen {{"notifications":{{"resourceSubscriptions":["x:2"]}},"_meta":{{@}}}}
-               cut 6"#
+               unanswered 6"#
         ),
         &format!(
             r#"send 3: 3 resources/subscribe {{"uri":"x:1"}}

@@ -58,8 +58,8 @@ fn an_end_that_breaks_on_the_way_is_asked_for_again() {
            send 8: 8 tasks/get {"taskId":"t1"}
            send 9: 9 tasks/result {"taskId":"t1"}
            send 10: 10 tasks/get {"taskId":"t1"}
-           a3: finish - ! -32603 gone
-           a4: finish - ! -32603 gone
+           a3: finish - ! -32603 the stream broke
+           a4: finish - ! -32603 the stream broke
            send 11: 11 tasks/get {"taskId":"t1"}
            send 12: 12 tasks/result {"taskId":"t1"}
            a5: finish 0 = {"resultType":"complete",#S,"result":{#S,"content":[],"resultType":"complete"},"status":"completed","taskId":"t1","ttlMs":null}"#,
