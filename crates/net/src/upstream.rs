@@ -295,9 +295,7 @@ impl Upstream {
     }
 
     fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
-        if self.is_flooded_by(message) {
-            return Works::none();
-        }
+        self.count_notice(message);
         self.step(|half, now| half.handle_message(lane, message, now)).1
     }
 

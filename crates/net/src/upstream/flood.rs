@@ -1,19 +1,18 @@
 //! Servers that talk without end.
 //!
-//! A server may say as much as it likes for a while, and a little for ever. What
-//! is beyond that is no use to anybody: log records and progress, which nobody
-//! counts on, are dropped; all else is passed on, and the server is read more
-//! slowly, until it waits for us. So one that floods costs others nothing.
+//! A server may say as much as it likes for a while, and a little for ever.
+//! Nothing of what is beyond that is lost, for it may be what somebody waits
+//! for; but the server is read more slowly, until it waits for us. So one that
+//! floods costs others nothing.
 //!
 //! ```text
-//!   each notice ──▶ takes a moment's worth of room ──▶ room for BURST: passes
-//!                                                  └─▶ none left: told in the log, now and then
+//!   each notice ──▶ takes a moment's worth of room ──▶ room for BURST: read at once
+//!                                                  └─▶ none left: read with pauses, and told in the log
 //! ```
 
 use std::time::{Duration, Instant};
 
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::method;
 
 use super::Upstream;
 use crate::face::{lock, now};
@@ -41,7 +40,6 @@ pub(super) struct Flood {
     clear: Option<Instant>,
     /// When the log was last told.
     told: Option<Instant>,
-    dropped: u64,
     /// Since the reader last paused.
     beyond: u32,
 }
@@ -50,8 +48,11 @@ pub(super) struct Flood {
 #[derive(Debug, Eq, PartialEq)]
 enum Verdict {
     Passes,
-    /// It is too much; the log is to tell of so many that were dropped.
-    Floods(Option<u64>),
+    /// It is too much.
+    Floods {
+        /// The log is to tell of it.
+        is_to_tell: bool,
+    },
 }
 
 impl Flood {
@@ -64,11 +65,11 @@ impl Flood {
             return Verdict::Passes;
         }
         self.beyond = self.beyond.saturating_add(1);
-        let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
-        if is_due {
+        let is_to_tell = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
+        if is_to_tell {
             self.told = Some(now);
         }
-        Verdict::Floods(is_due.then_some(self.dropped))
+        Verdict::Floods { is_to_tell }
     }
 
     /// Whether the reader is to pause.
@@ -82,26 +83,18 @@ impl Flood {
 }
 
 impl Upstream {
-    /// Whether a message is one too many, and of a kind that nobody counts on.
-    pub(super) fn is_flooded_by(&self, message: &Message) -> bool {
+    /// Counts what the server says unasked.
+    pub(super) fn count_notice(&self, message: &Message) {
         if message.kind() != Kind::Notification {
-            return false;
+            return;
         }
-        let mut flood = lock(&self.flood);
-        let Verdict::Floods(tell) = flood.handle_notice(message.text().len(), now()) else {
-            return false;
-        };
-        let is_idle_talk = matches!(message.method(), method::LOG | method::PROGRESS);
-        flood.dropped += u64::from(is_idle_talk);
-        drop(flood);
-        if let Some(dropped) = tell {
+        let verdict = lock(&self.flood).handle_notice(message.text().len(), now());
+        if verdict == (Verdict::Floods { is_to_tell: true }) {
             tracing::warn!(
                 server = self.name,
-                dropped,
-                "the server floods us with notices; it is read slowly, its log and progress are dropped"
+                "the server floods us with notices; it is read slowly"
             );
         }
-        is_idle_talk
     }
 
     /// Waits for a moment if the server says too much.
@@ -141,11 +134,11 @@ mod tests {
         let start = now();
         let mut flood = Flood::default();
         passed(&mut flood, 10_000, Duration::ZERO, start);
-        assert_eq!(flood.handle_notice(1, start), Verdict::Floods(Some(0)));
-        assert_eq!(flood.handle_notice(1, start), Verdict::Floods(None));
+        assert_eq!(flood.handle_notice(1, start), Verdict::Floods { is_to_tell: true });
+        assert_eq!(flood.handle_notice(1, start), Verdict::Floods { is_to_tell: false });
         let later = start + AGAIN;
         passed(&mut flood, 10_000, Duration::ZERO, later);
-        assert!(matches!(flood.handle_notice(1, later), Verdict::Floods(Some(_))));
+        assert_eq!(flood.handle_notice(1, later), Verdict::Floods { is_to_tell: true });
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Servers that talk for ever, on stdout and on stderr, harm nobody.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::client::{CallOptions, Client, ClientOptions};
 
 use super::reload::{events, shared};
 use super::{ERAS, Gateway, demo, text};
@@ -11,7 +12,7 @@ use crate::process::PATIENCE;
 use crate::web::Session;
 
 /// A server that floods from its greeting on, and answers calls meanwhile. `stdout`,
-/// `changed` or `stderr` says with what.
+/// `changed`, `stderr` or `nothing` says with what.
 const FLOOD: &str = r#"
 import json, sys, threading
 out = threading.Lock()
@@ -33,7 +34,7 @@ def flood():
 for line in sys.stdin:
     message = json.loads(line)
     method, params, result = message.get("method"), message.get("params", {}), {}
-    if method == "notifications/initialized":
+    if method == "notifications/initialized" and sys.argv[1] != "nothing":
         threading.Thread(target=flood, daemon=True).start()
     if method == "initialize":
         result = {"protocolVersion": params["protocolVersion"],
@@ -42,6 +43,10 @@ for line in sys.stdin:
     if method == "tools/list":
         result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     if method == "tools/call":
+        token = params.get("_meta", {}).get("progressToken")
+        for step in range(params["arguments"].get("steps", 0)):
+            say({"method": "notifications/progress",
+                 "params": {"progressToken": token, "progress": step}})
         result = {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
     if "id" in message and method == "server/discover":
         say({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
@@ -114,4 +119,23 @@ async fn a_server_whose_list_changes_for_ever_is_read_slowly_and_told_of() {
 async fn a_server_that_writes_to_stderr_for_ever_does_not_fill_the_log() {
     let servers = json!({"it": shared(flood("stderr")), "good": demo(&[])});
     check(&servers, &["it"], &["[it] the server floods its stderr"]).await;
+}
+
+#[tokio::test]
+async fn of_all_that_a_server_says_in_a_call_nothing_is_lost() {
+    const STEPS: u32 = 15_000;
+    let gateway = Gateway::start(&json!({"it": flood("nothing")}));
+    gateway.until_ready(&["it"]);
+    for era in ERAS {
+        let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let options =
+            CallOptions::default().on_progress(move |it| told.lock().unwrap().push(it.progress));
+        let arguments = json!({"text": "here", "steps": STEPS});
+        let answer = client.call_tool_with("it__echo", arguments, options).await.unwrap();
+        assert_eq!(text(&answer), "here");
+        let expected: Vec<_> = (0..STEPS).map(f64::from).collect();
+        assert!(*seen.lock().unwrap() == expected, "{} of them", seen.lock().unwrap().len());
+    }
 }
