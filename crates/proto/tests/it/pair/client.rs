@@ -325,6 +325,12 @@ impl Client {
         self.sort.name
     }
 
+    /// Whether it counts on being told of its second resource.
+    pub(crate) fn is_watching(&self) -> bool {
+        let is_watched = |lines: &Vec<String>| lines.last().is_some_and(|it| it.starts_with('='));
+        self.open().contains("listen s3") || self.log.get("watch x:2").is_some_and(is_watched)
+    }
+
     /// What it waits for.
     pub(crate) fn open(&self) -> BTreeSet<String> {
         self.open.values().map(|(name, _)| name.clone()).collect()

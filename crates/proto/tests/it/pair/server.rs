@@ -120,7 +120,8 @@ impl Server {
         }
     }
 
-    fn is_watched(&self, uri: &str) -> bool {
+    /// Whether anybody is told of a resource.
+    pub(crate) fn is_watched(&self, uri: &str) -> bool {
         let is_listened_for = |call: &Call| uris(&call.wanted).any(|wanted| wanted == uri);
         self.watched.contains(uri) || self.calls.values().any(is_listened_for)
     }

@@ -241,6 +241,14 @@ impl World {
         if self.afterwards == AFTERWARDS {
             return false;
         }
+        // A legacy client within its era comes back by its next call; for all others
+        // their server is brought back.
+        let is_told = |end: &&End| !end.is_gone && end.client.is_watching();
+        for end in self.ends.iter().filter(is_told) {
+            let uri = format!("x:2/{}", end.client.name());
+            let is_late = matches!(self.back, client::Half::Legacy(_)) && self.afterwards == 0;
+            assert!(is_late || self.server.is_watched(&uri), "nobody hears of {uri} any more");
+        }
         for of in 0..self.ends.len() {
             if !self.ends[of].is_gone {
                 let says = self.ends[of].client.afterwards(self.afterwards);
