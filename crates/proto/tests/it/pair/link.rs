@@ -203,7 +203,7 @@ impl World {
     /// Something is lost that does not come back. What moved by `queue` may be lost too.
     pub(super) fn hurts(&mut self, queue: Queue) -> bool {
         let is_over = self.is_hurt || self.afterwards > 0;
-        if is_over || self.fault == Fault::Nothing || self.roll(60) != 0 {
+        if is_over || self.fault == Fault::Nothing || self.roll(self.calm) != 0 {
             return false;
         }
         match (self.fault, queue) {

@@ -133,6 +133,8 @@ pub(crate) struct World {
     /// The clients speak the modern era; the server does.
     pub(super) modern: (bool, bool),
     pub(super) fault: Fault,
+    /// One in so many moves makes it happen: early, or late.
+    pub(super) calm: u64,
     /// It has happened.
     pub(super) is_hurt: bool,
     dice: u64,
@@ -170,6 +172,7 @@ impl World {
             far,
             modern,
             fault,
+            calm: if seed % 2 == 0 { 60 } else { 300 },
             is_hurt: false,
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now: start(),
