@@ -106,7 +106,10 @@ fn meetings(client: Revision, server: Revision) -> Vec<Meeting> {
                 // Whoever is alone there is asked all the same.
                 all.push(Meeting { clients: vec![sort(&"ann")], ..meeting.clone() });
             }
-            all.push(meeting);
+            // Such a server may ask once more about calls of a client that is gone.
+            if !(meeting.hides_whose() && fault == Fault::Gone) {
+                all.push(meeting);
+            }
         }
     }
     all
