@@ -24,13 +24,17 @@ impl Crowd {
         let server = Server::command(Command::new("true"), Vec::new());
         let bridge = Bridge::new(server, Children::Shared, Arc::default());
         bridge.set_places(places);
-        let face = face(&bridge, "");
+        let face = face(&bridge, &Who::default());
         Self { bridge, face }
     }
 
     /// A client comes, with a header that is passed on.
     fn come(&self, name: &str, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
-        let (face, request) = (face(&self.bridge, name), Message::request(&1.into(), "x", None));
+        self.come_as(&Who::new(name), tenant)
+    }
+
+    fn come_as(&self, who: &Who, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
+        let (face, request) = (face(&self.bridge, who), Message::request(&1.into(), "x", None));
         let tenant = HeaderValue::from(tenant);
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
         let whose = Children::Shared.whose(&face, Exchange(0), &request, Era::Legacy, &passed);
@@ -43,10 +47,10 @@ impl Crowd {
     }
 }
 
-fn face(bridge: &Arc<Bridge>, name: &str) -> Arc<Face> {
+fn face(bridge: &Arc<Bridge>, who: &Who) -> Arc<Face> {
     let inside: Arc<Bridge> = Arc::clone(bridge);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), true);
-    face.speak_for(&Who::new(name));
+    face.speak_for(who);
     face
 }
 
@@ -60,6 +64,18 @@ async fn what_one_principal_passes_on_costs_no_other_a_place() {
     assert_eq!(left, 2, "a quarter of all");
     assert!(crowd.is_there(&adas[19]) && crowd.is_there(&adas[18]), "her last");
     assert!(Arc::ptr_eq(&bobs, &crowd.come("bob", 0).unwrap()));
+}
+
+/// Nobody has looked at the tokens of those who have no name.
+#[tokio::test]
+async fn who_shows_another_token_is_another_user_of_the_same_principal() {
+    let crowd = Crowd::new(8);
+    let bobs = crowd.come("bob", 0).unwrap();
+    let come = |token: usize| crowd.come_as(&Who::default().marked(format!("\0{token}")), 0);
+    let all: Vec<_> = (0..20).map(|token| come(token).unwrap()).collect();
+    assert!(all.windows(2).all(|two| !Arc::ptr_eq(&two[0], &two[1])));
+    assert_eq!(all.iter().filter(|it| crowd.is_there(it)).count(), 2, "a quarter of all");
+    assert!(crowd.is_there(&bobs));
 }
 
 #[tokio::test]
