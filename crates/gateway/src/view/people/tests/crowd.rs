@@ -58,11 +58,12 @@ async fn who_speaks_for_many_is_forgotten_before_who_speaks_for_one() {
         let place = open(Era::Legacy, None, bounds, |_| {}).await;
         let _bob = bob(&place).await;
         come_as(&place, 8).await;
-        let seen = place.views.seen();
-        let of = |name: &str| seen.people.iter().filter(|one| &*one.principal == name).count();
+        let of = |name: &str| {
+            let seen = place.views.seen();
+            seen.people.iter().filter(|one| &*one.principal == name).count()
+        };
         assert_eq!(of("bob"), 1, "{bounds:?}");
         assert!((1..8).contains(&of("ada")), "{bounds:?}");
-        drop(seen);
         place.fleet.close().await;
     }
 }
