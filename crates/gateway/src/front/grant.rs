@@ -29,6 +29,9 @@ impl Front {
     ) -> Arc<Self> {
         let members = members.into_iter().filter(|name| grant.has_server(name));
         let front = Self::unwatched(fleet, members, grant.clone(), sealer, person);
+        if let Some(person) = &front.person {
+            person.is_shown_by(&front);
+        }
         front.follow();
         front.watched()
     }
@@ -67,9 +70,10 @@ impl Front {
         self.session(face).map(|session| session.hello.clone())
     }
 
-    /// The bytes of all that it shows.
+    /// The bytes of all that it shows, and of whom it is for.
     pub(crate) fn weight(&self) -> usize {
-        self.known().1.bytes()
+        let person = self.person.as_ref().map_or(0, |person| person.weight());
+        person + self.known().1.bytes()
     }
 
     /// Whether it has greeted this client.
