@@ -26,7 +26,7 @@ fn lenient(args: &[&str], more: &Value) -> Value {
     server
 }
 
-async fn gateway(more: &Value) -> Gateway {
+fn gateway(more: &Value) -> Gateway {
     let gateway = Gateway::start(&json!({"a": lenient(&[], more)}));
     gateway.until_ready(&["a"]);
     gateway
@@ -58,7 +58,7 @@ async fn another_spelling_of_a_uri_is_no_way_to_what_is_hidden() {
         json!({"excludeResources": ["box://secret/*"]}),
         json!({"includeResources": ["box://open/*", "page://{id}"]}),
     ] {
-        let gateway = gateway(&more).await;
+        let gateway = gateway(&more);
         for (path, era) in PLACES.into_iter().flat_map(|path| ERAS.map(|era| (path, era))) {
             let what = format!("{more} {era:?} {path}");
             let client = gateway.client_at(path, era, ClientOptions::default()).await;
@@ -92,7 +92,7 @@ async fn what_is_no_string_names_nothing_while_something_is_hidden() {
         "excludeTools": ["secret"], "excludePrompts": ["secret"],
         "excludeResources": ["box://secret/*"],
     });
-    let gateway = gateway(&more).await;
+    let gateway = gateway(&more);
     let argument = json!({"name": "a", "value": ""});
     for (path, era) in PLACES.into_iter().flat_map(|path| ERAS.map(|era| (path, era))) {
         let client = gateway.client_at(path, era, ClientOptions::default()).await;
