@@ -129,6 +129,12 @@ impl People {
         person
     }
 
+    /// Whom a client speaks for, if something is known of them.
+    pub(crate) fn find(&self, face: &Face) -> Option<Arc<Person>> {
+        let mark = self.mark(face);
+        lock(&self.known).get(&mark).and_then(Weak::upgrade)
+    }
+
     fn each(&self) -> Vec<Arc<Person>> {
         lock(&self.known).values().filter_map(Weak::upgrade).collect()
     }
