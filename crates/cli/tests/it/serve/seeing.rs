@@ -13,6 +13,7 @@ mod secret;
 mod span;
 mod status;
 mod tool;
+mod traffic;
 
 /// A server that shows the `_meta` it gets, and a tool that fails.
 const MIRROR: &str = r#"
