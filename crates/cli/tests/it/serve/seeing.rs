@@ -10,6 +10,7 @@ use crate::web::{Response, post_to, send};
 mod log;
 mod metrics;
 mod secret;
+mod session;
 mod span;
 mod status;
 mod tool;
