@@ -1,9 +1,10 @@
-//! Who is there at a site, for whoever looks.
+//! Who is there at a site, for whoever looks; and the end of listens.
 
 use std::sync::Arc;
 
 use super::site::{Inner, Site};
 use crate::face::Face;
+use crate::who::Who;
 
 /// A client that has a session, or listens.
 #[derive(Clone, Debug)]
@@ -30,6 +31,12 @@ impl Site {
             .chain(seen(listens.faces(), "http", &options.path))
             .chain(seen(old.faces(), "sse", &options.sse_path))
             .collect()
+    }
+
+    /// Ends the listens of these clients, each with its result: those who still want
+    /// to hear of changes listen again, and look at what there is (SUB-8).
+    pub fn end_listens_of(&self, is_meant: impl Fn(&Who) -> bool) {
+        self.inner.listens.close_unless(|who| !is_meant(who));
     }
 
     /// How many listens of modern clients are open.
