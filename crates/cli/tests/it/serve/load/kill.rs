@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use switchboard_net::client::{CallError, ClientOptions};
+use switchboard_net::client::{CallError, Client, ClientOptions};
+use switchboard_proto::revision::Era;
 
 use super::super::reload::{rude, shared};
 use super::super::{ERAS, Gateway};
@@ -19,31 +20,61 @@ const CALLED: [(&str, &str); 3] =
 
 /// What a gateway has open while nobody calls.
 struct Rest {
-    descriptors: usize,
+    rest: Descriptors,
+    /// How many descriptors lead to one server.
+    each: usize,
     memory: u64,
+}
+
+struct Descriptors {
+    servers: usize,
+    /// Such as lead to servers.
+    for_servers: usize,
+    others: usize,
+}
+
+fn descriptors(gateway: &Gateway) -> Descriptors {
+    let (for_servers, others) = gateway.process.descriptors_by_use();
+    Descriptors { servers: servers(gateway).len(), for_servers, others }
+}
+
+async fn first_call(gateway: &Gateway, path: &str, tool: &str, era: Era) -> Client {
+    let file = gateway.home.path.join("first");
+    let client = gateway.client_at(path, era, ClientOptions::default()).await;
+    client.call_tool(tool, json!({"file": file, "text": "first"})).await.unwrap();
+    client
 }
 
 impl Rest {
     /// After one client of each kind has come and gone, for what each needs first stays.
     async fn of(gateway: &Gateway) -> Self {
-        let file = gateway.home.path.join("first");
         for (path, tool) in CALLED {
             for era in ERAS {
-                let client = gateway.client_at(path, era, ClientOptions::default()).await;
-                client.call_tool(tool, json!({"file": file, "text": "first"})).await.unwrap();
-                client.close().await;
+                first_call(gateway, path, tool, era).await.close().await;
             }
         }
         nobody_is_left(gateway);
-        let memory = at_rest(&gateway.process);
-        Self { descriptors: gateway.process.descriptors(), memory }
+        let (memory, rest) = (at_rest(&gateway.process), descriptors(gateway));
+        let client = first_call(gateway, "/servers/own/mcp", "mark", Era::Legacy).await;
+        let one_more = descriptors(gateway);
+        client.close().await;
+        nobody_is_left(gateway);
+        assert_eq!(one_more.servers, rest.servers + 1, "a session has a server of its own");
+        let each = one_more.for_servers - rest.for_servers;
+        assert!(each >= 3, "a server has three streams");
+        Self { rest, each, memory }
     }
 
     /// Waits until it is so again.
     fn until_back(&self, gateway: &Gateway) {
         nobody_is_left(gateway);
-        let Self { descriptors, memory } = *self;
-        until("no descriptor is left", || gateway.process.descriptors() <= descriptors);
+        let Self { rest, each, memory } = self;
+        until("no descriptor is left", || {
+            // Fewer servers may be left, and then fewer descriptors must be.
+            let now = descriptors(gateway);
+            let gone = each * rest.servers.saturating_sub(now.servers);
+            now.for_servers + gone <= rest.for_servers && now.others <= rest.others
+        });
         until(&format!("memory is back to {memory}"), || {
             gateway.process.memory() <= memory + memory / 10
         });
