@@ -37,8 +37,6 @@ pub(super) struct Core {
     /// When a client last opened a call.
     pub(super) used: Instant,
     pub(super) stay: Stay,
-    /// It is asked for its era only: if its child ends, another follows that is no restart.
-    pub(super) scouts: bool,
 }
 
 /// Whether there is a pipe.
@@ -101,7 +99,6 @@ impl Core {
             choked: false,
             used: now(),
             stay: Stay::Away,
-            scouts: false,
         }
     }
 

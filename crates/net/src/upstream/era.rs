@@ -117,11 +117,11 @@ impl Upstream {
     /// Says whether it is asked for its era only. Of an attempt whose first child
     /// does not survive that question, only the second counts as one that broke.
     pub(crate) fn scout(&self, scouts: bool) {
-        lock(&self.core).scouts = scouts;
+        self.scouts.store(scouts, Ordering::Relaxed);
     }
 
     pub(super) fn scouts(&self) -> bool {
-        lock(&self.core).scouts
+        self.scouts.load(Ordering::Relaxed)
     }
 
     /// Asks the server which era it speaks. Say [`turn`](Self::turn) when it is known.

@@ -129,6 +129,6 @@ ab12cd   ada        c 1.0   legacy  r         http       /mcp  1 h 1 min  5 s   
     #[test]
     fn an_older_gateway_has_no_list() {
         assert_eq!(rows(&json!({"sessions": {"count": 3}})), None);
-        assert!(rows(&json!({"sessions": {"list": [{}]}})).unwrap().contains("-"));
+        assert!(rows(&json!({"sessions": {"list": [{}]}})).unwrap().contains('-'));
     }
 }

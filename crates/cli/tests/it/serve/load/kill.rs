@@ -20,7 +20,7 @@ const CALLED: [(&str, &str); 3] =
 
 /// What a gateway has open while nobody calls.
 struct Rest {
-    rest: Descriptors,
+    open: Descriptors,
     /// How many descriptors lead to one server.
     each: usize,
     memory: u64,
@@ -54,26 +54,26 @@ impl Rest {
             }
         }
         nobody_is_left(gateway);
-        let (memory, rest) = (at_rest(&gateway.process), descriptors(gateway));
+        let (memory, open) = (at_rest(&gateway.process), descriptors(gateway));
         let client = first_call(gateway, "/servers/own/mcp", "mark", Era::Legacy).await;
         let one_more = descriptors(gateway);
         client.close().await;
         nobody_is_left(gateway);
-        assert_eq!(one_more.servers, rest.servers + 1, "a session has a server of its own");
-        let each = one_more.for_servers - rest.for_servers;
+        assert_eq!(one_more.servers, open.servers + 1, "a session has a server of its own");
+        let each = one_more.for_servers - open.for_servers;
         assert!(each >= 3, "a server has three streams");
-        Self { rest, each, memory }
+        Self { open, each, memory }
     }
 
     /// Waits until it is so again.
     fn until_back(&self, gateway: &Gateway) {
         nobody_is_left(gateway);
-        let Self { rest, each, memory } = self;
+        let Self { open, each, memory } = self;
         until("no descriptor is left", || {
             // Fewer servers may be left, and then fewer descriptors must be.
             let now = descriptors(gateway);
-            let gone = each * rest.servers.saturating_sub(now.servers);
-            now.for_servers + gone <= rest.for_servers && now.others <= rest.others
+            let gone = each * open.servers.saturating_sub(now.servers);
+            now.for_servers + gone <= open.for_servers && now.others <= open.others
         });
         until(&format!("memory is back to {memory}"), || {
             gateway.process.memory() <= memory + memory / 10
