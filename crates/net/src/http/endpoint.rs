@@ -291,13 +291,13 @@ async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    if last.is_some() {
-        site.options.tally.add_resumed();
-    }
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));
     listening?;
+    if last.is_some() {
+        site.options.tally.add_resumed();
+    }
     let prime = match face.next_frame(lane).await {
         Some(Frame::Begin { prime }) => prime,
         _ => None,

@@ -180,14 +180,6 @@ impl Sessions {
         }
     }
 
-    /// Ends every session that is open now; new ones may come.
-    pub(crate) fn end_all(&self) {
-        let open = std::mem::take(&mut self.write().by_id);
-        for open in open.values() {
-            open.face.end();
-        }
-    }
-
     /// Waits until the sessions that are open now have no call open.
     pub(crate) async fn all_answered(&self) {
         for face in self.faces() {

@@ -159,12 +159,6 @@ impl Site {
         sockets.close_unless(|who| gate.keeps(who.name()));
     }
 
-    /// Ends the listens of modern clients, each with its result: those who still
-    /// want to hear of changes listen again, and look at what there is (SUB-8).
-    pub fn end_listens(&self) {
-        self.inner.listens.end_all();
-    }
-
     /// Waits until the last `WebSocket` is closed: the listener does not know them.
     pub async fn sockets_closed(&self) {
         self.inner.sockets.all_closed().await;
