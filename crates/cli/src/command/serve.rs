@@ -97,6 +97,7 @@ fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
         keep_alive: 15,
         request_timeout: 30,
         hang_up_after: Duration::ZERO,
+        grace: args.grace,
     }
 }
 

@@ -1,0 +1,58 @@
+//! The end of all sites.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Sites;
+use crate::grace;
+use crate::http::site::Site;
+use crate::inside::Works;
+
+impl Sites {
+    /// Ends every site; see [`Site::close`].
+    pub fn close(&self) {
+        self.each().iter().for_each(Site::close);
+    }
+
+    /// Ends every site within `grace`, which is that of the listener: calls go on
+    /// until a moment before it is over; then each that is open is answered with an
+    /// error of its own, and its server is told that nobody waits.
+    ///
+    /// To be begun when the listener is told to stop, and awaited beside it;
+    /// `served` completes when it has no connection left.
+    pub async fn stop(&self, grace: Duration, served: impl Future<Output = ()>) {
+        let end = Instant::now() + grace;
+        let patience = end - grace::moment(grace);
+        let finished = async {
+            for site in self.each().iter() {
+                site.all_answered().await;
+            }
+            self.close();
+            // What was on its way when we looked is still answered.
+            served.await;
+            self.sockets_closed().await;
+        };
+        if timeout_at(patience, finished).await.is_ok() {
+            return;
+        }
+        tracing::warn!("the grace period is all but over: calls that are open are given up");
+        let mut works = Works::none();
+        for site in self.each().iter() {
+            works.append(site.give_up());
+        }
+        self.close();
+        let told = async {
+            works.await;
+            self.sockets_closed().await;
+        };
+        _ = timeout_at(end, told).await;
+    }
+
+    /// Waits until the last `WebSocket` of any site is closed.
+    async fn sockets_closed(&self) {
+        for site in self.each().iter() {
+            site.sockets_closed().await;
+        }
+    }
+}
