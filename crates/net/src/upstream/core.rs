@@ -37,6 +37,8 @@ pub(super) struct Core {
     /// When a client last opened a call.
     pub(super) used: Instant,
     pub(super) stay: Stay,
+    /// Whether something was taken to be written to a pipe, and is not known to be.
+    pub(super) writing: bool,
 }
 
 /// Whether there is a pipe.
@@ -99,6 +101,7 @@ impl Core {
             choked: false,
             used: now(),
             stay: Stay::Away,
+            writing: false,
         }
     }
 

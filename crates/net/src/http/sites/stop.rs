@@ -41,12 +41,10 @@ impl Sites {
         for site in self.each().iter() {
             works.append(site.give_up());
         }
+        // Before the sessions end, and with them the connections to their servers.
+        _ = timeout_at(end - grace::moment(grace) / 2, works).await;
         self.close();
-        let told = async {
-            works.await;
-            self.sockets_closed().await;
-        };
-        _ = timeout_at(end, told).await;
+        _ = timeout_at(end, self.sockets_closed()).await;
     }
 
     /// Waits until the last `WebSocket` of any site is closed.
