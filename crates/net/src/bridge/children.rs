@@ -131,6 +131,15 @@ impl Whose {
         matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(face)
     }
 
+    /// Whether both are the same caller's, who may have declared something else.
+    pub(super) fn is_alike(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Alike(one, _), Self::Alike(other, _)) => one == other,
+            (Self::Able(one, _), Self::Able(other, _)) => one == other,
+            _ => false,
+        }
+    }
+
     /// Whether it is there for as long as somebody uses it, and no longer.
     pub(super) fn is_swept(self) -> bool {
         matches!(self, Self::User(..) | Self::Alike(..) | Self::Able(..))

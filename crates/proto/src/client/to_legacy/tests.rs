@@ -472,10 +472,9 @@ fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
                B2: finish - ! -32602 there is no such task
                B3: finish - ! -32602 there is no such task
                {asks}
-               {}
+               {asks}
                {end}
-               send 0: "q" ! -32601 no client is there to answer this request"#,
-            told("working", ""),
+               send 0: "q" ! -32601 no client is there to answer this request"#
         ),
     );
 }

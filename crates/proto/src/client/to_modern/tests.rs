@@ -348,12 +348,13 @@ fn a_legacy_client_has_its_task_at_a_modern_server() {
            all: note notifications/tasks/status {{"status":"working","taskId":"x","ttl":9}}
            send 10: 10 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a4: finish 0 = {{{related},"content":[],"isError":true}}
-           a5: finish 0 = {{"tasks":[{{"status":"working","taskId":"x","ttl":9}}]}}
+           a5: finish 0 = {{"tasks":[{over}]}}
            send 11: 11 tasks/cancel {{"_meta":{{$}},"taskId":"x"}}
            send 12: 12 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a6: finish - ! -32602 the task is over"#,
         working = shown("working"),
         asking = shown("input_required"),
+        over = shown("failed"),
         offered = TASKS[1],
         server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")}),
     );
