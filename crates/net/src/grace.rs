@@ -21,7 +21,7 @@ pub(crate) fn moment(grace: Duration) -> Duration {
 
 /// What of it the calls get.
 pub(crate) fn patience(grace: Duration) -> Duration {
-    grace - moment(grace)
+    grace.saturating_sub(moment(grace))
 }
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod tests {
     fn calls_get_all_of_it_but_a_moment() {
         for (grace, calls) in [(10_000, 9_000), (4_000, 3_000), (1_000, 750), (0, 0)] {
             let (grace, calls) = (Duration::from_millis(grace), Duration::from_millis(calls));
-            assert_eq!((patience(grace), moment(grace)), (calls, grace - calls));
+            assert_eq!((patience(grace), moment(grace)), (calls, grace.saturating_sub(calls)));
         }
     }
 }

@@ -125,14 +125,13 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     let mut reading = Reading::of(&args.config, &target::surroundings()?);
     if args.check {
         reading.lines().iter().for_each(|line| write_finding(line));
+        if !reading.unread.is_empty() {
+            return Err(Failure::new(MISTAKES));
+        }
+    } else if let Some(error) = reading.unread.first() {
+        return Err(Failure::of(error).hint(error.instead()));
     } else {
         tell(&reading.problems);
-    }
-    if let Some(error) = reading.unread.first() {
-        return Err(match args.check {
-            true => Failure::new(MISTAKES),
-            false => Failure::of(error).hint(error.instead()),
-        });
     }
     // Without the server that a mistake is in the others can be served. A mistake
     // in what is said about the gateway may be about who must not come in.

@@ -79,7 +79,7 @@ fn on_stdio(args: &[&str], tool: &str, end: impl FnOnce(&mut Switchboard)) {
     assert_eq!(log.matches("told to give up").count(), 2, "{log}");
 }
 
-/// wire: STD-5, UTL-1
+/// wire: STD-5, MSG-3, UTL-1
 #[test]
 fn a_call_that_never_ends_is_answered_when_a_gateway_on_stdio_ends() {
     let home = Home::new();
@@ -89,7 +89,7 @@ fn a_call_that_never_ends_is_answered_when_a_gateway_on_stdio_ends() {
     on_stdio(&args, "a__hang", |process| process.signal(Signal::TERM));
 }
 
-/// wire: STD-5, UTL-1
+/// wire: STD-5, MSG-3, UTL-1
 #[test]
 fn a_call_that_never_ends_is_answered_when_a_bridge_on_stdio_ends() {
     let args = [&["bridge"], &GRACE[..], &["--"], &SERVER[..]].concat();
@@ -163,7 +163,7 @@ fn hello(port: u16) -> Session {
     session
 }
 
-/// wire: HTTP-5, UTL-1, MH-13
+/// wire: HTTP-5, MSG-3, UTL-1
 #[test]
 fn a_call_that_never_ends_is_answered_when_a_gateway_over_http_ends() {
     let home = Home::new();
@@ -172,7 +172,7 @@ fn a_call_that_never_ends_is_answered_when_a_gateway_over_http_ends() {
     over_http(Switchboard::start(&[&args, &GRACE[..]].concat()), "a__hang");
 }
 
-/// wire: HTTP-5, UTL-1, MH-13
+/// wire: HTTP-5, MSG-3, UTL-1
 #[test]
 fn a_call_that_never_ends_is_answered_when_a_bridge_over_http_ends() {
     let line = crate::process::server_line();

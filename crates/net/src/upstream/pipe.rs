@@ -145,7 +145,7 @@ impl Upstream {
     fn set_stay(&self, stay: Stay) {
         let mut core = lock(&self.core);
         core.stay = stay;
-        core.writing = false;
+        core.unwritten = 0;
     }
 
     /// Adds a message to what is to be written. Clients' calls are bounded where
@@ -176,11 +176,10 @@ impl Upstream {
     /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
         // Whoever asks for more has written what it took.
-        lock(&self.core).writing = false;
+        lock(&self.core).unwritten = 0;
         self.drained.notify_waiters();
         self.writable().await;
         let mut core = lock(&self.core);
-        core.writing = true;
         let mut messages = Vec::new();
         let mut taken = 0;
         while taken < HIGH_WATER
@@ -189,6 +188,7 @@ impl Upstream {
             taken += message.text().len();
             messages.push(message);
         }
+        core.unwritten = messages.len();
         core.outbound_bytes = core.outbound_bytes.saturating_sub(taken);
         drop(core);
         self.server.traffic().add_sent(taken);
@@ -204,7 +204,7 @@ impl Upstream {
                 let drained = self.drained.notified();
                 let is_written = {
                     let core = lock(&self.core);
-                    let has_more = core.writing || !core.outbound.is_empty();
+                    let has_more = core.unwritten > 0 || !core.outbound.is_empty();
                     core.stay != Stay::Here || !has_more
                 };
                 if is_written {

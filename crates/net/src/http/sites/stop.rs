@@ -22,8 +22,8 @@ impl Sites {
     /// To be begun when the listener is told to stop, and awaited beside it;
     /// `served` completes when it has no connection left.
     pub async fn stop(&self, grace: Duration, served: impl Future<Output = ()>) {
-        let end = Instant::now() + grace;
-        let patience = end - grace::moment(grace);
+        let begin = Instant::now();
+        let (patience, end) = (begin + grace::patience(grace), begin + grace);
         let finished = async {
             for site in self.each().iter() {
                 site.all_answered().await;
@@ -42,7 +42,7 @@ impl Sites {
             works.append(site.give_up());
         }
         // Before the sessions end, and with them the connections to their servers.
-        _ = timeout_at(end - grace::moment(grace) / 2, works).await;
+        _ = timeout_at(patience + grace::moment(grace) / 2, works).await;
         self.close();
         _ = timeout_at(end, self.sockets_closed()).await;
     }
