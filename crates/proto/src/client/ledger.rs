@@ -203,6 +203,11 @@ impl<O> Ledger<O> {
         }
     }
 
+    /// The calls that the server could be asking about, oldest first.
+    pub(super) fn asking(&self) -> impl Iterator<Item = CallId> {
+        self.asking.iter().map(|&id| CallId(id))
+    }
+
     /// The only call that the server could be asking about, if there is just one.
     pub(super) fn sole_asking(&self) -> Option<CallId> {
         let mut open = self.asking.iter();

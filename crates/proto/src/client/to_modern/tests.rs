@@ -277,10 +277,15 @@ const TASKS: [&str; 2] = [
 /// An envelope that says that a task will do.
 fn taking_tasks(text: &str) -> String {
     let more = r#""elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}},"#;
-    text.replace('$', &ENVELOPE.replace("\"elicitation\":{},", more))
+    let text = text.replace('$', &ENVELOPE.replace("\"elicitation\":{},", more));
+    // Who listens for tasks says that it knows them.
+    let ours =
+        OURS.replace("ies\":{}", "ies\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
+    let listen = ",\"notifications\":{\"taskIds\"";
+    text.replace(&format!("#OURS{listen}"), &format!("{ours}{listen}"))
 }
 
-/// wire: GW-27, TASK-2, TASK-3, TASK-7, UTL-9
+/// wire: EXT-1, GW-27, TASK-2, TASK-3, TASK-7, UTL-9
 #[test]
 fn a_legacy_client_has_its_task_at_a_modern_server() {
     let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":3}"#;
