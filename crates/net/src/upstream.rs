@@ -337,6 +337,7 @@ impl Upstream {
 
     /// Ends the connection: the child is stopped, the session deleted.
     pub(crate) async fn close(self: &Arc<Self>) {
+        self.last_words().await;
         self.stop();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         if let Some(link) = self.http.get() {

@@ -223,6 +223,7 @@ async fn exchange(
         (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
         _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
+    site.after_call(&face);
     let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;
     let is_session = site.options.stateless.is_none() && is_greeted(&face);

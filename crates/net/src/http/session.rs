@@ -180,13 +180,6 @@ impl Sessions {
         }
     }
 
-    /// Waits until the sessions that are open now have no call open.
-    pub(crate) async fn all_answered(&self) {
-        for face in self.faces() {
-            face.all_answered().await;
-        }
-    }
-
     pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
         self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect()
     }

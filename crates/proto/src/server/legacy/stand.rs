@@ -1,6 +1,7 @@
 //! How a conversation stands, for whoever looks.
 
 use super::{Legacy, Phase};
+use crate::exchange::Exchange;
 use crate::revision::Revision;
 
 impl Legacy {
@@ -22,6 +23,11 @@ impl Legacy {
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
+    }
+
+    /// The calls that are open, oldest first.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        self.calls.keys().copied().collect()
     }
 
     /// How many streams it is told things on.
