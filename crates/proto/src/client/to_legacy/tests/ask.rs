@@ -148,3 +148,27 @@ fn a_wrong_guess_is_mended_when_its_call_is_over() {
            send 0: "q" = {"roots":[]}"#,
     );
 }
+
+/// wire: GW-47
+#[test]
+fn a_wrong_guess_is_not_mended_with_another_client() {
+    let other = ENVELOPE.replace("\"name\":\"c\"", "\"name\":\"d\"");
+    check(
+        Sharing::Shared,
+        &format!(
+            r#"open a1: 5 tools/call {{"name":"t","_meta":{{@}}}}
+               open a2: 6 tools/call {{"name":"u","_meta":{{@}}}}
+               recv: "q" roots/list
+               recv: 4 = {{"content":[]}}
+               open b1: 5 tools/call {{"name":"t","_meta":{{{other}}}}}
+               recv: 3 = {{"content":[]}}"#
+        ),
+        r#"send 3: 3 tools/call {"name":"t"}
+           send 4: 4 tools/call {"name":"u"}
+           a1: ask 1 "q" roots/list {}
+           a2: finish 4 = {"resultType":"complete",#S,"content":[]}
+           send 5: 5 tools/call {"name":"t"}
+           a1: finish 3 = {"resultType":"complete",#S,"content":[]}
+           send 0: "q" ! -32601 no client is there to answer this request"#,
+    );
+}
