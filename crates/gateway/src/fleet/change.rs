@@ -83,7 +83,9 @@ impl Fleet {
             let client = able();
             self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
         }
-        Ok(Backend::new(plan, server, limits))
+        let backend = Backend::new(plan, server, limits);
+        backend.bridge.set_places(self.options.people.connections);
+        Ok(backend)
     }
 }
 

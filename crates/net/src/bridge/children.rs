@@ -35,14 +35,22 @@ pub enum Children {
 /// they are: no two that differ are known to have the same.
 type Mark = [u8; SHA256_OUTPUT_LEN];
 
+/// Somebody whom the server can tell from others, and the principal behind them:
+/// one for each name, whatever else its clients show.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct User {
+    pub(super) principal: Mark,
+    mark: Mark,
+}
+
 /// Who goes by a connection: all clients of an era, those of one user, modern
 /// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Whose {
     All(Era),
-    User(Era, Mark),
+    User(Era, User),
     /// By who they are, and by what they can do besides.
-    Alike(Mark, Mark),
+    Alike(User, Mark),
     Client(u64),
     /// A modern client on a pipe, by what it can do: each request says that anew.
     Able(u64, Mark),
@@ -85,7 +93,9 @@ impl Children {
 }
 
 /// The same for clients of the same principal that pass on the same.
-fn user(face: &Face, passed: &HeaderMap) -> Mark {
+fn user(face: &Face, passed: &HeaderMap) -> User {
+    let mut principal = Context::new(&SHA256);
+    principal.update(face.who().name().as_bytes());
     let mut said = Context::new(&SHA256);
     let mut say = |part: &[u8]| {
         said.update(&part.len().to_be_bytes());
@@ -97,7 +107,7 @@ fn user(face: &Face, passed: &HeaderMap) -> Mark {
         say(name.as_str().as_bytes());
         say(value.as_bytes());
     }
-    mark(said)
+    User { principal: mark(principal), mark: mark(said) }
 }
 
 /// The same for requests that declare the same (GW-41), however it is written.
@@ -123,6 +133,14 @@ impl Whose {
             Self::Client(number) | Self::Able(number, _) | Self::Call(number, _) => {
                 number == face.number()
             }
+        }
+    }
+
+    /// Whose it is, if it is somebody's whom the server can tell from others.
+    pub(super) fn user(self) -> Option<User> {
+        match self {
+            Self::User(_, user) | Self::Alike(user, _) => Some(user),
+            _ => None,
         }
     }
 
