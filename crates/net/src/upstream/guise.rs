@@ -21,7 +21,8 @@ use crate::who::Who;
 /// All that servers can tell a client from others by.
 #[derive(Clone)]
 pub struct Guise {
-    era: Era,
+    /// None for whichever the server speaks.
+    era: Option<Era>,
     who: Who,
     carried: Option<HeaderMap>,
     /// Its greeting, or any request of a modern client.
@@ -37,17 +38,22 @@ impl Guise {
             Era::Modern => true,
         };
         let (who, words) = (face.who().clone(), words.filter(says).cloned());
-        Self { era: face.era(), who, carried: face.carried().cloned(), words }
+        Self { era: Some(face.era()), who, carried: face.carried().cloned(), words }
     }
 
-    /// The era that is spoken.
-    pub(crate) fn era(&self) -> Era {
+    /// Our own, in the era of the server. It is for a server that everybody shares.
+    pub fn ours() -> Self {
+        Self { era: None, who: Who::default(), carried: None, words: None }
+    }
+
+    /// The era that is spoken; none for the server's.
+    pub(crate) fn era(&self) -> Option<Era> {
         self.era
     }
 
     /// The parameters of its greeting, if it is known.
     pub(crate) fn greeting(&self) -> Option<&[u8]> {
-        self.words.as_ref().filter(|_| self.era == Era::Legacy)?.payload()
+        self.words.as_ref().filter(|_| self.era == Some(Era::Legacy))?.payload()
     }
 
     /// What a modern client says of itself with each request, as far as it is known.
@@ -61,9 +67,9 @@ impl Guise {
     }
 
     /// Somebody who is like it, to a bridge.
-    fn face(&self, bridge: &Arc<Bridge>) -> Arc<Face> {
+    fn face(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<Face> {
         let inside: Arc<Bridge> = Arc::clone(bridge);
-        let face = Face::new(self.era, Carrier::Http, inside, &Limits::default(), true);
+        let face = Face::new(era, Carrier::Http, inside, &Limits::default(), true);
         face.speak_for(&self.who);
         if let Some(carried) = &self.carried {
             face.carry(carried);
@@ -87,8 +93,8 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    pub(crate) fn face(&self) -> Arc<Face> {
-        self.guise.face(&self.bridge)
+    pub(crate) fn face(&self, era: Era) -> Arc<Face> {
+        self.guise.face(&self.bridge, era)
     }
 }
 

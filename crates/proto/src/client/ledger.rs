@@ -237,6 +237,16 @@ impl<O> Ledger<O> {
         theirs.map(|(id, _)| CallId(id)).collect()
     }
 
+    /// Whose the open calls are.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &O> {
+        self.calls.iter().map(|(_, call)| &call.owner)
+    }
+
+    /// Whose the calls are that the server could be asking about.
+    pub(super) fn asking(&self) -> impl Iterator<Item = &O> {
+        self.asking.iter().filter_map(|&id| Some(&self.calls.get(id)?.owner))
+    }
+
     /// The only open call, if there is just one.
     pub(super) fn only(&self) -> Option<CallId> {
         let mut open = self.calls.iter();

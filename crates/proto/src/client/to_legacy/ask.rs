@@ -55,6 +55,10 @@ impl<T: Ticket> ToLegacy<T> {
         if self.keep_question(ask, request) || self.keep_early(ask, request, now) {
             return;
         }
+        if let (To::Call(Errand::Native(to)), None) = (to, self.waits_for(request)) {
+            let (to, request) = (To::Call(to.clone()), request.clone());
+            return self.down.push_back(Down::Ask { to, ask, request });
+        }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let waits = self.waits_for(request);
         let request = request.with_payload(&params);
@@ -86,6 +90,9 @@ impl<T: Ticket> ToLegacy<T> {
     /// one call that is not being asked already, or one that has just been. And
     /// all must speak for the same person: nobody is shown another's question.
     fn likely(&self, now: Instant) -> Option<u64> {
+        if self.has_native_asking() {
+            return None;
+        }
         let asking = self.calls.iter().filter(|(_, call)| method::may_ask(call.request.method()));
         let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
         if self.sharing == Sharing::Alone {
