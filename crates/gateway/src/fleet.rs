@@ -255,7 +255,7 @@ fn children(process: Process) -> Children {
 
 /// Headers of clients that any server wants, each once.
 fn carried(plan: &Plan) -> Option<Arc<[HeaderName]>> {
-    let wanted = plan.servers.values().flat_map(|plan| &plan.credentials.pass);
+    let wanted = plan.servers.values().flat_map(ServerPlan::passes);
     let mut names: Vec<HeaderName> = Vec::new();
     for name in wanted {
         if !names.contains(name) {

@@ -42,6 +42,7 @@ mod list;
 mod listen;
 mod offer;
 mod open;
+mod reach;
 mod seek;
 mod session;
 mod state;

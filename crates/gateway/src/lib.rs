@@ -49,5 +49,6 @@ mod sight;
 pub mod span;
 pub mod status;
 pub mod tap;
+mod uri;
 pub mod view;
 pub mod watch;

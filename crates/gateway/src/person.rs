@@ -25,6 +25,7 @@ use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
 use crate::fleet::{Backend, Backends, PATIENCE, PROBE};
+use crate::front::Front;
 
 /// Tells one person from another without telling what they showed.
 pub(crate) type Mark = [u8; 32];
@@ -36,14 +37,27 @@ pub struct PersonBounds {
     pub idle: Duration,
     /// How many, at each path; those who have a session are bounded as sessions are.
     pub most: usize,
-    /// How many bytes their lists may have together, at each path.
+    /// How many bytes their lists and what is known of them may have together, at each path.
     pub bytes: usize,
+    /// For how many of them servers are listened to, at each path. The lists of the
+    /// others are read again when they come back.
+    pub awake: usize,
+    /// Connections to each server for all people. One principal keeps a quarter of
+    /// them that nobody uses, and has three quarters at most.
+    pub connections: usize,
 }
 
 impl Default for PersonBounds {
     fn default() -> Self {
-        // As long as a bridge keeps what nobody uses.
-        Self { idle: Duration::from_mins(10), most: 1024, bytes: 256 << 20 }
+        Self {
+            // As long as a bridge keeps what nobody uses.
+            idle: Duration::from_mins(10),
+            most: 1024,
+            bytes: 256 << 20,
+            // Half of what a bridge keeps for one principal, who may be all there is.
+            awake: Bridge::PLACES / 8,
+            connections: Bridge::PLACES,
+        }
     }
 }
 
@@ -60,6 +74,8 @@ pub(crate) struct Person {
     pub(crate) roster: Roster,
     /// The servers of the roster, as they were when it met them.
     servers: Mutex<BTreeMap<Arc<str>, Met>>,
+    /// What shows them something, at each path.
+    fronts: Mutex<Vec<Weak<Front>>>,
 }
 
 /// A server as it was, and its connections.
@@ -107,9 +123,16 @@ impl People {
             guise: Arc::new(Guise::of(face, words)),
             roster: Roster::new(roster),
             servers: Mutex::default(),
+            fronts: Mutex::default(),
         });
         known.insert(mark, Arc::downgrade(&person));
         person
+    }
+
+    /// Whom a client speaks for, if something is known of them.
+    pub(crate) fn find(&self, face: &Face) -> Option<Arc<Person>> {
+        let mark = self.mark(face);
+        lock(&self.known).get(&mark).and_then(Weak::upgrade)
     }
 
     fn each(&self) -> Vec<Arc<Person>> {
@@ -152,6 +175,37 @@ impl People {
 }
 
 impl Person {
+    /// The bytes of what is known of them, besides their lists.
+    pub(crate) fn weight(&self) -> usize {
+        self.guise.size()
+    }
+
+    /// A front shows what is theirs.
+    pub(crate) fn is_shown_by(&self, front: &Arc<Front>) {
+        let mut fronts = lock(&self.fronts);
+        fronts.retain(|front| front.strong_count() > 0);
+        fronts.push(Arc::downgrade(front));
+    }
+
+    /// Whether somebody has a session on their behalf, or listens.
+    pub(crate) fn is_here(&self) -> bool {
+        let fronts: Vec<_> = lock(&self.fronts).iter().filter_map(Weak::upgrade).collect();
+        fronts.iter().any(|front| front.is_occupied())
+    }
+
+    /// Whether any server is listened to on their behalf.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.roster.servers().iter().any(|(_, state)| *state == State::Ready)
+    }
+
+    /// Nobody listens on their behalf any more until they want something. What is
+    /// known stays.
+    pub(crate) fn rest(&self) {
+        for (server, _) in self.roster.servers() {
+            self.roster.sleep(&server);
+        }
+    }
+
     /// Whether this server is asked on their behalf.
     pub(crate) fn has(&self, server: &str) -> bool {
         lock(&self.servers).contains_key(server)

@@ -5,7 +5,8 @@
 //! A URI may be in no list. Then the templates of its server decide:
 //!
 //! ```text
-//!   it is excluded itself                              ──▶ hidden
+//!   it is excluded itself, in any spelling             ──▶ hidden
+//!   it is not spelled plainly, and no list has it so   ──▶ hidden
 //!   it is included itself, or a template that fits is shown ──▶ seen
 //!   only others are included                           ──▶ hidden
 //!   a template that fits is hidden, and no list has it ──▶ hidden
@@ -26,6 +27,7 @@ use crate::catalog::Pattern;
 use crate::glob::{Filter, fits};
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
+use crate::uri::{folded, is_plain};
 
 /// Members of params by which we or a server decide what a call is about.
 const DECISIVE: &Shape<'_> = &[
@@ -48,9 +50,34 @@ pub(crate) fn doubt(request: &Message) -> Option<Refusal> {
     if !params.starts_with(b"{") {
         return Some(Refusal::BadParams { what: "params must be an object".to_owned() });
     }
-    let member = patch::unclear(params, DECISIVE)?;
-    let what = format!("{member} must be in params once, and in these letters");
+    let what = match patch::unclear(params, DECISIVE) {
+        Some(member) => format!("{member} must be in params once, and in these letters"),
+        None => nameless(request, params)?,
+    };
     Some(Refusal::BadParams { what })
+}
+
+/// What must be there so that it can be told what a request asks for.
+fn nameless(request: &Message, params: &[u8]) -> Option<String> {
+    if named(request).is_some() {
+        return None;
+    }
+    let what = match request.method() {
+        method::CALL_TOOL | method::GET_PROMPT => "params.name must be a string",
+        method::READ_RESOURCE | method::SUBSCRIBE => "params.uri must be a string",
+        method::COMPLETE => "params.ref must have a type, and a name or uri that is a string",
+        method::LISTEN => {
+            let wanted = patch::get(params, &["notifications"])?;
+            let uris = patch::get(wanted, &["resourceSubscriptions"]);
+            let is_list = |uris| serde_json::from_slice::<Vec<String>>(uris).is_ok();
+            if wanted.starts_with(b"{") && uris.is_none_or(is_list) {
+                return None;
+            }
+            "resourceSubscriptions is a list of some strings"
+        }
+        _ => return None,
+    };
+    Some(what.to_owned())
 }
 
 /// What a request asks for, by the words that are in it.
@@ -93,20 +120,23 @@ impl<'a> Sight<'a> {
         self.plan.filter(kind).lets(own) && is_granted()
     }
 
-    /// Whether this may be asked for, by its own name. `known` has the names of
-    /// all that the server lists of a kind.
+    /// Whether this may be asked for, by its own name; none if that depends on
+    /// lists that are not known. `known` has the names of all that the server
+    /// lists of a kind.
     pub(crate) fn reaches(
         &self,
         kind: Kind,
         own: &str,
-        known: impl Fn(Kind) -> Vec<String>,
-    ) -> bool {
+        known: impl Fn(Kind) -> Option<Vec<String>>,
+    ) -> Option<bool> {
         if !self.hides_some(kind) {
-            return true;
+            return Some(true);
         }
         match kind {
-            Kind::Tools | Kind::Prompts => self.shows(kind, own),
-            Kind::Templates if known(kind).iter().any(|text| text == own) => self.shows(kind, own),
+            Kind::Tools | Kind::Prompts => Some(self.shows(kind, own)),
+            Kind::Templates if known(kind)?.iter().any(|text| text == own) => {
+                Some(self.shows(kind, own))
+            }
             Kind::Resources | Kind::Templates => reaches(&self.plan.resources, own, known),
         }
     }
@@ -134,21 +164,33 @@ impl<'a> Sight<'a> {
     }
 }
 
-fn reaches(filter: &Filter, uri: &str, known: impl Fn(Kind) -> Vec<String>) -> bool {
+fn reaches(
+    filter: &Filter,
+    uri: &str,
+    known: impl Fn(Kind) -> Option<Vec<String>>,
+) -> Option<bool> {
     let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, uri));
-    if any(&filter.never) {
-        return false;
+    let plain = folded(uri);
+    let is_never = |pattern: &String| fits(pattern, uri) || fits(&folded(pattern), &plain);
+    if filter.never.iter().any(is_never) {
+        return Some(false);
+    }
+    let is_listed = || Some(known(Kind::Resources)?.iter().any(|listed| listed == uri));
+    if !is_plain(uri) {
+        return Some(filter.lets(uri) && is_listed()?);
     }
     if filter.only.as_deref().is_some_and(any) {
-        return true;
+        return Some(true);
     }
-    let mut fitting = known(Kind::Templates);
-    fitting.retain(|template| Pattern::new(template).fits(uri));
-    if fitting.iter().any(|template| filter.lets(template)) {
-        return true;
+    let templates = known(Kind::Templates)?;
+    let mut fitting = templates.iter().filter(|template| Pattern::new(template).fits(uri));
+    if fitting.any(|template| filter.lets(template)) {
+        return Some(true);
     }
-    let is_listed = || known(Kind::Resources).iter().any(|listed| listed == uri);
-    filter.only.is_none() && (fitting.is_empty() || is_listed())
+    let may_fit = |template: &String| {
+        Pattern::new(template).fits(uri) || Pattern::new(&folded(template)).fits(&plain)
+    };
+    Some(filter.only.is_none() && (!templates.iter().any(may_fit) || is_listed()?))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl Views {
     }
 
     /// What a client sees, made if nobody has seen it yet. `words` are its own.
-    fn of(&self, face: &Face, words: Option<&Message>) -> Arc<Front> {
+    pub(crate) fn of(&self, face: &Face, words: Option<&Message>) -> Arc<Front> {
         let principal = self.porter.principal(face.who().name());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);

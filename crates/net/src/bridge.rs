@@ -37,6 +37,7 @@ use children::Whose;
 use era::Waiting;
 pub use gate::Door;
 pub use hide::Hidden;
+use idle::Places;
 use turn::Gatehouse;
 
 /// Any number of clients in front of one server.
@@ -63,6 +64,7 @@ struct State {
     /// Children that were started ahead.
     pool: VecDeque<Arc<Upstream>>,
     swept: bool,
+    places: Places,
     closing: JoinSet<()>,
     closed: bool,
 }

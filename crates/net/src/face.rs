@@ -27,7 +27,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
-mod carry;
+pub(crate) mod carry;
 mod lend;
 mod mark;
 mod owed;

@@ -140,6 +140,7 @@ mod park;
 mod pipe;
 pub mod roster;
 pub mod seal;
+pub mod secret;
 pub mod server;
 pub mod stdio;
 pub mod upstream;

@@ -59,8 +59,12 @@ impl Parking {
     /// whoever has more has a lot of its own.
     pub(crate) fn has_room(&self, face: &Face) -> bool {
         let most = self.most.load(Ordering::Relaxed);
-        let is_full = lock(&self.lot).faces.len() >= most || face.parked() >= most;
-        self.sealer.is_some() && !is_full
+        let mut lot = lock(&self.lot);
+        if lot.faces.len() >= most {
+            // Some may be back, and not swept yet.
+            lot.faces.retain(|_, face| face.parked() > 0);
+        }
+        self.sealer.is_some() && lot.faces.len() < most && face.parked() < most
     }
 
     /// How many clients are waited for.

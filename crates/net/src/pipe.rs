@@ -44,9 +44,9 @@ impl Pipe {
     }
 
     /// Headers of the request that made the connection.
-    pub(crate) fn carry(&self, headers: &HeaderMap) {
-        self.legacy.carry(headers);
-        self.modern.carry(headers);
+    pub(crate) fn carry(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.legacy.carry(headers)?;
+        self.modern.carry(headers)
     }
 
     /// One message of the client, or why it could not be read.

@@ -41,6 +41,7 @@ mod definition;
 mod inner;
 mod keep;
 mod link;
+mod listed;
 mod muster;
 mod options;
 mod state;

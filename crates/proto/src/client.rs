@@ -303,6 +303,15 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// Whether somebody began this task by this link, and its server, of another
+    /// era, knows it by nothing else.
+    pub fn has_task(&self, id: &str, principal: &[u8]) -> bool {
+        match self {
+            Self::ToLegacy(half) => half.has_task(id, principal),
+            _ => false,
+        }
+    }
+
     /// The link is ended because nobody uses it: the next call begins anew, and
     /// nobody is told that anything may have changed.
     pub fn rest(&mut self, why: &Refusal, now: Instant) {

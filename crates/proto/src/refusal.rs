@@ -31,6 +31,9 @@ pub enum Refusal {
     /// Longer than the limit.
     #[error("message is longer than {limit} bytes")]
     TooLarge { limit: usize },
+    /// Headers that are kept for servers are longer than the limit.
+    #[error("the headers that are passed on to servers have more than {limit} bytes")]
+    PassedTooLarge { limit: usize },
     /// The rest of a body did not come.
     #[error("the body did not arrive in time")]
     TooSlow,
@@ -139,6 +142,7 @@ impl Refusal {
             Self::NotJson { .. } | Self::NotUtf8 { .. }     => (-32700, 400),
             Self::TooDeep { .. } | Self::NotJsonRpc { .. }  => (-32600, 400),
             Self::TooLarge { .. }                           => (-32600, 413),
+            Self::PassedTooLarge { .. }                     => (-32600, 431),
             Self::TooSlow                                   => (-32600, 408),
             Self::NoBatches { era: Era::Legacy }            => (-32600, 200),
             Self::NoBatches { era: Era::Modern }            => (-32600, 400),
@@ -186,6 +190,7 @@ impl Refusal {
             Self::TooDeep { .. }          => "too_deep",
             Self::NotJsonRpc { .. }       => "not_json_rpc",
             Self::TooLarge { .. }         => "too_large",
+            Self::PassedTooLarge { .. }   => "passed_too_large",
             Self::TooSlow                 => "too_slow",
             Self::NoBatches { .. }        => "no_batches",
             Self::BadBatch { .. }         => "bad_batch",
@@ -321,6 +326,7 @@ mod tests {
             (Refusal::BadEnvelope { what: String::new() }, -32602, 400),
             (Refusal::UnknownMethod { method: String::new() }, -32601, 404),
             (Refusal::TooLarge { limit: 1 }, -32600, 413),
+            (Refusal::PassedTooLarge { limit: 1 }, -32600, 431),
         ];
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");

@@ -28,6 +28,7 @@ mod owner;
 mod person;
 mod place;
 mod policy;
+mod reach;
 mod recover;
 mod reload;
 mod search;

@@ -85,6 +85,7 @@ impl Fleet {
             let client = able(plan.start);
             self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
         }
+        backend.bridge.set_places(self.options.people.connections);
         Ok(backend)
     }
 }

@@ -34,7 +34,7 @@ impl Fleet {
             State::Retrying { error, .. } | State::Failed { error, .. } => is_refused(error),
             _ => false,
         };
-        let passes = |it: Arc<Backend>| !it.plan.credentials.pass.is_empty();
+        let passes = |it: Arc<Backend>| !it.plan.passes().is_empty();
         is_refused && self.backend(server).is_some_and(passes)
     }
 

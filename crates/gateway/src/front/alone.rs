@@ -3,8 +3,8 @@
 //! A session outlives its server: when another takes the place of that, the
 //! client's next call makes us repeat its greeting there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
 
 use http::HeaderName;
 use serde_json::Value;
@@ -22,8 +22,9 @@ use super::at::At;
 use super::duty::{Duty, Shown};
 use super::leg::Leg;
 use super::list::tell;
-use super::lock;
+use super::reach::{WATCHED, watched};
 use super::session::Session;
+use super::{Front, lock};
 use crate::fleet::{Backend, Fleet};
 use crate::glob::Filter;
 use crate::plan::ServerPlan;
@@ -31,6 +32,7 @@ use crate::policy::{Grant, Principal};
 use crate::porter::Porter;
 use crate::route::Nowhere;
 use crate::sight::{self, Sight};
+use crate::view::Views;
 
 /// What is behind `/servers/NAME`.
 pub(crate) struct Alone {
@@ -38,6 +40,11 @@ pub(crate) struct Alone {
     name: Arc<str>,
     porter: Arc<Porter>,
     sessions: Mutex<HashMap<u64, Sitting>>,
+    /// What it lists to each person, asked for only where that decides on what they see.
+    people: Arc<Views>,
+    /// Calls on which lists decide that are not known yet.
+    waiting: Mutex<HashSet<(u64, Exchange)>>,
+    this: Weak<Self>,
 }
 
 /// A session, and by which rules it was last told what there is.
@@ -68,17 +75,32 @@ impl Rules {
     }
 }
 
+/// What clients hear of a server that keeps silent about what it has.
+const UNKNOWN: &str = "it is not known yet what this server offers";
+
 const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
 
 impl Alone {
     pub(crate) fn new(fleet: &Arc<Fleet>, name: &Arc<str>, porter: &Arc<Porter>) -> Arc<Self> {
         let (fleet, name, porter) = (Arc::clone(fleet), Arc::clone(name), Arc::clone(porter));
-        Arc::new(Self { fleet, name, porter, sessions: Mutex::default() })
+        let people = Views::new(&fleet, [Arc::clone(&name)], &porter);
+        let (sessions, waiting) = (Mutex::default(), Mutex::default());
+        let this = |this: &Weak<Self>| Self {
+            fleet,
+            name,
+            porter,
+            sessions,
+            people,
+            waiting,
+            this: Weak::clone(this),
+        };
+        Arc::new_cyclic(this)
     }
 
     /// Another server may have taken the place of this, or other rules hold of who
     /// sees what of it.
     pub(crate) fn change(&self) {
+        self.people.change([Arc::clone(&self.name)]);
         let backends = self.fleet.backends();
         let sessions = lock(&self.sessions).values().map(|it| Arc::clone(&it.session)).collect();
         let sessions: Vec<Arc<Session>> = sessions;
@@ -128,13 +150,22 @@ impl Alone {
         }
         let refused = if let Some(why) = sight::doubt(&request) {
             Message::refusal(request.id(), &why)
-        } else if self.fleet.hides(&backend.plan, grant, &request) {
-            Message::error(request.id(), &Nowhere::unseen(&request).error(face.era()))
+        } else if let may @ (None | Some(false)) =
+            self.fleet.may_ask(face, &backend.plan, grant, &request)
+        {
+            match may {
+                Some(_) => {
+                    Message::error(request.id(), &Nowhere::unseen(&request).error(face.era()))
+                }
+                None => {
+                    Message::refusal(request.id(), &Refusal::FarSide { text: UNKNOWN.to_owned() })
+                }
+            }
         } else {
             let listed = Kind::ALL.into_iter().find(|kind| kind.method() == request.method());
             let listed = listed.filter(|kind| sight.hides_some(*kind));
             let duty = listed.map(|kind| Duty::Show(Shown::new(kind, &backend.plan, grant)));
-            let request = self.narrowed(&request).unwrap_or(request);
+            let request = self.narrowed(face, &request).unwrap_or(request);
             return Some((request, duty.unwrap_or(Duty::Plain)));
         };
         face.finish(exchange, &refused);
@@ -142,32 +173,83 @@ impl Alone {
     }
 
     /// A listen without resources that are hidden; none if it is none of those.
-    fn narrowed(&self, request: &Message) -> Option<Message> {
-        const PATH: [&str; 2] = ["notifications", "resourceSubscriptions"];
-        let params = request.payload().filter(|_| request.method() == method::LISTEN)?;
-        let mut uris: Vec<String> = serde_json::from_slice(patch::get(params, &PATH)?).ok()?;
+    fn narrowed(&self, face: &Face, request: &Message) -> Option<Message> {
+        let mut uris = watched(request);
         let wanted = uris.len();
-        uris.retain(|uri| self.fleet.may_watch(&self.name, uri));
+        uris.retain(|uri| self.fleet.may_watch(face, &self.name, uri));
         if uris.len() == wanted {
             return None;
         }
-        let uris = Value::from(uris).to_string();
-        patch::replace(params, &PATH, uris.as_bytes()).map(|params| request.with_payload(&params))
+        let (params, uris) = (request.payload()?, Value::from(uris).to_string());
+        patch::replace(params, &WATCHED, uris.as_bytes())
+            .map(|params| request.with_payload(&params))
+    }
+
+    /// What knows what the server lists to whom a client speaks for, where that
+    /// decides on what they see.
+    fn kept(&self, face: &Face, plan: &ServerPlan, request: &Message) -> Option<Arc<Front>> {
+        if !plan.knows_people() || plan.resources.is_open() {
+            return None;
+        }
+        let session = self.session(face);
+        Some(self.people.of(face, Some(session.as_ref().map_or(request, |it| &it.hello))))
     }
 
     fn open(&self, face: &Arc<Face>, exchange: Exchange, request: Message, said: Said) -> Works {
+        if let Some(backend) = self.fleet.backend(&self.name) {
+            let kept = self.kept(face, &backend.plan, &request);
+            if self.fleet.must_learn(face, &backend.plan, &request) {
+                return self.open_later(face, exchange, request, said, kept);
+            }
+        }
+        self.open_now(face, exchange, request, said)
+    }
+
+    /// Goes on with a call once it is known what the server lists, or never will be.
+    fn open_later(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: Message,
+        said: Said,
+        kept: Option<Arc<Front>>,
+    ) -> Works {
+        let Some(this) = self.this.upgrade() else { return Works::none() };
+        let (face, key) = (Arc::clone(face), (face.number(), exchange));
+        lock(&self.waiting).insert(key);
+        Works::one(async move {
+            if let Some(backend) = this.fleet.backend(&this.name) {
+                this.fleet.learn(&face, &backend.plan).await;
+            }
+            drop(kept);
+            // One that was dropped meanwhile goes nowhere.
+            if lock(&this.waiting).remove(&key) {
+                this.open_now(&face, exchange, request, said).await;
+            }
+        })
+    }
+
+    fn open_now(
+        &self,
+        face: &Arc<Face>,
+        exchange: Exchange,
+        request: Message,
+        said: Said,
+    ) -> Works {
         let Some(backend) = self.fleet.backend(&self.name) else {
             let why = Refusal::FarSide { text: "Transport closed".to_owned() };
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();
         };
+        let kept = self.kept(face, &backend.plan, &request);
+        let at = At::alone(&self.fleet, kept);
         let Some((request, duty)) = self.seen(face, &backend, exchange, request) else {
             return Works::none();
         };
         self.fleet.want(&self.name);
         let call = (exchange, duty);
         if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
-            let session = Session::new(face, request.clone(), At::alone(&self.fleet));
+            let session = Session::new(face, request.clone(), at);
             let rules = Rules::new(&backend.plan, &self.principal(face).grant);
             let sitting = Sitting { session: Arc::clone(&session), rules };
             lock(&self.sessions).insert(face.number(), sitting);
@@ -185,7 +267,7 @@ impl Alone {
                 backend.bridge.take(face, Up::Open { exchange, request, said })
             }
             None => {
-                let leg = Leg::modern(face, &self.name, At::alone(&self.fleet), call);
+                let leg = Leg::modern(face, &self.name, at, call);
                 backend.bridge.take_for(face, leg, Up::Open { exchange, request, said })
             }
         }
@@ -197,7 +279,8 @@ impl Alone {
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
-        if self.session(face).is_some_and(|session| session.give_up(exchange)) {
+        let waited = lock(&self.waiting).remove(&(face.number(), exchange));
+        if waited || self.session(face).is_some_and(|session| session.give_up(exchange)) {
             return Works::none();
         }
         self.tell_all(face, &Up::Drop { exchange, message })
@@ -231,6 +314,7 @@ impl Inside for Alone {
 
     fn forget(&self, face: &Arc<Face>) {
         lock(&self.sessions).remove(&face.number());
+        lock(&self.waiting).retain(|(of, _)| *of != face.number());
         for bridge in self.fleet.bridges(|name| *name == *self.name) {
             bridge.forget(face);
         }

@@ -10,10 +10,9 @@ use switchboard_net::seal::Sealer;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch};
 
 use super::duty::Duty;
-use super::state;
+use super::{Front, state};
 use crate::fleet::Fleet;
 
 /// A server's own path, or one of many together.
@@ -22,6 +21,8 @@ pub(super) struct At {
     /// Gone only when the gateway is.
     fleet: Weak<Fleet>,
     many: Option<Many>,
+    /// What must be known as long as somebody is here.
+    _kept: Option<Arc<Front>>,
 }
 
 #[derive(Clone)]
@@ -30,14 +31,15 @@ struct Many {
 }
 
 impl At {
-    /// Where one server is as it is.
-    pub(super) fn alone(fleet: &Arc<Fleet>) -> Self {
-        Self { fleet: Arc::downgrade(fleet), many: None }
+    /// Where one server is as it is. `kept` knows what it lists to whom a client
+    /// speaks for, if that decides on what they see.
+    pub(super) fn alone(fleet: &Arc<Fleet>, kept: Option<Arc<Front>>) -> Self {
+        Self { fleet: Arc::downgrade(fleet), many: None, _kept: kept }
     }
 
     /// Where many are together, and what they let clients carry is sealed.
     pub(super) fn many(fleet: &Arc<Fleet>, sealer: Option<Arc<Sealer>>) -> Self {
-        Self { fleet: Arc::downgrade(fleet), many: Some(Many { sealer }) }
+        Self { fleet: Arc::downgrade(fleet), many: Some(Many { sealer }), _kept: None }
     }
 
     /// Whether the client hears its server as it is.
@@ -54,7 +56,7 @@ impl At {
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
         let fleet = self.fleet.upgrade()?;
-        if !fleet.may_tell(server, message) {
+        if !fleet.may_tell(face, server, message) {
             return None;
         }
         match self.many {
@@ -92,14 +94,5 @@ impl At {
             }
             _ => answer,
         }
-    }
-}
-
-impl Fleet {
-    /// Whether clients may hear this of a server: not of resources that are hidden.
-    pub(super) fn may_tell(&self, server: &str, message: &Message) -> bool {
-        let uri = || patch::string(message.payload()?, &["uri"]);
-        let is_update = message.method() == method::UPDATED;
-        is_update.then(uri).flatten().is_none_or(|uri| self.may_watch(server, &uri))
     }
 }

@@ -14,9 +14,7 @@ use super::list::tell;
 use super::{Front, lock};
 use crate::fleet::Fleet;
 use crate::person::Person;
-use crate::plan::ServerPlan;
 use crate::policy::Grant;
-use crate::sight::{self, Sight};
 
 impl Front {
     /// Offers what `grant` has of these servers. Must be called within a tokio runtime.
@@ -29,6 +27,9 @@ impl Front {
     ) -> Arc<Self> {
         let members = members.into_iter().filter(|name| grant.has_server(name));
         let front = Self::unwatched(fleet, members, grant.clone(), sealer, person);
+        if let Some(person) = &front.person {
+            person.is_shown_by(&front);
+        }
         front.follow();
         front.watched()
     }
@@ -40,9 +41,9 @@ impl Front {
     }
 
     /// Whether a server is not to be asked for this, which is in its own words.
-    pub(super) fn hides(&self, server: &str, request: &Message) -> bool {
+    pub(super) fn hides(&self, face: &Face, server: &str, request: &Message) -> bool {
         let Some(backend) = self.fleet.backend(server) else { return false };
-        self.fleet.hides(&backend.plan, &self.grant, request)
+        self.fleet.may_ask(face, &backend.plan, &self.grant, request) != Some(true)
     }
 
     /// Whether somebody would be told of a change. One that is for everybody
@@ -67,9 +68,10 @@ impl Front {
         self.session(face).map(|session| session.hello.clone())
     }
 
-    /// The bytes of all that it shows.
+    /// The bytes of all that it shows, and of whom it is for.
     pub(crate) fn weight(&self) -> usize {
-        self.known().1.bytes()
+        let person = self.person.as_ref().map_or(0, |person| person.weight());
+        person + self.known().1.bytes()
     }
 
     /// Whether it has greeted this client.
@@ -107,30 +109,5 @@ impl Front {
                 tell(face, None, &Message::notification(note, None));
             }
         }
-    }
-}
-
-impl Fleet {
-    /// Whether a server of this plan is not to be asked for this by somebody with
-    /// this grant. The request is in the server's own words.
-    pub(super) fn hides(&self, plan: &ServerPlan, grant: &Grant, request: &Message) -> bool {
-        let sight = Sight::new(plan, grant);
-        let named = sight::named(request);
-        named.is_some_and(|(kind, own)| !sight.reaches(kind, &own, |of| self.own(&plan.name, of)))
-    }
-
-    /// Whether clients may watch a resource of a server.
-    pub(super) fn may_watch(&self, server: &str, uri: &str) -> bool {
-        let Some(backend) = self.backend(server) else { return true };
-        let nothing = Grant::default();
-        let sight = Sight::new(&backend.plan, &nothing);
-        sight.reaches(Kind::Resources, uri, |of| self.own(server, of))
-    }
-
-    /// The names of all that a server lists of a kind.
-    fn own(&self, server: &str, kind: Kind) -> Vec<String> {
-        let all = self.roster.definitions(kind).into_iter();
-        let own = all.filter(|definition| *definition.server == *server);
-        own.map(|definition| definition.name().into_owned()).collect()
     }
 }

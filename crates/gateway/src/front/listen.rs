@@ -153,7 +153,7 @@ impl Front {
         let mut parts = Parts::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri)
-                && self.fleet.may_watch(server, &uri)
+                && self.fleet.may_watch(face, server, &uri)
             {
                 parts.entry(Arc::clone(server)).or_default().uris.insert(uri);
             }

@@ -86,7 +86,7 @@ impl Front {
             return Works::none();
         }
         let way = match route::route(request, catalog, self) {
-            Way::To { server, request: theirs } if self.hides(&server, &theirs) => {
+            Way::To { server, request: theirs } if self.hides(face, &server, &theirs) => {
                 Way::Nowhere(Nowhere::unseen(request))
             }
             way => way,

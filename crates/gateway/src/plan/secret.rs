@@ -4,6 +4,7 @@
 //! short or plain words would be found everywhere: they count only where their
 //! name says that they are secret.
 
+use switchboard_net::secret::{LONG, SHORT, is_telling, words};
 use switchboard_net::upstream::Target;
 
 use super::{Plan, ServerPlan};
@@ -17,18 +18,8 @@ pub struct Secret {
     pub value: String,
 }
 
-/// Bytes of a value that cannot be mistaken for a word.
-const LONG: usize = 8;
-
-/// Bytes of a value that is secret by its name.
-const SHORT: usize = 4;
-
 /// Secrets that are known of one plan: more than its servers need.
 const MOST: usize = 4096;
-
-/// Parts of names of what is secret.
-const TELLING: [&str; 9] =
-    ["api-key", "api_key", "apikey", "auth", "credential", "key", "pass", "secret", "token"];
 
 impl Secret {
     /// Values of variables, headers and arguments of the servers of these plans. The
@@ -58,8 +49,8 @@ impl ServerPlan {
             Target::Url { url, headers, .. } => {
                 for (name, value) in headers {
                     let value = String::from_utf8_lossy(value.as_bytes());
-                    // `Bearer` is no secret, and what follows it may be told alone.
-                    value.split_whitespace().for_each(|word| found.add(name.as_str(), word, LONG));
+                    words(name.as_str(), &value)
+                        .for_each(|word| found.add(name.as_str(), word, SHORT));
                 }
                 for pair in url.query().unwrap_or_default().split('&') {
                     let (name, value) = pair.split_once('=').unwrap_or(("query", pair));
@@ -97,12 +88,6 @@ impl Found {
             before = arg;
         }
     }
-}
-
-/// Whether a name says that its value is secret. Scripts have no name.
-fn is_telling(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.len() <= 64 && TELLING.iter().any(|part| name.contains(part))
 }
 
 impl std::fmt::Debug for Secret {
@@ -147,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(value(secret), Some(name), "{secret}");
         }
-        for plain in ["server", "/srv/files", "-e"] {
+        for plain in ["server", "/srv/files", "-e", "Bearer"] {
             assert_eq!(value(plain), None, "{plain}");
         }
         assert!(secrets.is_sorted_by_key(|it| std::cmp::Reverse(it.value.len())));

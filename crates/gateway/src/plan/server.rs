@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::Kind;
 use switchboard_net::upstream::{Server, Target};
@@ -137,13 +137,21 @@ impl ServerPlan {
     /// process of its own, or is known there by headers of its own.
     pub fn is_personal(&self) -> bool {
         let is_shared = matches!(self.process, Process::Shared | Process::PerRequest);
-        !is_shared || !self.credentials.pass.is_empty()
+        !is_shared || !self.passes().is_empty()
     }
 
     /// Whether it can tell people apart: each has a process of their own, or is
     /// known there by headers of their own.
     pub fn knows_people(&self) -> bool {
-        self.process == Process::PerUser || !self.credentials.pass.is_empty()
+        self.process == Process::PerUser || !self.passes().is_empty()
+    }
+
+    /// Headers of clients that it is sent: a command is sent none, whatever its file says.
+    pub fn passes(&self) -> &[HeaderName] {
+        match &self.target {
+            Target::Command(_) => &[],
+            Target::Url { .. } => &self.credentials.pass,
+        }
     }
 
     /// The headers that the file spells out.

@@ -81,6 +81,26 @@ fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
 }
 
 #[test]
+fn a_command_is_passed_no_headers_and_tells_nobody_apart_by_them() {
+    let plan = plan(
+        r#"{"servers": {
+            "shared": {"command": "c", "process": "shared"},
+            "users": {"command": "c", "process": "per-user"},
+            "far": {"url": "https://h/mcp", "process": "shared", "passHeaders": ["X-Tenant"]}}}"#,
+    );
+    let mut servers = plan.servers;
+    let pass = servers["far"].credentials.pass.clone();
+    for name in ["shared", "users"] {
+        servers.get_mut(name).unwrap().credentials.pass.clone_from(&pass);
+        assert!(servers[name].passes().is_empty(), "{name}");
+    }
+    let knows = ["shared", "users", "far"].map(|name| servers[name].knows_people());
+    assert_eq!(knows, [false, true, true]);
+    assert!(!servers["shared"].is_personal());
+    assert_eq!(servers["far"].passes(), pass);
+}
+
+#[test]
 fn the_same_in_toml_with_the_names_of_toml() {
     let text = r#"
 [mcp_servers.a]

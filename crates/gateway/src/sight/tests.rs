@@ -18,13 +18,14 @@ fn plan(resources: Filter) -> ServerPlan {
 /// The URIs of these that are seen by somebody from whom a filter keeps others.
 fn seen<'u>(filter: Filter, uris: &[&'u str]) -> Vec<&'u str> {
     let known = |kind| match kind {
-        Kind::Templates => list(&["db://{table}", "file:///{path}", "file:///open/{name}"]),
-        Kind::Resources => list(&["db://listed", "note://a"]),
-        _ => Vec::new(),
+        Kind::Templates => Some(list(&["db://{table}", "file:///{path}", "file:///open/{name}"])),
+        Kind::Resources => Some(list(&["db://listed", "note://a", "Odd://%2e/../B"])),
+        _ => None,
     };
     let (plan, grant) = (plan(filter), Grant::default());
     let sight = Sight::new(&plan, &grant);
-    uris.iter().copied().filter(|uri| sight.reaches(Kind::Resources, uri, known)).collect()
+    let is_seen = |uri: &&str| sight.reaches(Kind::Resources, uri, known) == Some(true);
+    uris.iter().copied().filter(is_seen).collect()
 }
 
 fn never(patterns: &[&str]) -> Filter {
@@ -63,13 +64,53 @@ fn a_uri_of_a_hidden_template_is_hidden_unless_another_fits_that_is_not() {
 }
 
 #[test]
+fn no_other_spelling_leads_to_what_is_hidden() {
+    let uris = [
+        "db://users",
+        "DB://users",
+        " db://users",
+        "db://users\n",
+        "db://x/../users",
+        "db://x/%2e%2e/users",
+        "db://%75sers",
+        "db://Users",
+    ];
+    assert_eq!(seen(Filter::default(), &uris), uris);
+    assert_eq!(seen(never(&["db://users"]), &uris), [""; 0]);
+    assert_eq!(seen(never(&["db://{table}"]), &uris), [""; 0]);
+    assert_eq!(seen(never(&["db://%75SERS"]), &uris), [""; 0]);
+    assert_eq!(seen(only(&["db://users", "note://*"]), &uris), ["db://users"]);
+    let out = ["file:///open/../a", "file:///open/%2E./a", "file:///open/b", "FILE:///open/b"];
+    assert_eq!(seen(only(&["file:///open/*"]), &out), ["file:///open/b"]);
+    assert_eq!(seen(only(&["file:///open/{name}"]), &out), ["file:///open/b"]);
+}
+
+#[test]
+fn other_filters_leave_odd_spellings_of_a_list_and_plain_ones_of_people_alone() {
+    let uris = ["Odd://%2e/../B", "note://Inbox/ä", "x:y", "file:///a b", "Odd://b"];
+    assert_eq!(seen(never(&["db://*"]), &uris), uris[..4]);
+    assert_eq!(seen(never(&["Odd://*"]), &uris), uris[1..4]);
+    assert_eq!(seen(only(&["Odd://*", "x:*"]), &uris), [uris[0], "x:y"]);
+}
+
+#[test]
+fn what_lists_decide_is_not_decided_before_they_are_known() {
+    let filter = Filter { only: Some(list(&["a://*", "b://{x}"])), never: list(&["a://b"]) };
+    let (plan, grant) = (plan(filter), Grant::default());
+    let reaches = |uri| Sight::new(&plan, &grant).reaches(Kind::Resources, uri, |_| None);
+    assert_eq!(reaches("a://b"), Some(false));
+    assert_eq!(reaches("a://c"), Some(true));
+    assert_eq!((reaches("b://c"), reaches("d://e")), (None, None));
+}
+
+#[test]
 fn case_counts_and_what_is_completed_counts_as_what_it_is_of() {
     let (mut plan, grant) = (plan(never(&["db://{table}"])), Grant::default());
     plan.prompts = never(&["Secret*"]);
     plan.tools = never(&["Drop"]);
     let sight = Sight::new(&plan, &grant);
-    let known = |_| list(&["db://{table}", "db://{schema}"]);
-    let reaches = |kind, own| sight.reaches(kind, own, known);
+    let known = |_| Some(list(&["db://{table}", "db://{schema}"]));
+    let reaches = |kind, own| sight.reaches(kind, own, known) == Some(true);
     assert!(!reaches(Kind::Tools, "Drop") && reaches(Kind::Tools, "drop"));
     assert!(!reaches(Kind::Prompts, "Secrets") && reaches(Kind::Prompts, "secrets"));
     assert!(!reaches(Kind::Templates, "db://{table}") && reaches(Kind::Templates, "db://{schema}"));
@@ -91,8 +132,32 @@ fn a_request_is_doubtful_where_its_server_may_read_another_name_than_we_do() {
         r#"{"name":"a","Task":{}}"#,
         r#"{"name":"a","_meta":{"progressToken":1,"ProgressToken":2}}"#,
         r#"["a"]"#,
+        r#"{"name":["a"]}"#,
+        r#"{"name":{"a":1}}"#,
+        "{}",
     ] {
         assert!(doubt(&message("tools/call", params)).is_some(), "{params}");
+    }
+    for (method, params) in [
+        ("prompts/get", r#"{"name":["a"]}"#),
+        ("resources/read", r#"{"uri":["a"]}"#),
+        ("resources/subscribe", r#"{"uri":1}"#),
+        ("completion/complete", r#"{"ref":{"name":"a"}}"#),
+        ("completion/complete", r#"{"ref":{"type":"ref/prompt","name":["a"]}}"#),
+        ("completion/complete", r#"{"ref":["a"]}"#),
+        ("subscriptions/listen", r#"{"notifications":{"resourceSubscriptions":["a",1]}}"#),
+        ("subscriptions/listen", r#"{"notifications":{"resourceSubscriptions":"a"}}"#),
+        ("subscriptions/listen", r#"{"notifications":[{"resourceSubscriptions":["a"]}]}"#),
+    ] {
+        assert!(doubt(&message(method, params)).is_some(), "{method} {params}");
+    }
+    for (method, params) in [
+        ("resources/read", r#"{"uri":"a"}"#),
+        ("completion/complete", r#"{"ref":{"type":"ref/resource","uri":"a"}}"#),
+        ("subscriptions/listen", r#"{"notifications":{"resourceSubscriptions":["a"]}}"#),
+        ("subscriptions/listen", r#"{"notifications":{"toolsListChanged":true}}"#),
+    ] {
+        assert_eq!(doubt(&message(method, params)), None, "{method} {params}");
     }
     let plain = r#"{"name":"a","arguments":{"Name":1,"name":2,"NAME":3},"_meta":{"x":1,"X":2}}"#;
     assert_eq!(doubt(&message("tools/call", plain)), None);

@@ -3,7 +3,10 @@
 //! They are as many as there are people with a session or a listen, and a
 //! bounded number more of those who were here a while ago.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use switchboard_net::face::Face;
 use switchboard_proto::jsonrpc::Message;
@@ -11,8 +14,11 @@ use tokio::time::Instant;
 
 use super::Views;
 use crate::front::Front;
-use crate::person::{Mark, PersonBounds};
+use crate::person::{Mark, Person, PersonBounds};
 use crate::policy::Grant;
+
+/// How often somebody looks who is gone, at least.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// The fronts of people, in no order.
 #[derive(Default)]
@@ -25,7 +31,10 @@ pub(super) struct Seen {
 /// What one person sees.
 struct One {
     mark: Mark,
+    /// Who lets them in: a key may speak for many.
+    principal: Arc<str>,
     grant: Grant,
+    person: Arc<Person>,
     front: Arc<Front>,
     used: Instant,
 }
@@ -35,6 +44,20 @@ impl One {
     fn is_left(&self) -> bool {
         Arc::strong_count(&self.front) == 1 && !self.front.is_occupied()
     }
+}
+
+/// Who goes first: of the principal with most, whoever was not here for longest.
+/// What one principal has costs no other anything.
+fn first_to_go<'o>(
+    ones: impl Iterator<Item = (usize, &'o One)> + Clone,
+    weigh: impl Fn(&One) -> usize,
+) -> Option<usize> {
+    let mut loads: HashMap<&str, usize> = HashMap::new();
+    for (_, one) in ones.clone() {
+        *loads.entry(&*one.principal).or_default() += weigh(one);
+    }
+    let key = |one: &One| (loads.get(&*one.principal).copied(), Reverse(one.used));
+    ones.max_by_key(|(_, one)| key(one)).map(|(at, _)| at)
 }
 
 impl Seen {
@@ -51,15 +74,35 @@ impl Seen {
         self.people.retain(|one| grants.contains(&one.grant) || !one.is_left());
     }
 
-    /// Forgets those who were not here for long, then those who were not here for longest.
+    /// Forgets those who were not here for long, then those who are too many, and
+    /// lets others rest.
     fn sweep(&mut self, bounds: &PersonBounds) {
         let now = Instant::now();
         self.people.retain(|one| now < one.used + bounds.idle || !one.is_left());
-        let mut bytes: usize = self.fronts().map(|front| front.weight()).sum();
-        while self.people.len() > bounds.most || bytes > bounds.bytes {
+        self.forget_beyond(bounds.most, |_| 1);
+        self.forget_beyond(bounds.bytes, |one| one.front.weight());
+        self.rest(bounds.awake);
+    }
+
+    /// Forgets people until those who are not here weigh no more than that.
+    fn forget_beyond(&mut self, most: usize, weigh: impl Fn(&One) -> usize) {
+        let away = self.people.iter().filter(|one| !one.front.is_occupied());
+        let mut weight: usize = away.map(&weigh).sum();
+        while weight > most {
             let left = self.people.iter().enumerate().filter(|(_, one)| one.is_left());
-            let Some((oldest, _)) = left.min_by_key(|(_, one)| one.used) else { return };
-            bytes = bytes.saturating_sub(self.people.swap_remove(oldest).front.weight());
+            let Some(first) = first_to_go(left, &weigh) else { return };
+            weight = weight.saturating_sub(weigh(&self.people.swap_remove(first)));
+        }
+    }
+
+    /// Has servers listened to for so many of those who are not here.
+    fn rest(&self, most: usize) {
+        let is_idle = |one: &One| one.person.is_awake() && !one.person.is_here();
+        let mut idle: Vec<_> = self.people.iter().filter(|one| is_idle(one)).collect();
+        while idle.len() > most {
+            let ones = idle.iter().map(|one| &**one).enumerate();
+            let Some(first) = first_to_go(ones, |_| 1) else { return };
+            idle.swap_remove(first).person.rest();
         }
     }
 }
@@ -86,13 +129,21 @@ impl Views {
         let mut seen = self.seen();
         if let Some(one) = seen.find(&mark, grant) {
             one.used = Instant::now();
-            return Arc::clone(&one.front);
+            let (front, is_awake) = (Arc::clone(&one.front), one.person.is_awake());
+            if !is_awake {
+                // They may be woken by what they want.
+                seen.rest(people.bounds.awake);
+            }
+            return front;
         }
-        let person = Some(people.meet(mark, face, words));
-        let (members, sealer) = (self.members(), self.sealer.clone());
-        let front = Front::showing(grant, &self.fleet, members.iter().cloned(), sealer, person);
+        let person = people.meet(mark, face, words);
+        let (members, sealer) =
+            (self.members().iter().cloned().collect::<Vec<_>>(), self.sealer.clone());
+        let theirs = Some(Arc::clone(&person));
+        let front = Front::showing(grant, &self.fleet, members, sealer, theirs);
         let (grant, used) = (grant.clone(), Instant::now());
-        seen.people.push(One { mark, grant, front: Arc::clone(&front), used });
+        let (principal, shown) = (face.who().name().into(), Arc::clone(&front));
+        seen.people.push(One { mark, principal, grant, person, front: shown, used });
         seen.sweep(&people.bounds);
         if !std::mem::replace(&mut seen.is_swept, true) {
             tokio::spawn(sweep(Weak::clone(&self.this)));
@@ -123,7 +174,7 @@ async fn sweep(views: Weak<Views>) {
         let Some(idle) = views.upgrade().map(|views| views.fleet.people.bounds.idle) else {
             return;
         };
-        tokio::time::sleep(idle / 4).await;
+        tokio::time::sleep(LOOK.min(idle / 4)).await;
         let Some(views) = views.upgrade() else { return };
         let mut seen = views.seen();
         seen.sweep(&views.fleet.people.bounds);

@@ -36,15 +36,23 @@ pub enum Children {
 /// they are: no two that differ are known to have the same.
 type Mark = [u8; SHA256_OUTPUT_LEN];
 
+/// Somebody whom the server can tell from others, and the principal behind them:
+/// one for each name, whatever else its clients show.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct User {
+    pub(super) principal: Mark,
+    mark: Mark,
+}
+
 /// Who goes by a connection: all clients, those of an era, those of one user, modern
 /// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Whose {
     Everybody,
     All(Era),
-    User(Era, Mark),
+    User(Era, User),
     /// By who they are, and by what they can do besides.
-    Alike(Mark, Mark),
+    Alike(User, Mark),
     Client(u64),
     /// A modern client on a pipe, by what it can do: each request says that anew.
     Able(u64, Mark),
@@ -87,7 +95,9 @@ impl Children {
 }
 
 /// The same for clients of the same principal that pass on the same.
-fn user(face: &Face, passed: &HeaderMap) -> Mark {
+fn user(face: &Face, passed: &HeaderMap) -> User {
+    let mut principal = Context::new(&SHA256);
+    principal.update(face.who().name().as_bytes());
     let mut said = Context::new(&SHA256);
     let mut say = |part: &[u8]| {
         said.update(&part.len().to_be_bytes());
@@ -99,7 +109,7 @@ fn user(face: &Face, passed: &HeaderMap) -> Mark {
         say(name.as_str().as_bytes());
         say(value.as_bytes());
     }
-    mark(said)
+    User { principal: mark(principal), mark: mark(said) }
 }
 
 /// The same for requests that declare the same (GW-41), however it is written.
@@ -129,9 +139,26 @@ impl Whose {
         }
     }
 
+    /// Whose it is, if it is somebody's whom the server can tell from others.
+    pub(super) fn user(self) -> Option<User> {
+        match self {
+            Self::User(_, user) | Self::Alike(user, _) => Some(user),
+            _ => None,
+        }
+    }
+
     /// Whether it is for this client alone, and for more than one of its calls.
     pub(super) fn is_own(self, face: &Face) -> bool {
         matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(face)
+    }
+
+    /// Whether both are the same caller's, who may have declared something else.
+    pub(super) fn is_alike(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Alike(one, _), Self::Alike(other, _)) => one == other,
+            (Self::Able(one, _), Self::Able(other, _)) => one == other,
+            _ => false,
+        }
     }
 
     /// Whether it is there for as long as somebody uses it, and no longer.

@@ -1,10 +1,12 @@
 //! The connections to the server: found, or made.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
+use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
@@ -86,6 +88,34 @@ impl Bridge {
             return Whose::Everybody;
         }
         let (eras, passed) = (self.eras(face), self.server.passed_of(face.carried()));
-        self.children.whose(face, exchange, request, eras.server, &passed)
+        let whose = self.children.whose(face, exchange, request, eras.server, &passed);
+        self.keeper(whose, face, request).unwrap_or(whose)
+    }
+
+    /// The connection by which the same caller began the task that a request is
+    /// about: its id is enough, whatever the request declares besides.
+    fn keeper(&self, whose: Whose, face: &Face, request: &Message) -> Option<Whose> {
+        let task = subject(request)?;
+        let state = lock(&self.state);
+        let has_it = |upstream: &Upstream| upstream.has_task(&task, face.principal());
+        if state.connections.get(&whose).is_some_and(|upstream| has_it(upstream)) {
+            return None;
+        }
+        let mut theirs = state.connections.iter().filter(|(other, _)| other.is_alike(whose));
+        theirs.find(|(_, upstream)| has_it(upstream)).map(|(other, _)| *other)
+    }
+}
+
+/// The task that a request is about; of a listen the first.
+fn subject(request: &Message) -> Option<Cow<'_, str>> {
+    let params = request.payload()?;
+    match request.method() {
+        method::LISTEN => {
+            let tasks = patch::get(params, &["notifications", "taskIds"])?;
+            let tasks: Vec<String> = serde_json::from_slice(tasks).ok()?;
+            tasks.into_iter().next().map(Cow::Owned)
+        }
+        name if name.starts_with("tasks/") => patch::string(params, &["taskId"]),
+        _ => None,
     }
 }

@@ -41,11 +41,12 @@ impl Hidden {
             return None;
         }
         let params = request.payload()?;
-        if !params.starts_with(b"{") || patch::unclear(params, &[("name", &[])]).is_some() {
-            let what = "params must be an object with one name".to_owned();
+        let is_clear =
+            params.starts_with(b"{") && patch::unclear(params, &[("name", &[])]).is_none();
+        let Some(name) = patch::string(params, &["name"]).filter(|_| is_clear) else {
+            let what = "params must be an object with one name, a string".to_owned();
             return Some(Refusal::BadParams { what });
-        }
-        let name = patch::string(params, &["name"])?;
+        };
         let text = format!("Tool \"{name}\" is not available");
         self.hides(&name).then_some(Refusal::FarSide { text })
     }
@@ -172,6 +173,8 @@ mod tests {
             r#"{"name":"a","Name":"bee"}"#,
             r#"{"name":"bee","name":"a"}"#,
             r#"["bee"]"#,
+            r#"{"name":["bee"]}"#,
+            r#"{"name":{"bee":1}}"#,
         ] {
             assert!(refuses(params), "{params}");
         }

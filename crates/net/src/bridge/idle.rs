@@ -1,11 +1,13 @@
 //! Sessions at a legacy server that nobody has used for a while (GW-41).
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use switchboard_proto::refusal::Refusal;
 
+use super::children::User;
 use super::{Bridge, State, Whose};
 use crate::face::{lock, now};
 use crate::upstream::Upstream;
@@ -17,45 +19,107 @@ const IDLE: Duration = Duration::from_mins(10);
 /// How often somebody looks.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Sessions for clients that are alike, and those of one user: what a client can
-/// do it says itself, and must keep nobody out by it; those of one client on a
-/// pipe are bounded alike. Each is a child or a session at the server.
-const MOST_ALIKE: usize = 256;
+/// Sessions of one user, or of one client on a pipe, for clients that are alike:
+/// what a client can do it says itself, and must keep nobody out by it.
 const MOST_OF_ONE: usize = 16;
 
-/// The same for users, who are more: each has a name of its own.
-const MOST_USERS: usize = 1024;
+/// How many connections there are for users whom the server can tell from others.
+/// Each is a child or a session there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places(pub(super) usize);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Bridge::PLACES)
+    }
+}
+
+impl Places {
+    /// Connections of one principal that stay though nobody uses them: what its
+    /// clients show besides is theirs to choose, and must cost nobody else a place.
+    fn kept(self) -> usize {
+        (self.0 / 4).max(1)
+    }
+
+    /// Connections of one principal in all.
+    fn of_principal(self) -> usize {
+        (self.0 - self.0 / 4).max(1)
+    }
+}
+
+impl Bridge {
+    /// How many connections there are for users that the server can tell apart,
+    /// unless [`Bridge::set_places`] says otherwise.
+    pub const PLACES: usize = 1024;
+
+    /// Has at most so many connections for users that the server can tell apart.
+    pub fn set_places(&self, most: usize) {
+        lock(&self.state).places = Places(most);
+    }
+}
 
 impl State {
     /// Sees to it that there is a place for one more, if need be in the place of
-    /// one that nobody uses.
+    /// one that nobody uses: of the same user, of the same principal, or of one
+    /// that has more.
     pub(super) fn make_room(&mut self, whose: Whose) -> Result<(), Refusal> {
-        match whose {
-            Whose::Alike(user, _) => {
-                let of_one = |it: &Whose| matches!(it, Whose::Alike(theirs, _) if *theirs == user);
-                self.keep_below(MOST_OF_ONE, of_one)?;
-                self.keep_below(MOST_ALIKE, |it| matches!(it, Whose::Alike(..)))
-            }
-            Whose::Able(client, _) => {
-                self.keep_below(MOST_OF_ONE, |it| matches!(it, Whose::Able(of, _) if *of == client))
-            }
-            Whose::User(..) => self.keep_below(MOST_USERS, |it| matches!(it, Whose::User(..))),
-            _ => Ok(()),
+        let places = self.places;
+        if let Whose::Able(client, _) = whose {
+            let of_one = |it: Whose| matches!(it, Whose::Able(of, _) if of == client);
+            return self.keep_below(MOST_OF_ONE, of_one);
         }
+        let Some(user) = whose.user() else { return Ok(()) };
+        if let Whose::Alike(..) = whose {
+            let of_one = |it: Whose| matches!(it, Whose::Alike(theirs, _) if theirs == user);
+            self.keep_below(MOST_OF_ONE, of_one)?;
+        }
+        let of_principal = |it: Whose| it.user().is_some_and(|it| it.principal == user.principal);
+        if self.count(of_principal) >= places.kept() {
+            // Those that are used stay, as long as there are places.
+            self.end_oldest(of_principal);
+        }
+        self.keep_below(places.of_principal(), of_principal)?;
+        if self.count(|it| it.user().is_some()) < places.0 {
+            return Ok(());
+        }
+        self.end_greediest(user).then_some(()).ok_or(Refusal::TooManySessions)
+    }
+
+    fn count(&self, is_one: impl Fn(Whose) -> bool) -> usize {
+        self.connections.keys().filter(|whose| is_one(**whose)).count()
     }
 
     /// Ends the one that was not used for longest, if there are so many.
-    fn keep_below(&mut self, most: usize, is_one: impl Fn(&Whose) -> bool) -> Result<(), Refusal> {
-        let these = || self.connections.iter().filter(|(whose, _)| is_one(whose));
-        if these().count() < most {
-            return Ok(());
-        }
-        let unused = these().filter(|(_, it)| !it.is_used() && !it.is_attached());
+    fn keep_below(&mut self, most: usize, is_one: impl Fn(Whose) -> bool) -> Result<(), Refusal> {
+        let has_room = self.count(&is_one) < most || self.end_oldest(is_one);
+        has_room.then_some(()).ok_or(Refusal::TooManySessions)
+    }
+
+    /// Ends the one of these that was not used for longest; false if all are in use.
+    fn end_oldest(&mut self, is_one: impl Fn(Whose) -> bool) -> bool {
+        let unused = self
+            .connections
+            .iter()
+            .filter(|(whose, it)| is_one(**whose) && !it.is_used() && !it.is_attached());
         let oldest = unused.min_by_key(|(_, upstream)| upstream.used()).map(|(whose, _)| *whose);
         let upstream = oldest.and_then(|oldest| self.connections.remove(&oldest));
-        let upstream = upstream.ok_or(Refusal::TooManySessions)?;
+        let Some(upstream) = upstream else { return false };
         self.close(async move { upstream.close().await });
-        Ok(())
+        true
+    }
+
+    /// Ends one of whoever has most, but of nobody who has less than this user's
+    /// principal; false if all of theirs are in use.
+    fn end_greediest(&mut self, user: User) -> bool {
+        let mut counts: HashMap<_, usize> = HashMap::from([(user.principal, 1)]);
+        for it in self.connections.keys().filter_map(|whose| whose.user()) {
+            *counts.entry(it.principal).or_default() += 1;
+        }
+        let own = counts[&user.principal];
+        let mut greedy: Vec<_> = counts.into_iter().filter(|(_, count)| *count >= own).collect();
+        greedy.sort_unstable_by_key(|(it, count)| (Reverse(*count), *it != user.principal));
+        let of = |one| move |it: Whose| it.user().is_some_and(|it| it.principal == one);
+        greedy.into_iter().any(|(principal, _)| self.end_oldest(of(principal)))
     }
 
     /// What each client on a pipe used last. It stays, as the only one of a legacy
@@ -106,3 +170,6 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,8 @@ impl Bridge {
 
     /// Connections that are made from here on keep these bounds.
     pub fn set_limits(&self, limits: Limits) {
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+        let limits = fitting(self.children, Arc::new(limits));
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// The bounds of connections that are made at this time.
@@ -60,11 +61,7 @@ impl Bridge {
         limits: Arc<Limits>,
         house: Option<Mutex<Gatehouse>>,
     ) -> Arc<Self> {
-        let limits = match children {
-            // A child that has answered is gone: nobody could ask it for a task.
-            Children::PerRequest => Arc::new(Limits { tasks: 0, ..Limits::clone(&limits) }),
-            _ => limits,
-        };
+        let limits = fitting(children, limits);
         Arc::new_cyclic(|this| Self {
             server,
             children,
@@ -74,5 +71,14 @@ impl Bridge {
             state: Mutex::default(),
             this: Weak::clone(this),
         })
+    }
+}
+
+/// The bounds of connections that are shared like this.
+fn fitting(children: Children, limits: Arc<Limits>) -> Arc<Limits> {
+    match children {
+        // A child that has answered is gone: nobody could ask it for a task.
+        Children::PerRequest => Arc::new(Limits { tasks: 0, ..Limits::clone(&limits) }),
+        _ => limits,
     }
 }

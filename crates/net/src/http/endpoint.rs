@@ -140,12 +140,12 @@ async fn converse(
     headers: &HeaderMap,
     incoming: &Incoming,
 ) -> Result<Option<Talk>, Refusal> {
-    let new = |era| {
+    let new = |era| -> Result<_, Refusal> {
         let limits = &site.rules().limits;
         let inside = Arc::clone(&site.inside);
         let face = Face::new(era, Carrier::Http, inside, limits, site.options.shared);
-        face.carry(headers);
-        face
+        face.carry(headers)?;
+        Ok(face)
     };
     let method = match incoming {
         Incoming::One(message) => message.method(),
@@ -160,7 +160,7 @@ async fn converse(
         {
             return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
         }
-        let face = new(Era::Modern);
+        let face = new(Era::Modern)?;
         face.speak_for(who);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
@@ -176,7 +176,7 @@ async fn converse(
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
-        let face = new(Era::Legacy);
+        let face = new(Era::Legacy)?;
         face.speak_for(who);
         let held = site.sessions.open(&face)?;
         return Ok(Some(Talk::with(face, Some(held))));

@@ -38,7 +38,7 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
     face.speak_for(who);
-    face.carry(&parts.headers);
+    face.carry(&parts.headers)?;
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =

@@ -258,7 +258,11 @@ impl Site {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
         if parts.method == Method::OPTIONS {
-            return Err(Box::new(preflight(guard, parts)));
+            // What is passed on must be sent first.
+            let carried = self.inner.inside.carries();
+            let carried = carried.iter().flat_map(|names| names.iter());
+            let guard = carried.fold(guard.clone(), Guard::allow_header);
+            return Err(Box::new(preflight(&guard, parts)));
         }
         let SiteOptions { gate, headers: more, .. } = &self.inner.options;
         let grant = guard.grant(&parts.headers);

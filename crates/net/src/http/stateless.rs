@@ -35,7 +35,7 @@ pub(super) async fn face(
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
     face.speak_for(who);
-    face.carry(headers);
+    face.carry(headers)?;
     let held = site.sessions.open(&face)?;
     if !is_greeting(incoming) {
         greet(&face, revision).await?;

@@ -106,8 +106,8 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     let stay = who.stay()?;
     let limits = &site.rules().limits;
     let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
+    pipe.carry(&parts.headers)?;
     site.sockets.add(who, &pipe);
-    pipe.carry(&parts.headers);
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {
         let _stay = stay;

@@ -88,6 +88,24 @@ async fn one_client_has_no_more_calls_parked_than_there_may_be() {
     assert_eq!(parking.len(), 2);
 }
 
+#[tokio::test]
+async fn who_is_back_takes_nobodys_place() {
+    let limits = Limits { parked: 1, ..Limits::default() };
+    let parking = Parking::new(&limits);
+    for turn in 1..=3 {
+        let face = on_pipe(&parking, &limits);
+        begin(&face, 1);
+        parking.park(&face, (Exchange(1), 1));
+        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+            panic!("client {turn} is answered")
+        };
+        let state = patch::string(&text, &["result", "requestState"]);
+        let back = call(Some(&state.unwrap_or_else(|| panic!("client {turn} is asked"))));
+        let (found, key) = parking.claim(&back, b"").unwrap().unwrap();
+        found.retry(key, Turns::default(), Lane::MAIN, &back, None).detach();
+    }
+}
+
 fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<Face> {
     let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
     face.park_in(parking);

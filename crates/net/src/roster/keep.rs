@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use serde_json::Value;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinHandle;
@@ -179,6 +180,8 @@ async fn listen(client: &Client, link: &Link) {
     let mut pace = Reconnect::new(LISTENS);
     while client.era() == Era::Modern && !kinds.is_empty() {
         match client.listen(filter.clone()).await {
+            // Nothing of it will be told, and asking again would not help.
+            Ok(listening) if is_deaf(listening.honoured()) => break,
             Ok(mut listening) => {
                 // It may have changed before it was listened to.
                 link.changed(kinds.iter().copied());
@@ -196,6 +199,11 @@ async fn listen(client: &Client, link: &Link) {
         tokio::time::sleep_until(at.into()).await;
     }
     std::future::pending::<()>().await;
+}
+
+/// Whether a listen brings nothing: servers that cannot tell agree to no list (SUB-5).
+fn is_deaf(honoured: &Value) -> bool {
+    !honoured.as_object().is_some_and(|lists| lists.values().any(|told| *told == true))
 }
 
 /// A list of a server, and how long it may be kept.

@@ -15,7 +15,7 @@ use switchboard_proto::revision::Era;
 
 use super::Server;
 use crate::bridge::Bridge;
-use crate::face::Face;
+use crate::face::{Face, carry};
 use crate::who::Who;
 
 /// All that servers can tell a client from others by.
@@ -25,25 +25,28 @@ pub struct Guise {
     era: Option<Era>,
     who: Who,
     carried: Option<HeaderMap>,
-    /// Its greeting, or any request of a modern client.
-    words: Option<Message>,
+    /// The parameters of its greeting.
+    greeting: Option<Box<[u8]>>,
+    /// What a modern client says of itself with each request.
+    envelope: Vec<(&'static str, String)>,
 }
 
 impl Guise {
     /// That of a client. `words` is its greeting, or any request if it is a
     /// modern one: what it says of itself is repeated.
     pub fn of(face: &Face, words: Option<&Message>) -> Self {
-        let says = |words: &&Message| match face.era() {
-            Era::Legacy => words.method() == method::INITIALIZE,
-            Era::Modern => true,
-        };
-        let (who, words) = (face.who().clone(), words.filter(says).cloned());
-        Self { era: Some(face.era()), who, carried: face.carried().cloned(), words }
+        let (era, who, carried) = (face.era(), face.who().clone(), face.carried().cloned());
+        // Nothing else of its request is kept.
+        let said = |of: Era| words.filter(|_| era == of);
+        let greeting = said(Era::Legacy).filter(|it| it.method() == method::INITIALIZE);
+        let greeting = greeting.and_then(Message::payload).map(Into::into);
+        let params = said(Era::Modern).and_then(Message::payload).unwrap_or_default();
+        Self { era: Some(era), who, carried, greeting, envelope: envelope(params) }
     }
 
     /// Our own, in the era of the server. It is for a server that everybody shares.
     pub fn ours() -> Self {
-        Self { era: None, who: Who::default(), carried: None, words: None }
+        Self { era: None, who: Who::default(), carried: None, greeting: None, envelope: Vec::new() }
     }
 
     /// The era that is spoken; none for the server's.
@@ -53,17 +56,19 @@ impl Guise {
 
     /// The parameters of its greeting, if it is known.
     pub(crate) fn greeting(&self) -> Option<&[u8]> {
-        self.words.as_ref().filter(|_| self.era == Some(Era::Legacy))?.payload()
+        self.greeting.as_deref()
     }
 
     /// What a modern client says of itself with each request, as far as it is known.
     pub(crate) fn envelope(&self) -> Vec<(&'static str, String)> {
-        let params = self.words.as_ref().and_then(Message::payload).unwrap_or_default();
-        let member = |name: &'static str| {
-            let text = patch::get(params, &["_meta", name])?;
-            Some((name, String::from_utf8_lossy(text).into_owned()))
-        };
-        [meta::VERSION, meta::CLIENT, meta::CAPABILITIES].into_iter().filter_map(member).collect()
+        self.envelope.clone()
+    }
+
+    /// The bytes of all that is kept of the client.
+    pub fn size(&self) -> usize {
+        let carried = self.carried.as_ref().map_or(0, carry::size);
+        let said: usize = self.envelope.iter().map(|(_, said)| said.len()).sum();
+        carried + said + self.greeting.as_ref().map_or(0, |it| it.len())
     }
 
     /// Somebody who is like it, to a bridge.
@@ -72,10 +77,19 @@ impl Guise {
         let face = Face::new(era, Carrier::Http, inside, &Limits::default(), true);
         face.speak_for(&self.who);
         if let Some(carried) = &self.carried {
-            face.carry(carried);
+            // It was carried before, and is no longer now.
+            _ = face.carry(carried);
         }
         face
     }
+}
+
+fn envelope(params: &[u8]) -> Vec<(&'static str, String)> {
+    let member = |name: &'static str| {
+        let text = patch::get(params, &["_meta", name])?;
+        Some((name, String::from_utf8_lossy(text).into_owned()))
+    };
+    [meta::VERSION, meta::CLIENT, meta::CAPABILITIES].into_iter().filter_map(member).collect()
 }
 
 impl fmt::Debug for Guise {

@@ -171,7 +171,7 @@ impl Upstream {
             StatusCode::NOT_FOUND if post.session.id.is_some() && is_call => {
                 self.handle_session_over(link, post)
             }
-            _ => self.take_error(post, response).await,
+            _ => self.take_error(link, post, response).await,
         }
     }
 
@@ -273,8 +273,13 @@ impl Upstream {
         self.unanswered(post, format!("No response received for request ID {id}"))
     }
 
-    async fn take_error(self: &Arc<Self>, post: &Post, response: Response<Incoming>) -> Works {
-        let refused = Refused::read(response).await;
+    async fn take_error(
+        self: &Arc<Self>,
+        link: &Link,
+        post: &Post,
+        response: Response<Incoming>,
+    ) -> Works {
+        let refused = Refused::read(response, &link.last_shown()).await;
         let mut text = refused.told(self);
         if post.message.method() == method::INITIALIZE {
             // What answers our own id speaks JSON-RPC here.

@@ -42,6 +42,11 @@ impl Upstream {
         lock(&self.core).is_used()
     }
 
+    /// Whether somebody began this task by this connection.
+    pub(crate) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
+        lock(&self.core).half.has_task(id, principal)
+    }
+
     /// Ends the link until the next call. False if somebody uses it.
     pub(crate) fn rest(self: &Arc<Self>) -> bool {
         let mut core = lock(&self.core);

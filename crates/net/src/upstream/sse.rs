@@ -123,7 +123,7 @@ async fn connect(
     *request.headers_mut() = headers.clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let unreached = |error| NoStream::because(up.told(sentence(&error), UNREACHABLE));
-    let response = check(up, fetch.send(request).await.map_err(unreached)?).await?;
+    let response = check(up, headers, fetch.send(request).await.map_err(unreached)?).await?;
     let mut stream =
         Stream { body: response.into_body(), decoder: Decoder::new(up.limits.message) };
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
@@ -143,6 +143,7 @@ async fn connect(
 
 async fn check(
     up: &Upstream,
+    sent: &HeaderMap,
     response: Response<Incoming>,
 ) -> Result<Response<Incoming>, NoStream> {
     let status = response.status();
@@ -156,7 +157,7 @@ async fn check(
     }
     let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
     let is_shut = status == StatusCode::UNAUTHORIZED;
-    Err(NoStream { text: Refused::read(response).await.told(up), wrong_transport, is_shut })
+    Err(NoStream { text: Refused::read(response, sent).await.told(up), wrong_transport, is_shut })
 }
 
 impl Stream {
@@ -203,12 +204,12 @@ async fn post(up: Arc<Upstream>, there: There, message: Message) {
     let mut request = Request::new(message.text().clone());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = there.endpoint;
-    *request.headers_mut() = there.headers;
+    request.headers_mut().clone_from(&there.headers);
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let sending = tokio::time::timeout(POST_WAIT, there.fetch.send(request));
     match up.stop.until(sending).await {
         Some(Ok(Ok(response))) if !response.status().is_success() => {
-            fail(&up, &message, Refused::read(response).await.told(&up));
+            fail(&up, &message, Refused::read(response, &there.headers).await.told(&up));
         }
         Some(Ok(Err(error))) => fail(&up, &message, up.told(sentence(&error), UNREACHABLE)),
         // Taken, or perhaps: then the stream will tell.

@@ -203,6 +203,11 @@ impl<O> Ledger<O> {
         }
     }
 
+    /// The calls that the server could be asking about, oldest first.
+    pub(super) fn asking(&self) -> impl Iterator<Item = CallId> {
+        self.asking.iter().map(|&id| CallId(id))
+    }
+
     /// The only call that the server could be asking about, if there is just one.
     pub(super) fn sole_asking(&self) -> Option<CallId> {
         let mut open = self.asking.iter();
@@ -240,11 +245,6 @@ impl<O> Ledger<O> {
     /// Whose the open calls are.
     pub(super) fn owners(&self) -> impl Iterator<Item = &O> {
         self.calls.iter().map(|(_, call)| &call.owner)
-    }
-
-    /// Whose the calls are that the server could be asking about.
-    pub(super) fn asking(&self) -> impl Iterator<Item = &O> {
-        self.asking.iter().filter_map(|&id| Some(&self.calls.get(id)?.owner))
     }
 
     /// The only open call, if there is just one.

@@ -80,6 +80,8 @@ const ATTEMPTS: u32 = 20;
 #[derive(Debug)]
 struct Call<T> {
     ticket: T,
+    /// What its client says of itself: who it is, and what it can do.
+    client: Box<[u8]>,
     /// In its client's words.
     request: Message,
     inner: CallId,
@@ -171,6 +173,7 @@ impl<T: Ticket> ToLegacy<T> {
         let level = level.and_then(|level| method::severity(&level));
         self.set_level(level, now);
         let number = self.next_number();
+        let client = client_of(params);
         let (request, inner) = (request.clone(), CallId::DONE);
         let (visit, visits, as_task, task) = (None, 0, false, None);
         let (shown, asked, lingers) = (None, false, None);
@@ -178,6 +181,7 @@ impl<T: Ticket> ToLegacy<T> {
             number,
             Call {
                 ticket,
+                client,
                 request,
                 inner,
                 level,
@@ -330,7 +334,7 @@ impl<T: Ticket> ToLegacy<T> {
         let method = call.request.method().to_owned();
         let payload = answer.payload().unwrap_or_default();
         let failed = (answer.kind() == Kind::Error).then(|| project::code_of(payload)).flatten();
-        if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload, now) {
+        if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload) {
             return;
         }
         if self.had_to_be_task(number, answer, now) {
@@ -379,6 +383,12 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn is_ready(&self) -> bool {
         self.inner.is_ready()
     }
+}
+
+/// What a request says of its client.
+fn client_of(params: &[u8]) -> Box<[u8]> {
+    let said = |key| patch::get(params, &["_meta", key]).unwrap_or(b"null");
+    [said(meta::CLIENT), said(meta::CAPABILITIES)].join(&b' ').into()
 }
 
 #[cfg(test)]

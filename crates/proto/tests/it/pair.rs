@@ -13,7 +13,7 @@ use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::revision::{Era, Revision};
 
-use self::client::{Client, Sort};
+use self::client::{AFTERWARDS, Client, Sort};
 use self::log::{Log, across, sort_rounds};
 use self::server::Server;
 use self::world::{Fault, Meeting, Outcome, World};
@@ -98,12 +98,18 @@ fn meetings(client: Revision, server: Revision) -> Vec<Meeting> {
             [Sharing::Alone, Sharing::Shared].into_iter().flat_map(|it| faults.map(|f| (it, f)))
         {
             let shares = sharing == Sharing::Shared;
-            // On a pipe a legacy server does not say which call its question is about.
-            let serial = shares && far == Carrier::Pipe && server.era() == Era::Legacy;
-            let names = if shares && !serial { &["ann", "bob"][..] } else { &["ann"] };
-            let sort = |&name| Sort { name, revision: client, elicits, serial, shares };
+            let sort = |&name| Sort { name, revision: client, elicits, shares };
+            let names = if shares { &["ann", "bob"][..] } else { &["ann"] };
             let clients = names.iter().map(sort).collect();
-            all.push(Meeting { clients, server, near, far, sharing, fault, seed: 0 });
+            let meeting = Meeting { clients, server, near, far, sharing, fault, seed: 0 };
+            if meeting.hides_whose() {
+                // Whoever is alone there is asked all the same.
+                all.push(Meeting { clients: vec![sort(&"ann")], ..meeting.clone() });
+            }
+            // Such a server may ask once more about calls of a client that is gone.
+            if !(meeting.hides_whose() && fault == Fault::Gone) {
+                all.push(meeting);
+            }
         }
     }
     all
@@ -120,7 +126,9 @@ impl Direct {
         let clients = meeting.clients.iter().map(|&sort| face_to_face(sort).0);
         let mut server = Log::new();
         for &sort in &meeting.clients {
-            server.extend(face_to_face(Sort { revision: meeting.server, ..sort }).1);
+            for (stream, lines) in face_to_face(Sort { revision: meeting.server, ..sort }).1 {
+                server.entry(stream).or_default().extend(lines);
+            }
         }
         let direct = Self { clients: clients.collect(), server };
         let played = direct.clients.iter().all(|log| log.len() > 12) && direct.server.len() > 12;
@@ -129,28 +137,21 @@ impl Direct {
     }
 
     fn compare(&self, meeting: &Meeting, seen: &Outcome) {
+        assert!(seen.left.is_empty(), "{meeting:?}: left {:?}", seen.left);
         let is_same = meeting.clients[0].revision == meeting.server;
         let plainly = |log: &Log| if is_same { log.clone() } else { across(log) };
-        // On a pipe a record does not say which of two calls it is about.
-        let is_unclear = meeting.clients.len() > 1 && meeting.far == Carrier::Pipe;
-        let is_shared = meeting.clients.len() > 1;
-        let is_far_lost = meeting.fault == Fault::Lost;
-        assert!(seen.left.is_empty(), "{meeting:?}: left {:?}", seen.left);
+        let mut out = Vec::new();
         for (at, (log, direct)) in seen.clients.iter().zip(&self.clients).enumerate() {
-            let is_gone = meeting.fault == Fault::Gone && at == 0;
             let (log, direct) = (plainly(log), plainly(direct));
             // Who was not even welcomed does nothing else.
-            let is_out = is_gone || is_far_lost && lines(&log, "hello") != lines(&direct, "hello");
-            let streams: BTreeSet<_> = log.keys().chain(direct.keys()).collect();
-            for stream in streams {
+            out.push(lines(&log, "hello") != lines(&direct, "hello"));
+            let of = Of { meeting, hit: &seen.hit[at], is_out: out[at], log: &log };
+            for stream in log.keys().chain(direct.keys()).collect::<BTreeSet<_>>() {
                 let (log, direct) = (lines(&log, stream), lines(&direct, stream));
-                let may = is_out || is_far_lost && (seen.hit[at].contains(stream) || told(stream));
-                let fits = log == direct || may && is_part(log, direct, stream);
-                // While one listen takes over from another, rather both of them tell than none.
-                let mut once = log.to_vec();
-                once.dedup();
-                let fits = fits || is_shared && stream.starts_with("updated") && once == direct;
-                let fits = fits || stream == "log" && is_unclear && log == &direct[1..];
+                let is_gone = meeting.fault == Fault::Gone && at == 0;
+                let fits = log == direct
+                    || of.fits(stream, log, direct)
+                    || is_gone && is_part(log, direct, stream);
                 assert!(fits, "{meeting:#?}, client {at}, {stream}: {log:#?} not {direct:#?}");
             }
         }
@@ -158,17 +159,84 @@ impl Direct {
         let is_same = is_same && meeting.sharing == Sharing::Alone;
         let plainly = |log: &Log| if is_same { log.clone() } else { across(log) };
         let (log, direct) = (plainly(&seen.server), plainly(&self.server));
-        let streams: BTreeSet<_> = log.keys().chain(direct.keys()).collect();
-        for stream in streams {
+        for stream in log.keys().chain(direct.keys()).collect::<BTreeSet<_>>() {
             let (log, direct) = (lines(&log, stream), lines(&direct, stream));
-            let fits = match meeting.fault {
-                // Each of our clients greets and watches for itself, or all at once.
-                _ if is_setup(stream) => is_far_lost || log.is_empty() == direct.is_empty(),
-                Fault::Nothing => log == direct,
-                Fault::Lost | Fault::Gone => log == direct || is_part(log, direct, stream),
-            };
-            let fits = fits || meeting.fault == Fault::Gone && is_setup(stream);
+            let may = meeting.clients.iter().enumerate().any(|(at, sort)| {
+                let call = stream.strip_prefix(sort.name).and_then(|it| it.strip_prefix('/'));
+                let is_theirs = call.is_some() || stream.ends_with(&format!("/{}", sort.name));
+                let is_hit = call.is_none_or(|call| seen.hit[at].contains(client_stream(call)));
+                match meeting.fault {
+                    Fault::Nothing => false,
+                    // Who has given up waits for nothing, and the word of it may be lost.
+                    Fault::Lost => is_theirs && (is_hit || out[at] || call == Some("slow")),
+                    Fault::Gone => is_theirs && at == 0,
+                }
+            });
+            let fits = log == direct
+                || stream.starts_with("watch") && meeting.is_to_modern() && settled(log) == direct
+                || is_setup(stream) && is_set_up(meeting, log, direct)
+                || may && (stream.starts_with("watch") || is_part(log, direct, stream));
             assert!(fits, "{meeting:#?}, server, {stream}: {log:#?} not {direct:#?}");
+        }
+    }
+}
+
+/// What happened to a client whose streams are looked at.
+struct Of<'a> {
+    meeting: &'a Meeting,
+    hit: &'a BTreeSet<String>,
+    is_out: bool,
+    log: &'a Log,
+}
+
+impl Of<'_> {
+    /// Whether a stream that is not as it would be face to face may be as it is.
+    fn fits(&self, stream: &str, log: &[String], direct: &[String]) -> bool {
+        let Meeting { far, fault, .. } = *self.meeting;
+        let is_shared = self.meeting.clients.len() > 1;
+        // While one listen takes over from another, rather both of them tell than none.
+        let mut once = log.to_vec();
+        once.dedup();
+        if is_shared && stream.starts_with("updated") && once == direct {
+            return true;
+        }
+        // What the old listen still tells by its own stream may be overtaken by that.
+        let takes_over = is_shared && self.meeting.is_to_modern() && far == Carrier::Http;
+        if takes_over && stream.starts_with("updated") && is_told_at_last(&once, direct, stream) {
+            return true;
+        }
+        // On a pipe a record does not say which of two calls it is about.
+        if stream == "log" && is_shared && far == Carrier::Pipe && log == &direct[1..] {
+            return true;
+        }
+        // Nor does a question, and what might be another's is refused.
+        if self.meeting.hides_whose() && is_shared && is_partly_asked(log, direct) {
+            return true;
+        }
+        // A client that is away, asked for another of its calls, hears nothing of this one.
+        let is_away = self.meeting.is_to_legacy() && far == Carrier::Pipe;
+        if is_away && stream.starts_with("progress of") && is_part(log, direct, stream) {
+            return true;
+        }
+        if fault != Fault::Lost || self.is_out && log.is_empty() {
+            return fault == Fault::Lost;
+        }
+        let has_failed = |stream: &str| lines(self.log, stream).last().is_some_and(|it| ends(it));
+        if let Some(call) = stream.strip_prefix("progress of ") {
+            return has_failed(call) && is_part(log, direct, stream);
+        }
+        if let Some(uri) = stream.strip_prefix("updated ") {
+            let watch = format!("watch {}", uri.split_once('/').map_or(uri, |it| it.0));
+            return has_failed(&watch) || is_told_at_last(&once, direct, stream);
+        }
+        if has_failed(stream) {
+            return self.hit.contains(stream) && is_part(log, direct, stream);
+        }
+        match stream {
+            "unwatch x:1" => log.is_empty(),
+            _ if stream.starts_with("listen") => is_told_at_last(log, direct, stream),
+            _ if told(stream) => is_part(log, direct, stream),
+            _ => false,
         }
     }
 }
@@ -184,13 +252,44 @@ fn told(stream: &str) -> bool {
 
 /// What a server is asked once for many, or again for the same.
 fn is_setup(stream: &str) -> bool {
-    ["hello", "watch", "level", "ping", "notifications/"].iter().any(|it| stream.starts_with(it))
+    ["hello", "level", "ping", "notifications/"].iter().any(|it| stream.starts_with(it))
+}
+
+/// Each of our clients does it for itself, or all at once; at a server that was lost it
+/// is done again.
+fn is_set_up(meeting: &Meeting, log: &[String], direct: &[String]) -> bool {
+    let times = if meeting.fault == Fault::Lost { 2 } else { 1 };
+    let is_due = meeting.fault == Fault::Nothing && !direct.is_empty();
+    let known = log.iter().all(|line| direct.contains(line));
+    known && log.len() <= direct.len() * times && !(is_due && log.is_empty())
+}
+
+/// Without what was not even acknowledged before more was wanted.
+fn settled(log: &[String]) -> Vec<String> {
+    let mut settled = log.to_vec();
+    while let Some(at) = settled.windows(2).position(|it| it == ["unwatched {}", "watched {}"]) {
+        settled.drain(at..at + 2);
+    }
+    settled
+}
+
+/// What a client calls what its server writes down under `call`.
+fn client_stream(call: &str) -> &str {
+    match call {
+        "list None" => "list",
+        call if call.starts_with("list ") => "list more",
+        call => call,
+    }
+}
+
+/// Whether a line says that there is no more, and why.
+fn ends(line: &str) -> bool {
+    line.starts_with("failed") || line.starts_with("cancelled")
 }
 
 /// Whether it is the same up to some point, at which it ends or fails. Who is asked
 /// by a server that is gone is told so; who was away, that lists may have changed.
 fn is_part(log: &[String], direct: &[String], stream: &str) -> bool {
-    let ends = |line: &String| line.starts_with("failed") || line.starts_with("cancelled");
     if stream == "notifications/cancelled" {
         return true;
     }
@@ -205,18 +304,43 @@ fn is_part(log: &[String], direct: &[String], stream: &str) -> bool {
         && log.iter().filter(|line| ends(line)).count() <= 1
 }
 
+/// Whether who listens on was told of what happened when all was quiet again,
+/// whatever it missed before. Who hears of one change alone hears of a later one.
+fn is_told_at_last(log: &[String], direct: &[String], stream: &str) -> bool {
+    let later = |line: &String| line.replace("touch x:1 again", "touch x:1");
+    let log: Vec<_> = log.iter().map(later).collect();
+    let is_change = |line: &&String| !line.contains("list_changed");
+    log.iter().rfind(is_change) == direct.iter().rfind(is_change) && is_part(&log, direct, stream)
+}
+
+/// Whether only questions are missing, and what was answered to them.
+fn is_partly_asked(log: &[String], direct: &[String]) -> bool {
+    let is_asked = |line: &&String| line.starts_with("asked");
+    let mut all = direct.iter().filter(is_asked);
+    let ends = |lines: &[String]| lines.last().is_some_and(|line| line.starts_with("= "));
+    direct.iter().any(|line| is_asked(&line))
+        && log.iter().filter(is_asked).all(|line| all.any(|theirs| theirs == line))
+        && log.iter().filter(|line| !is_asked(line)).count() == 1
+        && ends(log)
+}
+
 fn face_to_face(sort: Sort) -> (Log, Log) {
     let (mut client, mut server) = (Client::new(sort), Server::new(sort.revision));
     let mut to_server = client.start();
-    while !to_server.is_empty() {
-        let mut answers = Vec::new();
-        for message in to_server.drain(..) {
-            answers.extend(server.handle(&message));
+    for step in 0..=AFTERWARDS {
+        while !to_server.is_empty() {
+            let mut answers = Vec::new();
+            for message in to_server.drain(..) {
+                answers.extend(server.handle(&message));
+            }
+            for (_, message) in answers {
+                to_server.extend(client.handle(&message));
+            }
         }
-        for (_, message) in answers {
-            to_server.extend(client.handle(&message));
+        assert!(client.is_done(), "face to face nothing goes wrong");
+        if step < AFTERWARDS {
+            to_server = client.afterwards(step);
         }
     }
-    assert!(client.is_done(), "face to face nothing goes wrong");
     (client.seen(), server.seen())
 }

@@ -10,6 +10,7 @@ use super::{ERAS, Gateway, text};
 use crate::named::Home;
 use crate::process::Switchboard;
 use crate::upstream::Upstream;
+use crate::web::send;
 
 /// What each call showed of these headers, in order.
 fn shown(server: &Upstream, names: &[&str]) -> Vec<Vec<String>> {
@@ -127,5 +128,30 @@ async fn a_server_that_lets_in_only_clients_is_reached_by_them() {
         assert!(refused.to_string().contains("401"), "{era:?}: it is asked: {refused}");
         let answer = client.call_tool("keyed__echo", json!({"text": "hello"})).await.unwrap();
         assert_eq!(text(&answer), "hello", "{era:?}");
+    }
+}
+
+/// wire: HTTP-29
+#[test]
+fn a_web_page_may_send_what_is_passed_on() {
+    let server = Upstream::start();
+    let it = json!({"type": "http", "url": server.url(), "passHeaders": ["X-Tenant"]});
+    let other = json!({"type": "http", "url": server.url(), "passHeaders": ["X-Other"]});
+    let gateway = Gateway::start(&json!({"it": it, "other": other}));
+    for (path, names) in [
+        ("/mcp", &["x-tenant", "x-other"][..]),
+        ("/servers/it/mcp", &["x-tenant"]),
+        ("/servers/other/mcp", &["x-other"]),
+    ] {
+        let asks = [
+            ("Origin", "http://localhost:6274"),
+            ("Access-Control-Request-Method", "POST"),
+            ("Access-Control-Request-Headers", "x-tenant, x-other"),
+        ];
+        let passed = send(gateway.port, &format!("OPTIONS {path}"), &asks, b"");
+        let allowed = passed.header("access-control-allow-headers").unwrap();
+        let is_allowed = |name: &&str| allowed.split(", ").any(|allowed| allowed == *name);
+        let found: Vec<_> = ["x-tenant", "x-other"].into_iter().filter(is_allowed).collect();
+        assert_eq!(found, names, "{path}: {allowed}");
     }
 }

@@ -23,6 +23,7 @@ use crate::policy::{Access, KeyHash, Principal};
 use crate::porter::{Door, Porter};
 use house::House;
 
+mod crowd;
 mod house;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];

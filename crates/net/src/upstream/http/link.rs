@@ -74,12 +74,17 @@ impl Link {
         lock(&self.headers).clone_from(headers);
     }
 
+    /// What was shown last.
+    pub(super) fn last_shown(&self) -> Arc<HeaderMap> {
+        Arc::clone(&lock(&self.headers))
+    }
+
     /// A request with the user's headers; ours come later and win (HDR-15).
     fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
-        let shown = Arc::clone(&lock(&self.headers));
+        let shown = self.last_shown();
         for (name, value) in &*shown {
             request.headers_mut().append(name, value.clone());
         }

@@ -14,7 +14,7 @@ use switchboard_proto::revision::Revision;
 use switchboard_proto::sse::Decoder;
 
 use super::Refused;
-use super::link::Session;
+use super::link::{Link, Session};
 use crate::http::{content_type, is_event_stream};
 use crate::upstream::Upstream;
 
@@ -56,15 +56,15 @@ impl Upstream {
             request
         });
         match asking.await {
-            Ok(response) => self.read_probe(response).await,
+            Ok(response) => self.read_probe(link, response).await,
             Err(text) => Probed::broken(text),
         }
     }
 
-    async fn read_probe(&self, response: Response<Incoming>) -> Probed {
+    async fn read_probe(&self, link: &Link, response: Response<Incoming>) -> Probed {
         let status = response.status();
         if !status.is_success() {
-            let refused = Refused::read(response).await;
+            let refused = Refused::read(response, &link.last_shown()).await;
             let text = refused.to_string();
             return match refused.error() {
                 Some(error) => Probed::answered(status, error.clone(), text),

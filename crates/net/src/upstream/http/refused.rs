@@ -12,6 +12,7 @@ use switchboard_proto::jsonrpc::{self, Id, Kind, Message};
 use switchboard_proto::patch;
 use switchboard_proto::refusal::is_modern_code;
 
+use crate::secret::veiled;
 use crate::upstream::Upstream;
 
 /// What a server said instead of an answer.
@@ -30,16 +31,20 @@ const BODY_WAIT: Duration = Duration::from_secs(5);
 const SHOWN: usize = 512;
 
 impl Refused {
-    pub(in crate::upstream) async fn read(response: Response<Incoming>) -> Self {
+    /// Reads what came instead of an answer to a request with these headers.
+    pub(in crate::upstream) async fn read(response: Response<Incoming>, sent: &HeaderMap) -> Self {
         let status = response.status();
-        let hints = hints(response.headers());
+        let hints = veiled(&hints(response.headers()), sent);
         let body = beginning(response.into_body()).await.freeze();
         let error = jsonrpc::parse_one(body.clone()).ok();
         let error = error.filter(|answer| answer.kind() == Kind::Error);
         let message = error.as_ref().and_then(Message::payload);
         let message = message.and_then(|error| patch::string(error, &["message"]));
         let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
-        let text = text.trim().chars().take(SHOWN).collect();
+        let told = veiled(&text, sent);
+        let is_whole = told == *text;
+        let error = error.as_ref().map(|it| if is_whole { it.clone() } else { saying(it, &told) });
+        let text = told.trim().chars().take(SHOWN).collect();
         Self { status, text, hints, error }
     }
 
@@ -52,9 +57,7 @@ impl Refused {
         }
         let payload = error.payload().unwrap_or_default();
         let text = patch::string(payload, &["message"]).unwrap_or_default();
-        let text = quoted(&format!("{text}{}", self.hints));
-        let payload = patch::put(payload, &[], "message", text.as_bytes());
-        Some(payload.map_or_else(|| error.clone(), |payload| error.with_payload(&payload)))
+        Some(saying(&error, &format!("{text}{}", self.hints)))
     }
 
     /// The error that the body holds.
@@ -118,9 +121,12 @@ async fn beginning(mut body: Incoming) -> BytesMut {
     bytes
 }
 
-/// `text` as a JSON string.
-fn quoted(text: &str) -> String {
-    Id::Text(text.into()).to_string()
+/// The same error in other words.
+fn saying(error: &Message, text: &str) -> Message {
+    let text = Id::Text(text.into()).to_string();
+    let payload = error.payload().unwrap_or_default();
+    let payload = patch::put(payload, &[], "message", text.as_bytes());
+    payload.map_or_else(|| error.clone(), |payload| error.with_payload(&payload))
 }
 
 /// An error and its causes as one sentence.

@@ -156,10 +156,50 @@ async fn where_each_call_has_a_session_of_its_own_tasks_are_waited_for() {
     let target =
         Target::url(tasking(Era::Legacy).await, Strategy::HttpFirst, HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerRequest, Arc::new(Limits::default()));
-    let mut client = caller(&bridge);
-    let offered = client.call("server/discover", knowing(json!({}))).await;
-    assert!(offered["result"]["capabilities"]["tools"].is_object(), "{offered}");
-    assert_eq!(offered["result"]["capabilities"]["extensions"], Value::Null, "{offered}");
-    assert_eq!(text(&client.call("tools/call", knowing(json!({"name": "must"}))).await), "must");
+    for _ in 0..2 {
+        let mut client = caller(&bridge);
+        let offered = client.call("server/discover", knowing(json!({}))).await;
+        assert!(offered["result"]["capabilities"]["tools"].is_object(), "{offered}");
+        assert_eq!(offered["result"]["capabilities"]["extensions"], Value::Null, "{offered}");
+        let must = client.call("tools/call", knowing(json!({"name": "must"}))).await;
+        assert_eq!(text(&must), "must");
+        // Nor do other bounds change that.
+        bridge.set_limits(Limits::default());
+    }
     within(bridge.close()).await;
+}
+
+/// wire: GW-42, GW-59, TASK-8
+#[tokio::test]
+async fn the_id_of_a_task_is_enough_whatever_a_request_declares_besides() {
+    let (_bridge, mut client) = meet(Era::Legacy).await;
+    let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
+    let id = created["result"]["taskId"].clone();
+    let plainly = |params: Value| {
+        let mut params = knowing(params);
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+            json!({"extensions": {EXTENSION: {}}});
+        params
+    };
+    let asked = loop {
+        let state = client.call("tasks/get", plainly(json!({"taskId": id}))).await;
+        assert_eq!(state["result"]["taskId"], id, "{state}");
+        if state["result"]["status"] == "input_required" {
+            break state["result"]["inputRequests"].clone();
+        }
+    };
+    let wanted = json!({"taskIds": [id]});
+    client.ask("subscriptions/listen", plainly(json!({"notifications": wanted}))).await;
+    let ack = client.told("notifications/subscriptions/acknowledged").await;
+    assert_eq!(ack["params"]["notifications"], wanted, "{ack}");
+    let key = asked.as_object().unwrap().keys().next().unwrap().clone();
+    let update = json!({"taskId": id, "inputResponses": {key: {"roots": []}}});
+    client.call("tasks/update", plainly(update)).await;
+    let ended = loop {
+        let told = client.told("notifications/tasks").await;
+        if told["params"]["status"] == "completed" {
+            break told;
+        }
+    };
+    assert_eq!(ended["params"]["result"]["content"][0]["text"], "0 roots", "{ended}");
 }

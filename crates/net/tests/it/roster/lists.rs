@@ -1,5 +1,7 @@
 //! Lists that change.
 
+use std::time::Duration;
+
 use serde_json::json;
 use switchboard_net::roster::{Change, Changes, Kind, Roster};
 use switchboard_testkit::http::HttpServer;
@@ -60,6 +62,27 @@ async fn a_modern_server_is_listened_to() {
     server.post("tools/list").await.result(list(&["y"])).await;
     until_changed(&mut changes, "a", Kind::Tools).await;
     assert_eq!(tools(&roster), ["a/y"]);
+    within(roster.close()).await;
+}
+
+/// wire: SUB-5, SUB-12
+#[tokio::test]
+async fn a_server_that_agrees_to_tell_nothing_is_not_asked_to_for_ever() {
+    let mut server = HttpServer::start().await;
+    let roster = Roster::new(patient());
+    roster.add("a", at(&server)).unwrap();
+    let (late, ()) = tokio::join!(roster.ready(), async {
+        server.post("server/discover").await.result(discovered()).await;
+        let list = json!({"resultType": "complete", "tools": [{"name": "x"}]});
+        server.post("tools/list").await.result(list).await;
+    });
+    assert_eq!(late, []);
+    let listen = server.post("subscriptions/listen").await;
+    listen.result(json!({"resultType": "complete"})).await;
+    let again = server.post("subscriptions/listen");
+    let again = tokio::time::timeout(Duration::from_secs(2), again).await;
+    assert!(again.is_err(), "it has said that it tells nothing");
+    assert_eq!(server.waiting(|_| true), 0, "nor is anything else asked for");
     within(roster.close()).await;
 }
 

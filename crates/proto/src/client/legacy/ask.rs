@@ -4,6 +4,8 @@
 //! one that was, and the client may be slow. What is never answered makes room
 //! for others once its call is over.
 
+use std::collections::BTreeMap;
+
 use super::{Asked, Legacy};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, Lane, To};
@@ -47,7 +49,7 @@ impl<T: Ticket> Legacy<T> {
             return;
         }
         let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
-        let on = of_lane.or_else(|| self.ledger.sole_asking());
+        let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(|| self.likely());
         let to = on.and_then(|on| self.client_of(on));
         let unclear = to.is_none() && self.sharing == Sharing::Shared;
         if unclear || !self.make_room_for_ask() {
@@ -59,6 +61,25 @@ impl<T: Ticket> Legacy<T> {
         self.next_ask += 1;
         self.asks.insert(ask, Asked { id, to: to.clone(), lane, on });
         self.down.push_back(Down::Ask { to, ask, request: request.clone() });
+    }
+
+    /// The call that a question is put to where clients share a server and only
+    /// one of them has calls: the oldest of those that are asked least.
+    fn likely(&self) -> Option<CallId> {
+        if self.sharing == Sharing::Alone {
+            return None;
+        }
+        let asking = || self.ledger.asking();
+        let mut owners = asking().map(|id| Some(self.client_of(id)?.owner()));
+        let first = owners.next()??;
+        if owners.any(|other| other != Some(first)) {
+            return None;
+        }
+        let mut questions = BTreeMap::<CallId, usize>::new();
+        for on in self.asks.values().filter_map(|asked| asked.on) {
+            *questions.entry(on).or_default() += 1;
+        }
+        asking().min_by_key(|id| (questions.get(id).copied().unwrap_or_default(), *id))
     }
 
     /// A question may outlive its call, and some are never answered: the

@@ -18,7 +18,7 @@ impl<T: Ticket> Legacy<T> {
 
     /// Who has calls open on which the server may ask or log something.
     pub fn asking(&self) -> impl Iterator<Item = &T> {
-        self.ledger.asking().filter_map(client)
+        self.ledger.asking().filter_map(|id| client(&self.ledger.get(id)?.owner))
     }
 
     /// Who opened the call that travels on `lane`, if it is open.

@@ -1,13 +1,13 @@
 //! Questions of a legacy server, and the calls they belong to.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Errand, ToLegacy};
-use crate::client::{Sharing, Ticket};
+use super::{Call, Errand, ToLegacy};
+use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -28,11 +28,7 @@ pub(super) struct Asked {
     number: u64,
     /// The question, if it is a guess that it was about that call.
     guess: Option<Message>,
-    at: Instant,
 }
-
-/// Questions that come this close together are about one call.
-const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Pages to visit before a call can be made.
 #[derive(Debug)]
@@ -66,53 +62,45 @@ impl<T: Ticket> ToLegacy<T> {
         let (number, guessed) = match to {
             _ if waits.is_some() => (waits, false),
             &To::Call(Errand::Call { number, .. }) => (Some(number), false),
-            To::Session => (self.likely(now), true),
+            To::Session => (self.likely(), true),
             To::Call(_) => (None, false),
         };
         match number {
-            Some(number) => self.put_to(number, ask, request, guessed, now),
+            Some(number) => self.put_to(number, ask, request, guessed),
             None => self.inner.refuse_ask(ask),
         }
     }
 
-    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool, at: Instant) {
+    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool) {
         let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
         call.asked = true;
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| request.clone());
-        self.asks.insert(ask, Asked { number, guess, at });
+        self.asks.insert(ask, Asked { number, guess });
         self.down.push_back(Down::Ask { to, ask, request });
     }
 
-    /// The call that a question is likely to be about, where nothing says it. A
-    /// guess harms nobody while there is one client: whichever of its calls is
-    /// told, the answer goes to the question. Among several it must be clear:
-    /// one call that is not being asked already, or one that has just been. And
-    /// all must speak for the same person: nobody is shown another's question.
-    fn likely(&self, now: Instant) -> Option<u64> {
+    /// The call that a question is likely to be about, where nothing says it:
+    /// the oldest of those that are asked least. A guess harms nobody while all
+    /// are of one client: whichever of its calls is told, the answer goes to the
+    /// question. Among those of several there is no guessing: nobody is shown
+    /// what another client is asked.
+    fn likely(&self) -> Option<u64> {
         if self.has_native_asking() {
             return None;
         }
-        let asking = self.calls.iter().filter(|(_, call)| method::may_ask(call.request.method()));
-        let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
-        if self.sharing == Sharing::Alone {
-            return asking.last().copied();
-        }
-        let principal = |number: &u64| Some(self.calls.get(number)?.ticket.principal());
-        let mut principals = asking.iter().map(principal);
-        let first = principals.next();
-        if principals.any(|other| Some(other) != first) {
+        let asking = || self.calls.iter().filter(|(_, call)| call.may_ask());
+        let mut clients = asking().map(|(_, call)| (call.ticket.principal(), &call.client));
+        let first = clients.next()?;
+        if self.sharing == Sharing::Shared && clients.any(|other| other != first) {
             return None;
         }
-        let asked_at = |number: u64| {
-            let theirs = self.asks.values().filter(move |asked| asked.number == number);
-            theirs.map(|asked| asked.at).max()
-        };
-        let idle = asking.iter().copied().filter(|&number| asked_at(number).is_none());
-        let just = asking.iter().copied().filter(|&number| {
-            asked_at(number).is_some_and(|at| now.saturating_duration_since(at) < AT_ONCE)
-        });
-        only(idle.clone()).or_else(|| if idle.count() == 0 { only(just) } else { None })
+        let mut questions = BTreeMap::<u64, usize>::new();
+        for asked in self.asks.values() {
+            *questions.entry(asked.number).or_default() += 1;
+        }
+        let open = |number: u64| questions.get(&number).copied().unwrap_or_default();
+        asking().map(|(&number, _)| number).min_by_key(|&number| (open(number), number))
     }
 
     /// The server does not need an answer any more (GW-50).
@@ -146,12 +134,12 @@ impl<T: Ticket> ToLegacy<T> {
         let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
         for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
             let Some(mut asked) = self.asks.remove(&ask) else { continue };
-            match (asked.guess.take(), self.likely(asked.at)) {
+            match (asked.guess.take(), self.likely()) {
                 (Some(request), Some(other)) => {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
                     self.down.push_back(Down::Recall { to, ask, message: words });
-                    self.put_to(other, ask, request, true, asked.at);
+                    self.put_to(other, ask, request, true);
                 }
                 _ => self.inner.refuse_ask(ask),
             }
@@ -159,7 +147,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The server wants a page to be visited before it takes the call (GW-49).
-    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8], now: Instant) -> bool {
+    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8]) -> bool {
         let pages = pages(error);
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let is_sane = (1..=MOST_PAGES).contains(&pages.len()) && call.visits < MOST_VISITS;
@@ -173,7 +161,7 @@ impl<T: Ticket> ToLegacy<T> {
             let ask = Ask(self.next_ask);
             self.next_ask += 1;
             waiting.insert(ask);
-            self.asks.insert(ask, Asked { number, guess: None, at: now });
+            self.asks.insert(ask, Asked { number, guess: None });
             let request = Message::request(&Id::from(0), method::ELICIT, Some(&params));
             self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
         }
@@ -210,9 +198,12 @@ impl<T: Ticket> ToLegacy<T> {
     }
 }
 
-fn only(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {
-    let first = numbers.next();
-    first.filter(|_| numbers.next().is_none())
+impl<T> Call<T> {
+    /// Whether the server has it, has not answered it, and may want to know something for it.
+    fn may_ask(&self) -> bool {
+        let is_there = self.inner != CallId::DONE && self.visit.is_none();
+        is_there && self.lingers.is_none() && method::may_ask(self.request.method())
+    }
 }
 
 /// The pages that an error names, as questions.

@@ -4,6 +4,7 @@ use super::*;
 use crate::client::Half;
 use crate::client::script::{self, Name};
 
+mod ask;
 mod task;
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
@@ -72,77 +73,6 @@ fn a_result_passes_as_it_is_and_nothing_is_made_up() {
            a1: finish 3 = {"resultType":"complete",#S,"content":[{"type":"text","text":"{\"a\":1}"}],"x":1.0e2}
            send 4: 4 tools/call {"name":"t"}
            a2: finish 4 = {"resultType":"complete",#S,"content":[],"structuredContent":{"a" : 1.50},"isError":false}"#,
-    );
-}
-
-/// wire: GW-45, GW-47, GW-50, GW-56
-#[test]
-fn a_question_goes_to_the_call_that_it_must_be_about() {
-    check(
-        Sharing::Shared,
-        r#"recv: "p" ping
-           recv: "q0" roots/list
-           open a1: 5 tools/list {"_meta":{@}}
-           recv: "q1" roots/list
-           open a2: 6 tools/call {"name":"t","_meta":{@}}
-           recv: "q2" roots/list {"_meta":{"progressToken":1}}
-           recv: "q3" elicitation/create {"mode":"url","url":"u","elicitationId":"e"}
-           open b1: 5 tools/call {"name":"t","_meta":{@}}
-           recv: "q4" roots/list
-           open b2: 5 tools/call {"name":"t","_meta":{@}}
-           open b3: 5 tools/call {"name":"t","_meta":{@}}
-           recv: "q5" roots/list
-           supply 1: 0 = {"roots":[]}
-           recv: notifications/cancelled {"requestId":"q3"}"#,
-        r#"send 0: "p" = {}
-           send 0: "q0" ! -32601 no client is there to answer this request
-           send 3: 3 tools/list {}
-           send 0: "q1" ! -32601 no client is there to answer this request
-           send 4: 4 tools/call {"name":"t"}
-           a2: ask 3 "q2" roots/list {}
-           a2: ask 4 "q3" elicitation/create {"mode":"url","url":"u"}
-           send 5: 5 tools/call {"name":"t"}
-           b1: ask 5 "q4" roots/list {}
-           send 6: 6 tools/call {"name":"t"}
-           send 7: 7 tools/call {"name":"t"}
-           send 0: "q5" ! -32601 no client is there to answer this request
-           a2: recall 4"#,
-    );
-}
-
-/// wire: GW-47
-#[test]
-fn a_question_is_not_guessed_to_be_somebody_elses() {
-    check(
-        Sharing::Shared,
-        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
-           recv: "q1" roots/list
-           open B1: 5 tools/call {"name":"t","_meta":{@}}
-           recv: "q2" roots/list"#,
-        r#"send 3: 3 tools/call {"name":"t"}
-           a1: ask 1 "q1" roots/list {}
-           send 4: 4 tools/call {"name":"t"}
-           send 0: "q2" ! -32601 no client is there to answer this request"#,
-    );
-}
-
-/// wire: GW-45, GW-47
-#[test]
-fn a_wrong_guess_is_mended_when_its_call_is_over() {
-    check(
-        Sharing::Alone,
-        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
-           open a2: 6 tools/call {"name":"u","_meta":{@}}
-           recv: "q" roots/list
-           recv: 4 = {"content":[]}
-           supply 1: 0 = {"roots":[]}"#,
-        r#"send 3: 3 tools/call {"name":"t"}
-           send 4: 4 tools/call {"name":"u"}
-           a2: ask 1 "q" roots/list {}
-           a2: recall 1
-           a1: ask 1 "q" roots/list {}
-           a2: finish 4 = {"resultType":"complete",#S,"content":[]}
-           send 0: "q" = {"roots":[]}"#,
     );
 }
 
@@ -472,10 +402,9 @@ fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
                B2: finish - ! -32602 there is no such task
                B3: finish - ! -32602 there is no such task
                {asks}
-               {}
+               {asks}
                {end}
-               send 0: "q" ! -32601 no client is there to answer this request"#,
-            told("working", ""),
+               send 0: "q" ! -32601 no client is there to answer this request"#
         ),
     );
 }

@@ -191,7 +191,8 @@ impl<T: Ticket> ToModern<T> {
         self.ear.next += 1;
         let params = json!({"notifications": wanted}).to_string();
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
-        let request = Envelope::ours().put_on(&request);
+        let hears_of_tasks = wanted.get("taskIds").is_some();
+        let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
         let call = self.inner.open(Errand::Listen(number), &request, &None, now);
         self.ear.fresh = Some(Listen { number, call, wanted });
     }

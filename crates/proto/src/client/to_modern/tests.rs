@@ -277,10 +277,15 @@ const TASKS: [&str; 2] = [
 /// An envelope that says that a task will do.
 fn taking_tasks(text: &str) -> String {
     let more = r#""elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}},"#;
-    text.replace('$', &ENVELOPE.replace("\"elicitation\":{},", more))
+    let text = text.replace('$', &ENVELOPE.replace("\"elicitation\":{},", more));
+    // Who listens for tasks says that it knows them.
+    let ours =
+        OURS.replace("ies\":{}", "ies\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
+    let listen = ",\"notifications\":{\"taskIds\"";
+    text.replace(&format!("#OURS{listen}"), &format!("{ours}{listen}"))
 }
 
-/// wire: GW-27, TASK-2, TASK-3, TASK-7, UTL-9
+/// wire: EXT-1, GW-27, TASK-2, TASK-3, TASK-7, UTL-9
 #[test]
 fn a_legacy_client_has_its_task_at_a_modern_server() {
     let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":3}"#;
@@ -348,12 +353,13 @@ fn a_legacy_client_has_its_task_at_a_modern_server() {
            all: note notifications/tasks/status {{"status":"working","taskId":"x","ttl":9}}
            send 10: 10 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a4: finish 0 = {{{related},"content":[],"isError":true}}
-           a5: finish 0 = {{"tasks":[{{"status":"working","taskId":"x","ttl":9}}]}}
+           a5: finish 0 = {{"tasks":[{over}]}}
            send 11: 11 tasks/cancel {{"_meta":{{$}},"taskId":"x"}}
            send 12: 12 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a6: finish - ! -32602 the task is over"#,
         working = shown("working"),
         asking = shown("input_required"),
+        over = shown("failed"),
         offered = TASKS[1],
         server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")}),
     );

@@ -43,6 +43,8 @@ struct Listing {
     envelope: Envelope,
     pages: usize,
     until: Instant,
+    /// The tools have changed meanwhile.
+    stale: bool,
 }
 
 impl Tools {
@@ -66,6 +68,9 @@ impl Tools {
     pub(super) fn forget(&mut self) {
         self.wrapped.clear();
         self.complete = false;
+        if let Some(listing) = &mut self.listing {
+            listing.stale = true;
+        }
     }
 
     /// Whether the structure of a tool is wrapped; none if that must be found out.
@@ -115,7 +120,7 @@ impl<T: Ticket> ToModern<T> {
         if self.tools.listing.is_none() {
             let (ticket, pages) = (call.ticket.clone(), 0);
             let (envelope, until) = (self.envelope_of(&ticket), now + WAIT);
-            self.tools.listing = Some(Listing { envelope, pages, until });
+            self.tools.listing = Some(Listing { envelope, pages, until, stale: false });
             self.list_tools(None, now);
         }
     }
@@ -129,8 +134,12 @@ impl<T: Ticket> ToModern<T> {
 
     /// A page of the tools that we asked for.
     pub(super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
-        let Some(listing) = &self.tools.listing else { return };
+        let Some(listing) = &mut self.tools.listing else { return };
         let may_go_on = listing.pages < MOST_PAGES;
+        // What earlier pages said is forgotten.
+        if std::mem::take(&mut listing.stale) {
+            return if may_go_on { self.list_tools(None, now) } else { self.finish_waiting(now) };
+        }
         self.learn_tools(method::LIST_TOOLS, answer);
         let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
         let cursor = result.and_then(next_page);

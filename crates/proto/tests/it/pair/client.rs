@@ -11,6 +11,9 @@ use super::log::{
     CAPABILITIES, CLIENT, LOG_LEVEL, Log, QUESTIONS, SUBSCRIPTION, VERSION, put, sort_rounds,
 };
 
+/// Steps of what a client does after its script.
+pub(crate) const AFTERWARDS: usize = 2;
+
 /// What sort of client it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sort {
@@ -18,8 +21,6 @@ pub(crate) struct Sort {
     pub(crate) revision: Revision,
     /// Whether people may be asked.
     pub(crate) elicits: bool,
-    /// Whether its questions come one call after the other.
-    pub(crate) serial: bool,
     /// Whether others hear as well when lists change.
     pub(crate) shares: bool,
 }
@@ -30,7 +31,7 @@ enum Stage {
     Hello,
     Features,
     Updates,
-    Questions(usize),
+    Questions,
     Level,
     Log,
     Changes,
@@ -72,7 +73,7 @@ impl Client {
         let params = json!({
             "protocolVersion": self.sort.revision.as_str(),
             "capabilities": capabilities(),
-            "clientInfo": {"name": "client"},
+            "clientInfo": {"name": self.sort.name},
         });
         vec![self.request("hello", &id, "initialize", params)]
     }
@@ -133,6 +134,8 @@ impl Client {
         }
         let stream = match (listen, token, method, uri) {
             (Some(listen), ..) => format!("listen {listen}"),
+            // It has a lane of its own where a question comes by another.
+            (_, Some(token), ..) if is_question(token) => progress_of(token),
             (_, Some(token), ..) => token.to_owned(),
             (_, _, "notifications/message", _) => "log".to_owned(),
             (_, _, _, Some(uri)) => format!("updated {uri}"),
@@ -145,8 +148,18 @@ impl Client {
         match (listen, token, uri) {
             (_, Some("slow"), _) => vec![self.give_up("slow")],
             (Some(listen), _, Some(_)) if listen != "s3" => vec![self.give_up(listen)],
+            (None, _, Some(uri)) if uri.starts_with("x:1") => self.unwatch(uri),
             _ => Vec::new(),
         }
+    }
+
+    /// One change is enough of a resource.
+    fn unwatch(&mut self, uri: &str) -> Vec<Message> {
+        if !self.heard.insert(uri.to_owned()) {
+            return Vec::new();
+        }
+        let params = json!({ "uri": uri });
+        vec![self.request("unwatch x:1", &11.into(), "resources/unsubscribe", params)]
     }
 
     fn give_up(&mut self, id: &str) -> Message {
@@ -165,30 +178,39 @@ impl Client {
         if busy || self.stage == Stage::Done {
             return Vec::new();
         }
-        let failed = self.log.get("hello").is_none_or(|hello| hello[0].starts_with("failed"));
         let (next, says) = match self.stage {
-            Stage::Hello if failed => (Stage::Done, Vec::new()),
+            Stage::Hello if !self.is_welcome() => (Stage::Done, Vec::new()),
             Stage::Hello => (Stage::Features, self.features()),
-            Stage::Features => (Stage::Updates, vec![self.touch("x:1", false)]),
-            Stage::Updates if self.sort.serial => (Stage::Questions(1), self.question(0)),
+            Stage::Features => (Stage::Updates, vec![self.touch("x:1", "", false)]),
             Stage::Updates => {
                 let all = (0..QUESTIONS.len()).flat_map(|at| self.question(at)).collect();
-                (Stage::Questions(QUESTIONS.len()), all)
+                (Stage::Questions, all)
             }
-            Stage::Questions(at) if at < QUESTIONS.len() => {
-                (Stage::Questions(at + 1), self.question(at))
-            }
-            Stage::Questions(_) if self.is_modern() => (Stage::Level, Vec::new()),
-            Stage::Questions(_) => {
+            Stage::Questions if self.is_modern() => (Stage::Level, Vec::new()),
+            Stage::Questions => {
                 let level = json!({"level": "info"});
                 (Stage::Level, vec![self.request("level", &8.into(), "logging/setLevel", level)])
             }
             Stage::Level => (Stage::Log, vec![self.call("log")]),
-            Stage::Log => (Stage::Changes, vec![self.touch("x:2", !self.sort.shares)]),
+            Stage::Log => (Stage::Changes, vec![self.touch("x:2", "", !self.sort.shares)]),
             Stage::Changes | Stage::Done => (Stage::Done, Vec::new()),
         };
         self.stage = next;
         if says.is_empty() { self.advance() } else { says }
+    }
+
+    /// What it does once it is through and all is quiet: one call, which brings
+    /// back a server that was lost; then it has its resources changed once more.
+    pub(crate) fn afterwards(&mut self, step: usize) -> Vec<Message> {
+        match step {
+            _ if !self.is_welcome() => Vec::new(),
+            0 => vec![self.call("knock")],
+            _ => vec![self.touch("x:1", " again", false), self.touch("x:2", " again", false)],
+        }
+    }
+
+    fn is_welcome(&self) -> bool {
+        self.log.get("hello").is_some_and(|hello| !hello[0].starts_with("failed"))
     }
 
     /// The call again, with answers to what the server wants to know.
@@ -265,8 +287,8 @@ impl Client {
     }
 
     /// Has the server change a resource, and its lists.
-    fn touch(&mut self, uri: &str, lists: bool) -> Message {
-        let name = format!("touch {uri}");
+    fn touch(&mut self, uri: &str, again: &str, lists: bool) -> Message {
+        let name = format!("touch {uri}{again}");
         let params = self.tool(&name, &json!({"uri": self.uri(uri), "lists": lists}));
         self.request(&name, &Id::Text(name.as_str().into()), "tools/call", params)
     }
@@ -288,7 +310,7 @@ impl Client {
         if self.is_modern() {
             params["_meta"][VERSION] = self.sort.revision.as_str().into();
             params["_meta"][CAPABILITIES] = capabilities();
-            params["_meta"][CLIENT] = json!({"name": "client"});
+            params["_meta"][CLIENT] = json!({"name": self.sort.name});
         }
         let request = Message::request(id, method, Some(params.to_string().as_bytes()));
         self.open.insert(id.clone(), (name.to_owned(), request.clone()));
@@ -297,6 +319,16 @@ impl Client {
 
     fn is_modern(&self) -> bool {
         self.sort.revision.era() == Era::Modern
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.sort.name
+    }
+
+    /// Whether it counts on being told of its second resource.
+    pub(crate) fn is_watching(&self) -> bool {
+        let is_watched = |lines: &Vec<String>| lines.last().is_some_and(|it| it.starts_with('='));
+        self.open().contains("listen s3") || self.log.get("watch x:2").is_some_and(is_watched)
     }
 
     /// What it waits for.
@@ -313,6 +345,15 @@ impl Client {
         self.log.values_mut().for_each(|lines| sort_rounds(lines));
         self.log
     }
+}
+
+fn is_question(tool: &str) -> bool {
+    QUESTIONS.iter().any(|(name, ..)| *name == tool)
+}
+
+/// What the progress of a call that asks is written down under.
+fn progress_of(tool: &str) -> String {
+    format!("progress of {tool}")
 }
 
 fn capabilities() -> Value {

@@ -1,5 +1,6 @@
 //! Links that split, repeat, break and are resumed, or are lost for good.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
 use switchboard_proto::method;
+use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{Frame, Half};
 use switchboard_proto::{line, sse};
@@ -129,6 +131,10 @@ impl World {
     }
 
     pub(super) fn reaches_server(&mut self, message: &Message) {
+        if let (Kind::Request, Some(&Id::Integer(lane))) = (message.kind(), message.id()) {
+            let lane = Lane(u64::try_from(lane).expect("ids of ours are positive"));
+            self.carried.insert(lane, Carried::of(message));
+        }
         for (of, message) in self.server.handle(message) {
             let Carrier::Http = self.far else {
                 self.put_line(Queue::FarDown(Lane::MAIN), &message);
@@ -196,7 +202,8 @@ impl World {
 
     /// Something is lost that does not come back. What moved by `queue` may be lost too.
     pub(super) fn hurts(&mut self, queue: Queue) -> bool {
-        if self.is_hurt || self.fault == Fault::Nothing || self.roll(60) != 0 {
+        let is_over = self.is_hurt || self.afterwards > 0;
+        if is_over || self.fault == Fault::Nothing || self.roll(self.calm) != 0 {
             return false;
         }
         match (self.fault, queue) {
@@ -212,10 +219,21 @@ impl World {
         true
     }
 
+    /// Everything that is open may suffer.
     fn mark(&mut self) {
         self.is_hurt = true;
         for end in &mut self.ends {
             end.hit = end.client.open();
+        }
+    }
+
+    /// What travels on this lane may suffer, and nothing else.
+    fn mark_lane(&mut self, lane: Lane) {
+        self.mark();
+        let carried = &self.carried[&lane];
+        for end in &mut self.ends {
+            let name = end.client.name();
+            end.hit.retain(|stream| carried.is_about(name, stream));
         }
     }
 
@@ -231,7 +249,7 @@ impl World {
 
     /// The connection of one call ends without its answer.
     fn lose_stream(&mut self, lane: Lane) {
-        self.mark();
+        self.mark_lane(lane);
         self.queues.remove(&Queue::FarDown(lane));
         self.events.remove(&Queue::FarDown(lane));
         if self.modern.1 {
@@ -284,6 +302,46 @@ impl World {
                 self.back.forget_owner(1, self.now);
             }
         }
+    }
+}
+
+/// What a lane to the server is there for.
+pub(super) struct Carried {
+    /// Whose it is; none if it serves all.
+    whose: Option<String>,
+    /// What their streams are called, or begin with.
+    streams: Vec<String>,
+    is_whole: bool,
+}
+
+impl Carried {
+    fn of(request: &Message) -> Self {
+        let params = request.payload().unwrap_or_default();
+        let member = |path: &[&str]| patch::string(params, path).map(Cow::into_owned);
+        let whose = member(&["_meta", "of"]);
+        let of_uri = member(&["uri"]).and_then(|it| Some(it.split_once('/')?.1.to_owned()));
+        let (whose, streams, is_whole) = match request.method() {
+            "tools/call" => (whose, vec![member(&["name"]).expect("a tool")], true),
+            "tools/list" => {
+                let more = if member(&["cursor"]).is_some() { "list more" } else { "list" };
+                (whose, vec![more.to_owned()], true)
+            }
+            "resources/subscribe" | "resources/unsubscribe" | "subscriptions/listen" => {
+                let streams = ["listen", "unwatch", "watch"].map(str::to_owned);
+                (of_uri, streams.into(), false)
+            }
+            // Records come only once the level is set.
+            "logging/setLevel" => (None, ["level", "log"].map(str::to_owned).into(), true),
+            "ping" => (None, vec!["ping".to_owned()], true),
+            // Everybody waits for a greeting.
+            _ => (None, vec![String::new()], false),
+        };
+        Self { whose, streams, is_whole }
+    }
+
+    fn is_about(&self, name: &str, stream: &str) -> bool {
+        let fits = |it: &String| if self.is_whole { it == stream } else { stream.starts_with(it) };
+        self.whose.as_deref().is_none_or(|whose| whose == name) && self.streams.iter().any(fits)
     }
 }
 

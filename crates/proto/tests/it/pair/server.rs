@@ -40,6 +40,7 @@ struct Call {
     /// What it still waits to be told.
     missing: usize,
     told: Vec<String>,
+    token: Value,
 }
 
 /// What the server says, and the request it belongs to.
@@ -110,8 +111,19 @@ impl Server {
     pub(crate) fn cancel(&mut self, id: &Id) {
         let Some(call) = self.calls.remove(id) else { return };
         if !call.name.starts_with("listen") {
-            put(&mut self.log, call.name, "cancelled".to_owned());
+            return put(&mut self.log, call.name, "cancelled".to_owned());
         }
+        for uri in uris(&call.wanted) {
+            if !self.is_watched(uri) {
+                put(&mut self.log, format!("watch {uri}"), "unwatched".to_owned());
+            }
+        }
+    }
+
+    /// Whether anybody is told of a resource.
+    pub(crate) fn is_watched(&self, uri: &str) -> bool {
+        let is_listened_for = |call: &Call| uris(&call.wanted).any(|wanted| wanted == uri);
+        self.watched.contains(uri) || self.calls.values().any(is_listened_for)
     }
 
     fn serve(&mut self, request: &Message, params: &[u8]) -> Vec<Said> {
@@ -137,17 +149,21 @@ impl Server {
                 self.call(id, &name, params)
             }
             "resources/subscribe" => {
-                self.watched.insert(member(&["uri"]));
-                put(&mut self.log, format!("watch {}", member(&["uri"])), String::new());
+                if self.watched.insert(member(&["uri"])) {
+                    put(&mut self.log, format!("watch {}", member(&["uri"])), "watched".to_owned());
+                }
                 vec![result(id, &json!({}))]
             }
             "resources/unsubscribe" => {
-                self.watched.remove(&member(&["uri"]));
+                if self.watched.remove(&member(&["uri"])) {
+                    let stream = format!("watch {}", member(&["uri"]));
+                    put(&mut self.log, stream, "unwatched".to_owned());
+                }
                 vec![result(id, &json!({}))]
             }
             "logging/setLevel" => {
                 self.level = true;
-                put(&mut self.log, "level", String::new());
+                put(&mut self.log, "level", member(&["level"]));
                 vec![result(id, &json!({}))]
             }
             "ping" => {
@@ -180,9 +196,10 @@ impl Server {
     fn listen(&mut self, id: &Id, params: &[u8]) -> Vec<Said> {
         let wanted = patch::get(params, &["notifications"]).expect("a filter");
         let wanted: Value = serde_json::from_slice(wanted).expect("JSON");
-        for uri in wanted["resourceSubscriptions"].as_array().into_iter().flatten() {
-            let uri = uri.as_str().expect("text");
-            put(&mut self.log, format!("watch {uri}"), String::new());
+        for uri in uris(&wanted) {
+            if !self.is_watched(uri) {
+                put(&mut self.log, format!("watch {uri}"), "watched".to_owned());
+            }
         }
         let ack = json!({"notifications": wanted, "_meta": marked(id)});
         let ack = notice("notifications/subscriptions/acknowledged", &ack);
@@ -192,20 +209,20 @@ impl Server {
     }
 
     /// Tells who wants to know that a resource has changed, and lists.
-    fn touch(&self, uri: &str, lists: bool) -> Vec<Said> {
+    fn touch(&self, uri: &str, by: &str, lists: bool) -> Vec<Said> {
         let (updated, changed) =
             ("notifications/resources/updated", "notifications/tools/list_changed");
         let mut said = Vec::new();
         if self.watched.contains(uri) {
-            said.push((None, notice(updated, &json!({ "uri": uri }))));
+            said.push((None, notice(updated, &json!({"uri": uri, "_meta": {"by": by}}))));
         }
         if lists && !self.is_modern() {
             said.push((None, Message::notification(changed, None)));
         }
         for (id, call) in &self.calls {
-            let uris = call.wanted["resourceSubscriptions"].as_array();
-            if uris.is_some_and(|uris| uris.iter().any(|wanted| wanted == uri)) {
-                let update = json!({"uri": uri, "_meta": marked(id)});
+            if uris(&call.wanted).any(|wanted| wanted == uri) {
+                let mut update = json!({"uri": uri, "_meta": marked(id)});
+                update["_meta"]["by"] = by.into();
                 said.push((Some(id.clone()), notice(updated, &update)));
             }
             if lists && call.wanted["toolsListChanged"] == true {
@@ -219,13 +236,10 @@ impl Server {
     fn call(&mut self, id: &Id, name: &str, params: &[u8]) -> Vec<Said> {
         let token = patch::get(params, &["_meta", "progressToken"]).expect("it has a token");
         let token: Value = serde_json::from_slice(token).expect("JSON");
-        let progress = |step: u8| {
-            let params = json!({"progressToken": token, "progress": step});
-            (Some(id.clone()), notice("notifications/progress", &params))
-        };
-        let call = || Call { name: name.to_owned(), ..Call::default() };
+        let progress = |step: u8| progress(id, &token, step);
+        let call = || Call { name: name.to_owned(), token: token.clone(), ..Call::default() };
         match name.split_once('/').map_or("?", |(_, tool)| tool) {
-            "progress" => {
+            "knock" | "progress" => {
                 let content = json!({"content": [{"type": "text", "text": "done"}]});
                 vec![progress(1), progress(2), self.result(id, content)]
             }
@@ -244,14 +258,14 @@ impl Server {
                 let done = self.result(id, json!({"content": []}));
                 if wanted { vec![log, done] } else { vec![done] }
             }
-            "touch x:1" | "touch x:2" => {
+            tool if tool.starts_with("touch") => {
                 let uri = patch::string(params, &["arguments", "uri"]).expect("a resource");
                 let lists = patch::get(params, &["arguments", "lists"]) == Some(b"true");
-                let mut said = self.touch(&uri, lists);
+                let mut said = self.touch(&uri, tool, lists);
                 said.push(self.result(id, json!({"content": []})));
                 said
             }
-            _ if self.is_modern() => self.modern_round(id, name, params),
+            _ if self.is_modern() => self.modern_round(id, name, params, &token),
             _ => {
                 self.calls.insert(id.clone(), call());
                 self.next_round(id)
@@ -269,7 +283,7 @@ impl Server {
         };
         call.missing = methods.len();
         let of = format!("{}/{}", call.name, call.round);
-        let mut said = Vec::new();
+        let mut said = vec![progress(id, &call.token, call.round)];
         for method in methods {
             let ask = Id::from(self.next_ask);
             self.next_ask += 1;
@@ -282,7 +296,7 @@ impl Server {
     }
 
     /// The same at a modern server, which is told how far it got.
-    fn modern_round(&mut self, id: &Id, name: &str, params: &[u8]) -> Vec<Said> {
+    fn modern_round(&mut self, id: &Id, name: &str, params: &[u8], token: &Value) -> Vec<Said> {
         let told = patch::get(params, &["inputResponses"]).unwrap_or(b"{}");
         let told: serde_json::Map<String, Value> = serde_json::from_slice(told).expect("JSON");
         let state = |round| format!("{}{round}\"", &STATE[..STATE.len() - 1]).into_bytes();
@@ -308,7 +322,8 @@ impl Server {
             Value::from(wanted),
             String::from_utf8(state(round)).expect("text"),
         );
-        vec![(Some(id.clone()), Message::result(id, text.as_bytes()))]
+        let asks = (Some(id.clone()), Message::result(id, text.as_bytes()));
+        vec![progress(id, token, round), asks]
     }
 
     fn is_modern(&self) -> bool {
@@ -348,6 +363,17 @@ fn questions(name: &str, round: u8) -> Option<&'static [&'static str]> {
         2 => Some(second),
         _ => None,
     }
+}
+
+/// The resources that a listen wants to hear of.
+fn uris(wanted: &Value) -> impl Iterator<Item = &str> {
+    let uris = wanted["resourceSubscriptions"].as_array().into_iter().flatten();
+    uris.map(|uri| uri.as_str().expect("text"))
+}
+
+fn progress(id: &Id, token: &Value, step: u8) -> Said {
+    let params = json!({"progressToken": token, "progress": step});
+    (Some(id.clone()), notice("notifications/progress", &params))
 }
 
 fn told_result(id: &Id, mut told: Vec<String>) -> Said {

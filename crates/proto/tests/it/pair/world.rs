@@ -24,7 +24,8 @@ use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server;
 use switchboard_proto::{line, sse};
 
-use super::client::{Client, Sort};
+use super::client::{AFTERWARDS, Client, Sort};
+use super::link::Carried;
 use super::log::Log;
 use super::server::Server;
 
@@ -84,6 +85,24 @@ pub(crate) struct Meeting {
     pub(crate) seed: u64,
 }
 
+impl Meeting {
+    /// Whether only the server is of the newer era.
+    pub(crate) fn is_to_modern(&self) -> bool {
+        self.server.era() == Era::Modern && self.clients[0].revision.era() == Era::Legacy
+    }
+
+    /// Whether only the clients are.
+    pub(crate) fn is_to_legacy(&self) -> bool {
+        self.server.era() == Era::Legacy && self.clients[0].revision.era() == Era::Modern
+    }
+
+    /// Whether the server does not say which call its questions are about.
+    pub(crate) fn hides_whose(&self) -> bool {
+        let is_legacy = self.server.era() == Era::Legacy;
+        is_legacy && self.far == Carrier::Pipe && self.sharing == Sharing::Shared
+    }
+}
+
 /// What came of it.
 pub(crate) struct Outcome {
     pub(crate) clients: Vec<Log>,
@@ -114,6 +133,8 @@ pub(crate) struct World {
     /// The clients speak the modern era; the server does.
     pub(super) modern: (bool, bool),
     pub(super) fault: Fault,
+    /// One in so many moves makes it happen: early, or late.
+    pub(super) calm: u64,
     /// It has happened.
     pub(super) is_hurt: bool,
     dice: u64,
@@ -126,6 +147,10 @@ pub(crate) struct World {
     pub(super) events: BTreeMap<Queue, sse::Decoder>,
     /// What the server has sent on each lane, and how much of it has come.
     pub(super) history: BTreeMap<Lane, (Vec<Message>, usize)>,
+    /// What each lane to the server is there for.
+    pub(super) carried: HashMap<Lane, Carried>,
+    /// How far the clients are in what they do when all is over.
+    pub(super) afterwards: usize,
     next_lane: u64,
 }
 
@@ -147,6 +172,7 @@ impl World {
             far,
             modern,
             fault,
+            calm: if seed % 2 == 0 { 60 } else { 300 },
             is_hurt: false,
             dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now: start(),
@@ -157,6 +183,8 @@ impl World {
             lines: BTreeMap::new(),
             events: BTreeMap::new(),
             history: BTreeMap::new(),
+            carried: HashMap::new(),
+            afterwards: 0,
             next_lane: 1,
         }
     }
@@ -170,7 +198,7 @@ impl World {
         for _ in 0..200_000 {
             self.queues.retain(|_, things| !things.is_empty());
             if self.queues.is_empty() {
-                if self.waits() {
+                if self.waits() || self.goes_on() {
                     continue;
                 }
                 return self.outcome();
@@ -193,9 +221,7 @@ impl World {
         let mut left: Vec<String> = Vec::new();
         for end in self.ends.iter().filter(|end| !end.is_gone) {
             let open = end.client.open().into_iter();
-            // Who is told nothing for something was lost listens on.
-            let is_last = |name: &str| name == "listen s3" || self.is_hurt;
-            left.extend(open.filter(|name| !(name.starts_with("listen") && is_last(name))));
+            left.extend(open.filter(|name| *name != "listen s3"));
             left.extend((!end.client.is_done()).then(|| "the script".to_owned()));
         }
         if self.ends.iter().all(|end| end.is_gone) {
@@ -211,6 +237,29 @@ impl World {
             clients: self.ends.into_iter().map(|end| end.client.seen()).collect(),
             server: self.server.seen(),
         }
+    }
+
+    /// Nothing moves any more: has the clients look whether all is well.
+    fn goes_on(&mut self) -> bool {
+        if self.afterwards == AFTERWARDS {
+            return false;
+        }
+        // A legacy client within its era comes back by its next call; for all others
+        // their server is brought back.
+        let is_told = |end: &&End| !end.is_gone && end.client.is_watching();
+        for end in self.ends.iter().filter(is_told) {
+            let uri = format!("x:2/{}", end.client.name());
+            let is_late = matches!(self.back, client::Half::Legacy(_)) && self.afterwards == 0;
+            assert!(is_late || self.server.is_watched(&uri), "nobody hears of {uri} any more");
+        }
+        for of in 0..self.ends.len() {
+            if !self.ends[of].is_gone {
+                let says = self.ends[of].client.afterwards(self.afterwards);
+                self.client_says(of, says);
+            }
+        }
+        self.afterwards += 1;
+        true
     }
 
     /// Nothing moves: lets time pass if somebody waits for that.

@@ -1,8 +1,14 @@
 //! Servers that tell what they were given, and addresses that nobody is to know.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
 use rustix::process::Signal;
 use serde_json::json;
 use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::upstream::{Server, Strategy};
 
 use super::Gateway;
 use crate::serve::{ERAS, server as at};
@@ -90,4 +96,73 @@ async fn why_a_server_cannot_be_reached_is_not_for_clients_to_know() {
     gateway.process.exit_code();
     let log = gateway.process.whole_log();
     assert!(log.contains("s3cret-folder") && log.contains("127.0.0.1:1"), "the log has it: {log}");
+}
+
+/// A server that answers with this status alone, and repeats what it was shown.
+fn parrot(status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n")
+                && reader.read_line(&mut head).is_ok_and(|length| length > 0)
+            {}
+            let lower = head.to_lowercase();
+            let length = lower.split("content-length: ").nth(1).unwrap_or("0").lines().next();
+            let mut body = vec![0; length.unwrap().parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            let (length, said) = (head.len(), head.replace("\r\n", " "));
+            let length = length - head.matches("\r\n").count();
+            // Whoever hangs up has heard enough.
+            _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{said}"
+            );
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn what_a_server_repeats_of_its_headers_is_told_to_nobody() {
+    let home = crate::named::Home::new();
+    let file = home.write("headers", "X-File: s3cret-of-the-file\n");
+    for status in ["401 Unauthorized", "403 Forbidden", "500 Internal Server Error"] {
+        for kind in ["http", "sse"] {
+            let parrot = json!({
+                "type": kind, "url": parrot(status), "passHeaders": ["X-User"],
+                "headers": {"Authorization": "Bearer s3cret-of-ours"}, "headerFile": file,
+                "headersHelper": r#"printf '{"X-Help": "s3cret-of-the-helper"}'"#,
+            });
+            let mut gateway = Gateway::told(&json!({"mcpServers": {"parrot": parrot}}), &[], &[]);
+            for (path, era) in
+                ["/mcp", "/servers/parrot/mcp"].into_iter().flat_map(|it| ERAS.map(|era| (it, era)))
+            {
+                let mut headers = http::HeaderMap::new();
+                headers.insert("x-user", "s3cret-of-the-client".parse().unwrap());
+                let url = format!("http://127.0.0.1:{}{path}", gateway.port).parse().unwrap();
+                let fetch = Fetch::new(FetchOptions::default()).unwrap();
+                let place = Server::url(url, Strategy::HttpOnly, headers, fetch);
+                let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+                let error = match Client::connect(place, options).await {
+                    Err(error) => error.to_string(),
+                    Ok(client) => {
+                        client.call_tool("parrot__x", json!({})).await.unwrap_err().to_string()
+                    }
+                };
+                assert!(!error.contains("s3cret"), "{status} {kind} {era:?} {path}: {error}");
+            }
+            let page = gateway.status().to_string();
+            gateway.process.signal(Signal::TERM);
+            gateway.process.exit_code();
+            let log = gateway.process.whole_log();
+            assert!(!log.contains("s3cret") && !page.contains("s3cret"), "{page}\n{log}");
+            // Who is let in is for the log alone, all else for whoever asked.
+            let is_logged = log.contains("${x-user}") && log.contains("${x-file}");
+            assert!(is_logged || status.starts_with("500"), "{log}");
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub(super) struct House {
     reads: Mutex<BTreeMap<String, usize>>,
     /// How long its lists may be kept; if it does not say, it tells when they change.
     ttl: Option<u64>,
+    /// How often each was greeted.
+    greetings: Mutex<BTreeMap<String, usize>>,
     sessions: Mutex<Vec<Arc<Face>>>,
     listens: Mutex<Vec<(Arc<Face>, Exchange, Id)>>,
     calls: AtomicUsize,
@@ -61,6 +63,7 @@ impl House {
             tools: Mutex::new(tools.into()),
             reads: Mutex::default(),
             ttl,
+            greetings: Mutex::default(),
             sessions: Mutex::default(),
             listens: Mutex::default(),
             calls: AtomicUsize::new(0),
@@ -116,6 +119,16 @@ impl House {
         self.reads.lock().unwrap().get(tenant).copied().unwrap_or_default()
     }
 
+    /// How often a tenant was greeted.
+    pub(super) fn greetings(&self, tenant: &str) -> usize {
+        self.greetings.lock().unwrap().get(tenant).copied().unwrap_or_default()
+    }
+
+    /// How often anybody was.
+    pub(super) fn all_greetings(&self) -> usize {
+        self.greetings.lock().unwrap().values().sum()
+    }
+
     fn tools(&self, tenant: &str) -> Vec<String> {
         self.tools.lock().unwrap().get(tenant).cloned().unwrap_or_default()
     }
@@ -126,6 +139,7 @@ impl House {
         let capabilities = json!({"tools": {"listChanged": self.ttl.is_none()}});
         match request.method() {
             method::INITIALIZE if self.era == Era::Legacy => {
+                *self.greetings.lock().unwrap().entry(tenant.to_owned()).or_default() += 1;
                 self.sessions.lock().unwrap().push(Arc::clone(face));
                 let version = patch::string(params, &["protocolVersion"]).unwrap();
                 let whoami = json!({"name": "house", "version": "1"});

@@ -140,6 +140,34 @@ fn what_cannot_be_told_whose_it_is_goes_to_nobody() {
     );
 }
 
+/// wire: GW-47
+#[test]
+fn one_client_of_several_is_asked_on_its_calls_in_turn_while_the_others_have_none() {
+    check(
+        ready(Sharing::Shared),
+        r"open a1: 1 tools/call {}
+           open a2: 2 tools/call {}
+           open b1: 1 tools/list
+           recv: 5 roots/list
+           recv: 6 roots/list
+           supply q1: 0 = {}
+           recv: 7 roots/list
+           supply q2: 0 = {}
+           open b2: 2 tools/call {}
+           recv: 8 roots/list",
+        r"send 2: 2 tools/call {}
+           send 3: 3 tools/call {}
+           send 4: 4 tools/list
+           a1: ask q1 5 roots/list
+           a2: ask q2 6 roots/list
+           send 0: 5 = {}
+           a1: ask q3 7 roots/list
+           send 0: 6 = {}
+           send 5: 5 tools/call {}
+           send 0: 8 ! -32601 no client is there to answer this request",
+    );
+}
+
 /// wire: STD-10
 #[test]
 fn a_client_that_is_gone_takes_its_calls_and_questions_with_it() {

@@ -70,6 +70,14 @@ impl Task {
     pub(super) fn show(&mut self, state: Value) {
         self.term.renew(&state);
         self.state = state;
+        self.show_questions();
+    }
+
+    /// Whatever the server calls it: what it asks must be answered (TASK-4).
+    fn show_questions(&mut self) {
+        if !self.questions.is_empty() && goes_on(&self.state) {
+            self.state["status"] = "input_required".into();
+        }
     }
 
     /// The server asks something on its behalf. False if it asks too much.
@@ -79,7 +87,7 @@ impl Task {
         }
         self.next_key += 1;
         self.questions.insert(format!("q{}", self.next_key), (ask, question));
-        self.state["status"] = "input_required".into();
+        self.show_questions();
         true
     }
 

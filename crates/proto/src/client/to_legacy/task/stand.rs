@@ -60,7 +60,8 @@ impl<T: Ticket> ToLegacy<T> {
                 self.tell_task(number, state, None, None);
             };
         };
-        task.show(state.clone());
+        task.show(state);
+        let state = task.state.clone();
         let (end, questions, unasked) =
             (task.end.clone(), task.open_questions(), task.wait.is_none());
         let waits = is_over && end.is_none();

@@ -14,7 +14,11 @@ use crate::method;
 impl<T: Ticket> ToLegacy<T> {
     /// Whether this client may hear of a task.
     pub(in crate::client::to_legacy) fn knows_task(&self, id: &str, ticket: &T) -> bool {
-        let principal = ticket.principal();
+        self.has_task(id, ticket.principal())
+    }
+
+    /// Whether somebody began this task by this connection, and it is remembered.
+    pub(in crate::client) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
         self.tasks.kept.iter().any(|task| *task.id == *id && *task.principal == *principal)
     }
 

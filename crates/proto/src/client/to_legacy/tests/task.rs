@@ -66,6 +66,27 @@ fn an_end_that_breaks_on_the_way_is_asked_for_again() {
     );
 }
 
+/// wire: TASK-4, GW-59
+#[test]
+fn what_a_task_asks_is_shown_whatever_its_server_calls_it() {
+    check_begun(
+        &Limits::default(),
+        "null",
+        r#"recv: "q" roots/list {%}
+           open a2: 5 tasks/get {"taskId":"t1",^}
+           recv: 6 = {"taskId":"t1","status":"working"}
+           open a3: 5 tasks/update {"taskId":"t1","inputResponses":{"q1":{"roots":[]}},^}
+           open a4: 5 tasks/get {"taskId":"t1",^}
+           recv: 7 = {"taskId":"t1","status":"working"}"#,
+        r#"send 6: 6 tasks/get {"taskId":"t1"}
+           a2: finish 0 = {"resultType":"complete",#S,"inputRequests":{"q1":{"method":"roots/list","params":{}}},"status":"input_required","taskId":"t1","ttlMs":null}
+           a3: finish 0 = {"resultType":"complete",#S}
+           send 0: "q" = {"roots":[]}
+           send 7: 7 tasks/get {"taskId":"t1"}
+           a4: finish 0 = {"resultType":"complete",#S,"status":"working","taskId":"t1","ttlMs":null}"#,
+    );
+}
+
 /// wire: TASK-3, TASK-4
 #[test]
 fn an_error_that_the_server_answers_is_the_end_and_is_kept() {

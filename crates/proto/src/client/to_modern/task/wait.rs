@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Tasking, related};
 use crate::client::Ticket;
 use crate::client::across::quoted;
-use crate::client::across::task::about;
+use crate::client::across::task::{about, as_core};
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
@@ -48,6 +48,9 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_polled(&mut self, number: u64, state: &[u8], now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let Tasking::Wait(wait) = &mut call.tasking else { return };
+        if let Some(task) = self.tasks.find(call.ticket.owner(), &wait.id) {
+            task.show(as_core(&serde_json::from_slice(state).unwrap_or_default()));
+        }
         let status = patch::string(state, &["status"]).unwrap_or_default();
         let answer = match &*status {
             "completed" => {

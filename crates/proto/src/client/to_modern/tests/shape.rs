@@ -112,6 +112,38 @@ fn a_tool_that_was_listed_elsewhere_is_looked_up_once() {
     );
 }
 
+/// wire: GW-70
+#[test]
+fn tools_that_change_while_they_are_looked_up_are_looked_up_anew() {
+    let (bare, wrapped) = (result(r#"{"a":1}"#), result(r#"{"result":{"a":1}}"#));
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
+    let first = TOOLS.replace("}]}", "}],\"nextCursor\":\"c\"}");
+    check(
+        "2025-11-25",
+        r#"{"tools":{"listChanged":true}}"#,
+        &format!(
+            r#"recv 2: notifications/subscriptions/acknowledged {{"notifications":{{"toolsListChanged":true}},{sub}}}
+               open a1: 5 tools/call {{"name":"any"}}
+               recv 3: 3 = {bare}
+               recv 4: 4 = {first}
+               recv 2: notifications/tools/list_changed {{{sub}}}
+               recv 5: 5 = {{"tools":[]}}
+               recv 6: 6 = {first}
+               recv 7: 7 = {{"tools":[]}}"#
+        ),
+        &format!(
+            r#"send 2: 2 subscriptions/listen {{#OURS,"notifications":{{"toolsListChanged":true}}}}
+               send 3: 3 tools/call {{"_meta":{{@}},"name":"any"}}
+               send 4: 4 tools/list {{"_meta":{{@}}}}
+               send 5: 5 tools/list {{"_meta":{{@}},"cursor":"c"}}
+               all: note notifications/tools/list_changed
+               send 6: 6 tools/list {{"_meta":{{@}}}}
+               send 7: 7 tools/list {{"_meta":{{@}},"cursor":"c"}}
+               a1: finish 3 = {wrapped}"#
+        ),
+    );
+}
+
 /// wire: GW-27, GW-70
 #[test]
 fn a_task_comes_to_the_shape_of_its_tool() {

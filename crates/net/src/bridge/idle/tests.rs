@@ -1,0 +1,113 @@
+//! Who makes room for whom.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_proto::exchange::{Carrier, Exchange};
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+
+use super::*;
+use crate::bridge::Children;
+use crate::face::Face;
+use crate::stdio::child::Command;
+use crate::upstream::{Eras, Recipient, Server};
+use crate::who::Who;
+
+/// A server that is never reached, and one face for whom it is in use.
+struct Crowd {
+    bridge: Arc<Bridge>,
+    face: Arc<dyn Recipient>,
+}
+
+impl Crowd {
+    fn new(places: usize) -> Self {
+        let server = Server::command(Command::new("true"), Vec::new());
+        let bridge = Bridge::new(server, Children::Shared, Arc::default());
+        bridge.set_places(places);
+        let face = face(&bridge, &Who::default());
+        Self { bridge, face }
+    }
+
+    /// A client comes, with a header that is passed on.
+    fn come(&self, name: &str, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
+        self.come_as(&Who::new(name), tenant)
+    }
+
+    fn come_as(&self, who: &Who, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
+        let (face, request) = (face(&self.bridge, who), Message::request(&1.into(), "x", None));
+        let tenant = HeaderValue::from(tenant);
+        let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
+        let whose = Children::Shared.whose(&face, Exchange(0), &request, Era::Legacy, &passed);
+        let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
+        self.bridge.upstream_for(&face, whose, eras, &request)
+    }
+
+    fn is_there(&self, upstream: &Arc<Upstream>) -> bool {
+        lock(&self.bridge.state).connections.values().any(|it| Arc::ptr_eq(it, upstream))
+    }
+}
+
+fn face(bridge: &Arc<Bridge>, who: &Who) -> Arc<Face> {
+    let inside: Arc<Bridge> = Arc::clone(bridge);
+    let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), true);
+    face.speak_for(who);
+    face
+}
+
+#[tokio::test]
+async fn what_one_principal_passes_on_costs_no_other_a_place() {
+    let crowd = Crowd::new(8);
+    let bobs = crowd.come("bob", 0).unwrap();
+    let adas: Vec<_> = (0..20).map(|tenant| crowd.come("ada", tenant).unwrap()).collect();
+    assert!(crowd.is_there(&bobs));
+    let left = adas.iter().filter(|it| crowd.is_there(it)).count();
+    assert_eq!(left, 2, "a quarter of all");
+    assert!(crowd.is_there(&adas[19]) && crowd.is_there(&adas[18]), "her last");
+    assert!(Arc::ptr_eq(&bobs, &crowd.come("bob", 0).unwrap()));
+}
+
+/// Nobody has looked at the tokens of those who have no name.
+#[tokio::test]
+async fn who_shows_another_token_is_another_user_of_the_same_principal() {
+    let crowd = Crowd::new(8);
+    let bobs = crowd.come("bob", 0).unwrap();
+    let come = |token: usize| crowd.come_as(&Who::default().marked(format!("\0{token}")), 0);
+    let all: Vec<_> = (0..20).map(|token| come(token).unwrap()).collect();
+    assert!(all.windows(2).all(|two| !Arc::ptr_eq(&two[0], &two[1])));
+    assert_eq!(all.iter().filter(|it| crowd.is_there(it)).count(), 2, "a quarter of all");
+    assert!(crowd.is_there(&bobs));
+}
+
+#[tokio::test]
+async fn whoever_uses_most_is_refused_before_others_have_no_place() {
+    let crowd = Crowd::new(8);
+    let come = |name: &str, tenant| {
+        let upstream = crowd.come(name, tenant)?;
+        upstream.attach(&crowd.face);
+        Ok(upstream)
+    };
+    let adas: Result<Vec<_>, Refusal> = (0..6).map(|tenant| come("ada", tenant)).collect();
+    let adas = adas.unwrap();
+    assert_eq!(come("ada", 6).err(), Some(Refusal::TooManySessions));
+    let _bobs = [come("bob", 0).unwrap(), come("bob", 1).unwrap()];
+    assert_eq!(come("bob", 2).err(), Some(Refusal::TooManySessions), "all are in use");
+    assert!(adas.iter().all(|it| crowd.is_there(it)));
+}
+
+#[tokio::test]
+async fn where_all_places_are_taken_whoever_has_most_gives_one() {
+    let crowd = Crowd::new(8);
+    let names = ["ada", "bob", "eve", "kim"];
+    let all: Vec<_> =
+        names.iter().flat_map(|name| [crowd.come(name, 0), crowd.come(name, 1)]).collect();
+    let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
+    let rays = crowd.come("ray", 0).unwrap();
+    let gone: Vec<_> = (0..8).filter(|&it| !crowd.is_there(&all[it])).collect();
+    assert_eq!(gone.len(), 1, "{gone:?}");
+    assert_eq!(gone[0] % 2, 0, "the older of the two");
+    assert!(crowd.is_there(&rays));
+    // Who has as many as anybody makes room for itself.
+    crowd.come("ray", 1).unwrap();
+    crowd.come("ray", 2).unwrap();
+    assert!(!crowd.is_there(&rays));
+}

@@ -1,0 +1,74 @@
+//! What of headers and variables must be told to nobody, and texts without it.
+//!
+//! Values that are short or plain words would be found everywhere: they count
+//! only where their name says that they are secret.
+
+use http::HeaderMap;
+
+/// Bytes of a value that cannot be mistaken for a word.
+pub const LONG: usize = 8;
+
+/// Bytes of a value that is secret by its name.
+pub const SHORT: usize = 4;
+
+/// Parts of names of what is secret.
+const TELLING: [&str; 9] =
+    ["api-key", "api_key", "apikey", "auth", "credential", "key", "pass", "secret", "token"];
+
+/// Whether a name says that its value is secret. Scripts have no name.
+pub fn is_telling(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.len() <= 64 && TELLING.iter().any(|part| name.contains(part))
+}
+
+/// What of a header is secret. `Bearer` is not, and what follows it may be told alone.
+pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
+    let is_telling = is_telling(name);
+    let is_alone = value.split_whitespace().nth(1).is_none();
+    let words = value.split_whitespace().enumerate();
+    words.filter_map(move |(at, word)| {
+        let least = if is_telling && (at > 0 || is_alone) { SHORT } else { LONG };
+        (word.len() >= least).then_some(word)
+    })
+}
+
+/// `text` of a server that got these headers and may repeat them: what is secret
+/// becomes its name.
+pub(crate) fn veiled(text: &str, sent: &HeaderMap) -> String {
+    let mut secrets = Vec::new();
+    for (name, value) in sent {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        secrets.extend(words(name.as_str(), &value).map(|word| (word.to_owned(), name)));
+    }
+    // One may be a part of another.
+    secrets.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
+    let veil =
+        |text: String, (word, name): &(String, _)| text.replace(word, &format!("${{{name}}}"));
+    secrets.iter().fold(text.to_owned(), veil)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_becomes_its_name_where_it_is_repeated() {
+        let mut sent = HeaderMap::new();
+        let mut add = |name: &'static str, value: &str| sent.insert(name, value.parse().unwrap());
+        add("authorization", "Bearer abcd");
+        add("x-user", "passed-secret passed-secret-2");
+        add("x-mode", "fast");
+        let said = "Bearer abcd fast [passed-secret-2,passed-secret]";
+        let veiled = veiled(said, &sent);
+        assert_eq!(veiled, "Bearer ${authorization} fast [${x-user},${x-user}]");
+    }
+
+    #[test]
+    fn the_scheme_before_a_secret_is_told() {
+        let of = |name, value| words(name, value).collect::<Vec<_>>();
+        assert_eq!(of("authorization", "Bearer abcd"), ["abcd"]);
+        assert_eq!(of("authorization", "abcd"), ["abcd"]);
+        assert_eq!(of("x-token", "abc abcd abcde"), ["abcd", "abcde"]);
+        assert_eq!(of("x-mode", "fast abcdefgh"), ["abcdefgh"]);
+    }
+}
