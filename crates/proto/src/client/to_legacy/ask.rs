@@ -51,9 +51,8 @@ impl<T: Ticket> ToLegacy<T> {
         if self.keep_question(ask, request) || self.keep_early(ask, request, now) {
             return;
         }
-        if let (To::Call(Errand::Native(to)), None) = (to, self.waits_for(request)) {
-            let (to, request) = (To::Call(to.clone()), request.clone());
-            return self.down.push_back(Down::Ask { to, ask, request });
+        if self.waits_for(request).is_none() && self.ask_native(to, ask, request) {
+            return;
         }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let waits = self.waits_for(request);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::{Errand, ToLegacy};
 use crate::client::{CallId, Ticket, native};
-use crate::exchange::{Down, Lane, To};
+use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::Message;
 use crate::method;
 use crate::patch;
@@ -37,6 +37,20 @@ impl<T: Ticket> ToLegacy<T> {
         if self.has_natives {
             self.down.push_back(Down::Note { to: To::Session, message: message.clone() });
         }
+    }
+
+    /// Puts a question to one of them, if it is about a call of theirs, or if
+    /// only one of all clients has calls that it may be about.
+    pub(super) fn ask_native(&mut self, to: &To<Errand<T>>, ask: Ask, request: &Message) -> bool {
+        let to = match to {
+            To::Call(errand) => Some(errand.clone()),
+            To::Session if self.has_native_asking() => self.inner.place(ask),
+            To::Session => None,
+        };
+        let Some(Errand::Native(to)) = to else { return false };
+        let (to, request) = (To::Call(to), request.clone());
+        self.down.push_back(Down::Ask { to, ask, request });
+        true
     }
 
     /// Whether one of them has a call open that the server may ask or log about.
