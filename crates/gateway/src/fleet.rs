@@ -1,9 +1,10 @@
 //! The servers that a plan names, running: a bridge to each for its clients,
 //! and a roster that knows what they offer.
 //!
-//! The roster's connections are ours alone. They tell what there is, so that a
-//! list costs no client a connection; a client's calls go by connections of its
-//! own, which are made when it first calls. `change.rs` leads to another plan.
+//! The roster's connections tell what there is, so that a list costs no client a
+//! connection; a client's calls go by connections of its own, which are made when
+//! it first calls. A process that everybody shares is one for the roster too: it
+//! starts it, and has it started again. `change.rs` leads to another plan.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::{Guise, Server};
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
@@ -95,7 +96,7 @@ impl Fleet {
         let roster = Roster::new(RosterOptions {
             cache: options.cache.clone(),
             patience: PATIENCE,
-            client: able(),
+            client: able(Duration::ZERO),
             probe: Some(options.probe.unwrap_or(PROBE)),
             ..RosterOptions::default()
         });
@@ -200,10 +201,12 @@ impl Fleet {
 
 /// A client that can do everything, so that servers show all they have: some list
 /// tools only to clients that can be asked. Whoever calls one asks in a session
-/// of its own; here nobody is asked, and who asks all the same hears so.
-fn able() -> ClientOptions {
+/// of its own; here nobody is asked, and who asks all the same hears so. It waits
+/// as long as a server may take to start.
+fn able(start: Duration) -> ClientOptions {
     let nobody = async |_| Err(Declined("nobody is here to be asked".to_owned()));
-    ClientOptions::default()
+    let timeout = ClientOptions::default().timeout.max(start);
+    ClientOptions { timeout, ..ClientOptions::default() }
         .on_elicitation(async |_| Ok(json!({"action": "decline"})))
         .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
         .on_sampling(true, nobody)
@@ -215,6 +218,15 @@ impl Backend {
     fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
         let bridge = bridge(plan, server, limits);
         Self { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
+    }
+
+    /// Where its lists are read: a process that all share is not started for that.
+    fn listed(&self) -> Server {
+        if self.bridge.is_common() {
+            Server::behind(&self.bridge, &Arc::new(Guise::ours()))
+        } else {
+            self.bridge.server().clone()
+        }
     }
 }
 

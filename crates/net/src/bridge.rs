@@ -20,6 +20,7 @@ use crate::upstream::{Seat, Server, Upstream};
 
 mod caller;
 mod children;
+mod common;
 mod connect;
 mod count;
 mod era;
@@ -135,7 +136,7 @@ impl Bridge {
     }
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {
-        let seat = Seat { owner: Arc::<Face>::clone(face), exchange };
+        let seat = Seat::native(Arc::<Face>::clone(face), exchange);
         let mut all = Works::none();
         for upstream in self.serving(face) {
             all.append(upstream.drop_call(&seat, words));

@@ -176,6 +176,12 @@ impl Roster {
         berth.is_some_and(|berth| berth.view.borrow().state == State::Ready)
     }
 
+    /// Whether a server was put to sleep, and nobody has wanted it since.
+    pub fn is_asleep(&self, name: &str) -> bool {
+        let berth = self.inner.berth(name);
+        berth.is_some_and(|berth| berth.view.borrow().state == State::Asleep)
+    }
+
     /// Connects a server that sleeps; nobody waits for it.
     pub fn wake(&self, name: &str) {
         self.inner.step(|muster, now| muster.want(name, now));

@@ -53,7 +53,7 @@ use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
 use flood::Flood;
 pub use guise::Guise;
-pub(crate) use guise::asked;
+pub(crate) use guise::{Behind, asked};
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 use shown::Shown;
@@ -162,7 +162,8 @@ impl Upstream {
     /// A client opens a call.
     pub(crate) fn open(self: &Arc<Self>, seat: Seat, request: &Message, said: &Said) -> Works {
         // A modern client is told nothing that belongs to no call.
-        if lock(&self.core).half.serves() == Era::Legacy {
+        let is_legacy = seat.is_native == (self.era() == Era::Legacy);
+        if is_legacy {
             self.attach(&seat.owner);
         }
         if lock(&self.core).is_full(request, &self.limits) {

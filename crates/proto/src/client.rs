@@ -16,7 +16,6 @@ use http::{HeaderName, HeaderValue};
 use crate::exchange::{Ask, Down, Lane, Said};
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
-use crate::revision::Era;
 use legacy::Legacy;
 use modern::Modern;
 use to_legacy::ToLegacy;
@@ -26,6 +25,7 @@ mod across;
 mod ledger;
 pub mod legacy;
 pub mod modern;
+mod native;
 pub mod probe;
 #[cfg(test)]
 mod script;
@@ -42,6 +42,17 @@ pub trait Ticket: Clone + PartialEq {
     /// Who stands behind it, where clients of several share a server.
     fn principal(&self) -> &[u8] {
         b""
+    }
+
+    /// Whether it speaks the server's own era, where a layer serves clients of
+    /// both: it passes by the layer.
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    /// Whether its calls are those of a client, who counts on the link.
+    fn counts(&self) -> bool {
+        true
     }
 }
 
@@ -97,9 +108,9 @@ pub enum Half<T> {
     Legacy(Box<Legacy<T>>),
     /// All speak the modern era.
     Modern(Box<Modern<T>>),
-    /// The server is modern, its clients are legacy.
+    /// The server is modern, its clients are legacy; modern ones pass by.
     ToModern(Box<ToModern<T>>),
-    /// The server is legacy, its clients are modern.
+    /// The server is legacy, its clients are modern; legacy ones pass by.
     ToLegacy(Box<ToLegacy<T>>),
 }
 
@@ -121,7 +132,7 @@ impl<T: Ticket> Half<T> {
         match self {
             Self::Legacy(half) => half.open(ticket, request, now),
             Self::Modern(half) => half.open(ticket, request, said, now),
-            Self::ToModern(half) => half.open(ticket, request, now),
+            Self::ToModern(half) => half.open(ticket, request, said, now),
             Self::ToLegacy(half) => half.open(ticket, request, said, now),
         }
     }
@@ -245,11 +256,13 @@ impl<T: Ticket> Half<T> {
         each!(self, half => half.is_open(lane))
     }
 
-    /// The era of the clients.
-    pub fn serves(&self) -> Era {
+    /// Whether the server has ever told of itself, so that clients may count on it.
+    pub fn is_met(&self) -> bool {
         match self {
-            Self::Legacy(_) | Self::ToModern(_) => Era::Legacy,
-            Self::Modern(_) | Self::ToLegacy(_) => Era::Modern,
+            Self::Legacy(half) => half.welcome().is_some(),
+            Self::ToLegacy(half) => half.is_met(),
+            Self::ToModern(half) => half.is_met(),
+            Self::Modern(_) => false,
         }
     }
 
@@ -267,8 +280,9 @@ impl<T: Ticket> Half<T> {
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
         match self {
             Self::Legacy(half) => half.ticket(lane),
+            Self::ToLegacy(half) => half.ticket(lane),
             // A modern call lives and dies with its connection, on either side.
-            Self::Modern(_) | Self::ToModern(_) | Self::ToLegacy(_) => None,
+            Self::Modern(_) | Self::ToModern(_) => None,
         }
     }
 
@@ -305,7 +319,7 @@ impl<T: Ticket> Half<T> {
             Self::Legacy(half) => half.rest(why),
             Self::Modern(half) => half.handle_lost(why),
             Self::ToModern(half) => half.rest(why, now),
-            Self::ToLegacy(half) => half.handle_lost(why, now),
+            Self::ToLegacy(half) => half.rest(why, now),
         }
     }
 }

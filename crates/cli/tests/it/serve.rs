@@ -14,6 +14,7 @@ use crate::web::send;
 mod access;
 mod bad;
 mod bounds;
+mod common;
 mod credential;
 mod failed;
 mod feature;

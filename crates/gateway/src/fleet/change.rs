@@ -74,16 +74,17 @@ impl Fleet {
     ) -> Result<Backend, AddError> {
         let server = (self.reach)(plan).discreet();
         self.tap().meet(name, Peer::of(&server));
+        let backend = Backend::new(plan, server, limits);
+        let listed = backend.listed();
         if replaces {
-            let old = self.roster.replace_within(name, server.clone(), plan.start);
+            let old = self.roster.replace_within(name, listed, plan.start);
             if let Some(gone) = old {
                 self.leaving.end(gone);
             }
         } else {
-            let client = able();
-            self.roster.add_within(Arc::clone(name), server.clone(), client, plan.start)?;
+            let client = able(plan.start);
+            self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
         }
-        let backend = Backend::new(plan, server, limits);
         backend.bridge.set_places(self.options.people.connections);
         Ok(backend)
     }

@@ -8,7 +8,7 @@ use switchboard_net::bridge::Door;
 use switchboard_net::roster::{Change, Changes, State};
 use tokio::time::{Instant, sleep_until};
 
-use super::Fleet;
+use super::{Backend, Fleet};
 use crate::config::Sleep;
 
 /// How often somebody looks, at least.
@@ -39,12 +39,25 @@ impl Fleet {
             };
             if until > now {
                 next = next.min(until);
-            } else if self.roster.is_ready(name) && backend.bridge.rest(idle) {
+            } else if self.put_to_sleep(name, backend, idle) {
                 tracing::info!(server = &**name, "put to sleep: nobody uses it");
-                self.roster.sleep(name);
             }
         }
         next.max(now + BLINK)
+    }
+
+    /// Lets go of a server that nobody has used for so long.
+    fn put_to_sleep(&self, name: &str, backend: &Backend, idle: Duration) -> bool {
+        let bridge = &backend.bridge;
+        if !bridge.is_common() {
+            return self.roster.is_ready(name) && bridge.rest(idle) && self.roster.sleep(name);
+        }
+        // The roster goes by it too, and leaves it first: it would start it again.
+        if self.roster.is_ready(name) {
+            self.roster.sleep(name);
+            return false;
+        }
+        self.roster.is_asleep(name) && bridge.is_running() && bridge.rest(idle)
     }
 
     /// Somebody wants something of a server, if only to see its list: one that

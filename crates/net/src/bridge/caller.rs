@@ -16,6 +16,8 @@ pub(super) struct Caller {
     pub(super) owner: Arc<dyn Recipient>,
     /// Who hears what belongs to no call: whoever outlives them.
     pub(super) hears: Arc<dyn Recipient>,
+    /// What it asks is beside the calls of clients.
+    pub(super) is_aside: bool,
 }
 
 impl Bridge {
@@ -44,7 +46,11 @@ impl Bridge {
         counts: bool,
     ) -> Works {
         let hears = Arc::clone(&owner);
-        let caller = Caller { face: Arc::clone(face), owner, hears };
+        let caller = Caller { face: Arc::clone(face), owner, hears, is_aside: !counts };
+        if caller.is_aside && self.is_common() {
+            // How the server stands is known by what comes of this.
+            return self.go_on(&caller, verb);
+        }
         match self.admit(caller, verb, counts) {
             Some((caller, verb)) => self.go_on(&caller, verb),
             None => Works::none(),

@@ -21,7 +21,8 @@ pub enum Children {
     /// on a pipe has one for whatever its requests say that it can do.
     #[default]
     PerSession,
-    /// One for all clients of an era. Safe if the server keeps nothing about a session.
+    /// One process for everybody, whatever era they speak; at a URL a session for all
+    /// clients of an era. Safe if the server keeps nothing about a session.
     Shared,
     /// One for each call.
     PerRequest,
@@ -43,10 +44,11 @@ pub(super) struct User {
     mark: Mark,
 }
 
-/// Who goes by a connection: all clients of an era, those of one user, modern
+/// Who goes by a connection: all clients, those of an era, those of one user, modern
 /// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Whose {
+    Everybody,
     All(Era),
     User(Era, User),
     /// By who they are, and by what they can do besides.
@@ -128,6 +130,7 @@ impl Whose {
     /// Whether calls of this client may go by it.
     pub(super) fn serves(self, face: &Face) -> bool {
         match self {
+            Self::Everybody => true,
             Self::All(era) | Self::User(era, _) => era == face.era(),
             Self::Alike(..) => face.era() == Era::Modern,
             Self::Client(number) | Self::Able(number, _) | Self::Call(number, _) => {
@@ -166,7 +169,7 @@ impl Whose {
     /// Whether several clients go by it.
     pub(super) fn sharing(self) -> Sharing {
         match self {
-            Self::All(_) | Self::User(..) | Self::Alike(..) => Sharing::Shared,
+            Self::Everybody | Self::All(_) | Self::User(..) | Self::Alike(..) => Sharing::Shared,
             Self::Client(_) | Self::Able(..) | Self::Call(..) => Sharing::Alone,
         }
     }

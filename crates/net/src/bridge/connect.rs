@@ -46,8 +46,8 @@ impl Bridge {
         };
         let server = self.server_for(face);
         let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
-        let is_modern = eras.clients == Era::Modern;
-        let spare = state.waiting.spare.take_if(|spare| is_modern && is_alike(spare));
+        let fits = eras.clients == Era::Modern || whose == Whose::Everybody;
+        let spare = state.waiting.spare.take_if(|spare| fits && is_alike(spare));
         let spare = spare.or_else(|| state.take_warm());
         let upstream = if let Some(spare) = spare {
             spare.turn(eras, whose.sharing());
@@ -84,6 +84,9 @@ impl Bridge {
 
     /// Who goes by the connection that a call goes by.
     pub(super) fn whose(&self, face: &Face, exchange: Exchange, request: &Message) -> Whose {
+        if self.is_common() {
+            return Whose::Everybody;
+        }
         let (eras, passed) = (self.eras(face), self.server.passed_of(face.carried()));
         let whose = self.children.whose(face, exchange, request, eras.server, &passed);
         self.keeper(whose, face, request).unwrap_or(whose)

@@ -53,11 +53,14 @@ impl Waiting {
 impl Bridge {
     /// Who speaks what, when this client calls.
     pub(super) fn eras(&self, face: &Face) -> Eras {
-        let (clients, other) = match face.era() {
-            Era::Legacy => (Era::Legacy, Era::Modern),
-            Era::Modern => (Era::Modern, Era::Legacy),
-        };
-        let server = if self.server.speaks(clients) == Some(false) { other } else { clients };
+        let clients = face.era();
+        let is_other = self.server.speaks(clients) == Some(false);
+        let server = if is_other { other(clients) } else { clients };
+        if self.is_common() {
+            // Clients of that era pass by the layer.
+            let server = self.common_era().unwrap_or(server);
+            return Eras { clients: other(server), server };
+        }
         Eras { clients, server }
     }
 
@@ -70,26 +73,38 @@ impl Bridge {
         whose: Whose,
         request: &Message,
     ) -> Seat {
-        let Caller { face, owner, hears } = caller;
-        if !Arc::ptr_eq(owner, hears) && face.era() == Era::Legacy {
+        let Caller { face, owner, hears, is_aside } = caller;
+        let is_new = !Arc::ptr_eq(owner, hears) && face.era() == Era::Legacy;
+        // Who watches over the server must hear of its end.
+        if is_new || *is_aside && self.is_common() {
             upstream.attach(hears);
         }
-        if request.method() != method::INITIALIZE || self.eras(face).server != Era::Legacy {
-            return Seat { owner: hide::owner(&self.hidden, caller, upstream, request), exchange };
-        }
-        upstream.attach(owner);
-        let (caller, request) = (caller.clone(), request.clone());
-        let greeting = Greeting { caller, request, exchange, whose };
-        Seat { owner: Greeter::before(self, upstream, greeting), exchange }
+        let is_native = face.era() == upstream.era();
+        let owner = if request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
+            upstream.attach(owner);
+            let (caller, request) = (caller.clone(), request.clone());
+            let greeting = Greeting { caller, request, exchange, whose };
+            Greeter::before(self, upstream, greeting)
+        } else {
+            hide::owner(&self.hidden, caller, upstream, request)
+        };
+        Seat { owner, exchange, is_native, is_aside: *is_aside }
     }
 
     /// Keeps a modern client's call until it is known what the server speaks.
     pub(super) fn hold_back(&self, caller: &Caller, verb: Up) -> Option<Up> {
         let Caller { face, owner, .. } = caller;
-        if face.era() == Era::Legacy {
+        let is_common = self.is_common();
+        if face.era() == Era::Legacy && !is_common {
             return Some(verb);
         }
         let mut state = lock(&self.state);
+        // Where all share one it is not started twice, and what it speaks is settled.
+        let is_unknown = match state.connections.get(&Whose::Everybody) {
+            Some(_) => false,
+            None if face.era() == Era::Legacy => state.waiting.asking.is_some(),
+            None => self.server.speaks(Era::Modern).is_none(),
+        };
         match &verb {
             Up::Drop { exchange: dropped, .. } => {
                 let before = state.waiting.opens.len();
@@ -99,7 +114,7 @@ impl Bridge {
                 });
                 (state.waiting.opens.len() == before).then_some(verb)
             }
-            Up::Open { exchange, .. } if self.server.speaks(Era::Modern).is_none() => {
+            Up::Open { exchange, .. } if is_unknown => {
                 if state.closed || state.waiting.opens.len() >= self.limits().calls {
                     drop(state);
                     owner.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
@@ -134,7 +149,9 @@ impl Bridge {
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
             if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
                 let Greeting { caller, request, exchange, .. } = greeting;
-                fresh.open(Seat { owner: caller.owner, exchange }, &request, &None).detach();
+                let is_aside = caller.is_aside;
+                let seat = Seat { owner: caller.owner, exchange, is_native: false, is_aside };
+                fresh.open(seat, &request, &None).detach();
                 old.close().await;
             } else {
                 greeting.caller.owner.finish(greeting.exchange, &answer);
@@ -148,7 +165,8 @@ impl Bridge {
         tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
         self.server.learn(Era::Legacy, false);
         self.server.learn(Era::Modern, true);
-        fresh.turn(self.eras(&greeting.caller.face), greeting.whose.sharing());
+        let eras = Eras { clients: Era::Legacy, server: Era::Modern };
+        fresh.turn(eras, greeting.whose.sharing());
         let mut state = lock(&self.state);
         let current = state.connections.get_mut(&greeting.whose);
         match current.filter(|current| Arc::ptr_eq(current, old)) {
@@ -161,25 +179,39 @@ impl Bridge {
     }
 }
 
+fn other(era: Era) -> Era {
+    match era {
+        Era::Legacy => Era::Modern,
+        Era::Modern => Era::Legacy,
+    }
+}
+
 /// Asks the server, and lets everything go on that waited for it.
 async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
     let found = asking.find_era().await;
     let Some(bridge) = bridge.upgrade() else { return asking.close().await };
     match found {
         Found::Modern => bridge.server.learn(Era::Modern, true),
+        // It may not have started: if it has, its connection remembers what it speaks.
+        Found::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
         Found::Legacy | Found::Silent | Found::Old => {
             tracing::info!(server = asking.name(), "legacy only: translating for modern clients");
             bridge.server.learn(Era::Modern, false);
         }
         // Whatever is the matter, the server may say it itself.
-        Found::Nothing => bridge.server.guess(Era::Modern),
+        Found::Nothing => bridge.server.guess(Era::Modern, true),
+    }
+    // Some take the question for the beginning of a modern conversation, and
+    // refuse any other; so a legacy server begins anew (NEG-7). Where all share
+    // one it is not started twice, unless it refuses (see `common.rs`).
+    let is_kept = found == Found::Modern || found == Found::Legacy && bridge.is_common();
+    if !is_kept && bridge.is_common() {
+        asking.close().await;
     }
     let opens = {
         let mut state = lock(&bridge.state);
         state.waiting.asking = None;
-        // Some take the question for the beginning of a modern conversation, and
-        // refuse any other; so a legacy server begins anew (NEG-7).
-        if found == Found::Modern && !state.closed {
+        if is_kept && !state.closed {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
         state.waiting.going = state.waiting.opens.len();
@@ -194,7 +226,7 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         // Nobody may have needed it: its client has gone, or has a connection.
         state.waiting.spare.take()
     };
-    let unused = unused.or_else(|| (found != Found::Modern).then_some(asking));
+    let unused = unused.or_else(|| (!is_kept).then_some(asking));
     if let Some(unused) = unused {
         unused.close().await;
     }

@@ -70,7 +70,7 @@ impl Whose {
     fn outlives_rest(self) -> bool {
         match self {
             Self::All(era) | Self::User(era, _) => era == Era::Legacy,
-            Self::Client(_) | Self::Able(..) => true,
+            Self::Everybody | Self::Client(_) | Self::Able(..) => true,
             Self::Alike(..) | Self::Call(..) => false,
         }
     }

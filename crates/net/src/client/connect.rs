@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use switchboard_proto::client::probe::{self, Reply, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
-use switchboard_proto::method;
+use switchboard_proto::method::{self, meta};
 use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
@@ -24,7 +24,7 @@ use super::far::Far;
 use super::line::Line;
 use super::options::ClientOptions;
 use crate::face::now;
-use crate::upstream::{Guise, Server, Strategy, Target, asked};
+use crate::upstream::{Behind, Server, Strategy, Target, asked};
 
 /// What is known of a server once it has been met.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) async fn meet(
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
     if let Some(behind) = server.through() {
-        return meet_behind(server, &behind.guise, options).await;
+        return meet_behind(server, behind, options).await;
     }
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
     let era = options.era.or(known.filter(|&era| era == Era::Legacy));
@@ -60,19 +60,32 @@ pub(super) async fn meet(
     }
 }
 
-/// A bridge speaks whatever its clients speak.
+/// A bridge speaks whatever its clients speak. In a guise without an era it is asked
+/// what the server speaks: what that one says is then not translated for us.
 async fn meet_behind(
     server: &Server,
-    guise: &Guise,
+    behind: &Behind,
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
-    let line = Line::new(server, guise.era(), options);
-    if guise.era() == Era::Legacy {
-        return greet(line, options, guise.greeting()).await;
+    let guise = &behind.guise;
+    if guise.era() == Some(Era::Legacy) {
+        return greet(Line::new(server, Era::Legacy, options), options, guise.greeting()).await;
     }
-    let question = question(options);
-    let params = asked(question.payload().unwrap_or_default(), &guise.envelope());
+    let line = Line::new(server, Era::Modern, options);
+    let (question, mut envelope) = (question(options), guise.envelope());
+    if guise.era().is_none() {
+        let able = options.callbacks.answers.capabilities(Era::Modern, &options.capabilities);
+        envelope.push((meta::CAPABILITIES, able.to_string()));
+    }
+    let params = asked(question.payload().unwrap_or_default(), &envelope);
     let answer = line.ask_within(method::DISCOVER, &params, options.timeout).await?;
+    if guise.era().is_none() && behind.bridge.common_era() == Some(Era::Legacy) {
+        if answer.kind() == Kind::Error {
+            return Err(CallError::from_answer(&answer).into());
+        }
+        // It has been greeted with that, and answers the same again.
+        return greet(Line::new(server, Era::Legacy, options), options, None).await;
+    }
     match probe::verdict(Carrier::Http, &probe::reply(None, &answer)) {
         Verdict::Modern(revision) => Ok(modern(line, revision, Some(&answer))),
         _ => Err(CallError::from_answer(&answer).into()),

@@ -26,7 +26,7 @@ pub(super) enum Far {
 impl Far {
     pub(super) fn new(server: &Server, era: Era, limits: Arc<Limits>) -> Self {
         match server.through() {
-            Some(behind) => Self::Behind(Arc::clone(&behind.bridge), behind.face()),
+            Some(behind) => Self::Behind(Arc::clone(&behind.bridge), behind.face(era)),
             None => Self::Own(Upstream::new(server.clone(), era, Sharing::Alone, None, limits)),
         }
     }
@@ -42,7 +42,7 @@ impl Far {
     pub(super) fn open(&self, desk: &Arc<Desk>, exchange: Exchange, request: &Message) -> Works {
         let owner = Arc::<Desk>::clone(desk);
         match self {
-            Self::Own(upstream) => upstream.open(Seat { owner, exchange }, request, &None),
+            Self::Own(upstream) => upstream.open(Seat::native(owner, exchange), request, &None),
             Self::Behind(bridge, face) => {
                 let request = request.clone();
                 bridge.take_aside(face, owner, Up::Open { exchange, request, said: None })
@@ -53,7 +53,7 @@ impl Far {
     pub(super) fn drop_call(&self, desk: &Arc<Desk>, exchange: Exchange, words: Message) -> Works {
         match self {
             Self::Own(upstream) => {
-                let seat = Seat { owner: Arc::<Desk>::clone(desk), exchange };
+                let seat = Seat::native(Arc::<Desk>::clone(desk), exchange);
                 upstream.drop_call(&seat, Some(&words))
             }
             Self::Behind(bridge, face) => {

@@ -62,21 +62,34 @@ pub(super) async fn keep(
         None => {}
         Some(Err(_)) => {
             let error = too_slow(berth.connect);
+            begin_anew(&berth);
             inner.broken(&berth, link.attempt, &error.to_string());
         }
         Some(Ok(Err(error))) => {
             // What was remembered may be what is wrong.
             *lock(&berth.remembered) = None;
+            begin_anew(&berth);
             inner.broken(&berth, link.attempt, &error.to_string());
         }
         Some(Ok(Ok(client))) => {
             *lock(&berth.remembered) = Some(client.remembered());
             link.stop.until(Box::pin(tend(&inner, &berth, &link, &client, until))).await;
             client.close().await;
+            if !link.was_up() {
+                begin_anew(&berth);
+            }
         }
     }
     // The child that was only asked for its era may take a little longer.
     _ = timeout(END, pipes.wait_for(|pipes| *pipes == 0)).await;
+}
+
+/// Sees to it that the next attempt is not with the same process, where that is
+/// not ours to end.
+fn begin_anew(berth: &Berth) {
+    if let Some(behind) = berth.server.through() {
+        behind.bridge.begin_anew();
+    }
 }
 
 fn too_slow(time: Duration) -> CallError {

@@ -49,6 +49,11 @@ impl Link {
         self.is_up.store(true, Ordering::SeqCst);
     }
 
+    /// Whether it ever was.
+    pub(super) fn was_up(&self) -> bool {
+        self.is_up.load(Ordering::SeqCst)
+    }
+
     /// These lists have changed.
     pub(super) fn changed(&self, kinds: impl IntoIterator<Item = Kind>) {
         lock(&self.changed).extend(kinds);

@@ -43,7 +43,7 @@ pub(crate) enum Found {
     Legacy,
     /// Legacy, and behind the transport of the first revision.
     Old,
-    /// Legacy, as far as silence tells: begin anew with it (NEG-7).
+    /// Legacy, as far as silence or its end tells: begin anew with it (NEG-7).
     Silent,
     /// It could not be found out now.
     Nothing,
@@ -146,7 +146,7 @@ impl Upstream {
         self.turn(Eras::both(Era::Modern), self.sharing());
         self.scout(true);
         let (scout, told) = Scout::new();
-        let seat = Seat { owner: scout, exchange: Exchange(1) };
+        let seat = Seat::native(scout, Exchange(1));
         self.open(seat.clone(), question, &None).detach();
         let waiting = tokio::time::timeout(CHILD_WAIT, told);
         let reply = match self.stop.until(waiting).await {
@@ -159,7 +159,7 @@ impl Upstream {
         self.scout(false);
         self.drop_call(&seat, None).detach();
         match reply {
-            Reply::Silence => Found::Silent,
+            Reply::Silence | Reply::Broken => Found::Silent,
             reply => found(Carrier::Pipe, &reply),
         }
     }

@@ -21,7 +21,8 @@ use crate::who::Who;
 /// All that servers can tell a client from others by.
 #[derive(Clone)]
 pub struct Guise {
-    era: Era,
+    /// None for whichever the server speaks.
+    era: Option<Era>,
     who: Who,
     carried: Option<HeaderMap>,
     /// The parameters of its greeting.
@@ -40,11 +41,16 @@ impl Guise {
         let greeting = said(Era::Legacy).filter(|it| it.method() == method::INITIALIZE);
         let greeting = greeting.and_then(Message::payload).map(Into::into);
         let params = said(Era::Modern).and_then(Message::payload).unwrap_or_default();
-        Self { era, who, carried, greeting, envelope: envelope(params) }
+        Self { era: Some(era), who, carried, greeting, envelope: envelope(params) }
     }
 
-    /// The era that is spoken.
-    pub(crate) fn era(&self) -> Era {
+    /// Our own, in the era of the server. It is for a server that everybody shares.
+    pub fn ours() -> Self {
+        Self { era: None, who: Who::default(), carried: None, greeting: None, envelope: Vec::new() }
+    }
+
+    /// The era that is spoken; none for the server's.
+    pub(crate) fn era(&self) -> Option<Era> {
         self.era
     }
 
@@ -66,9 +72,9 @@ impl Guise {
     }
 
     /// Somebody who is like it, to a bridge.
-    fn face(&self, bridge: &Arc<Bridge>) -> Arc<Face> {
+    fn face(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<Face> {
         let inside: Arc<Bridge> = Arc::clone(bridge);
-        let face = Face::new(self.era, Carrier::Http, inside, &Limits::default(), true);
+        let face = Face::new(era, Carrier::Http, inside, &Limits::default(), true);
         face.speak_for(&self.who);
         if let Some(carried) = &self.carried {
             // It was carried before, and is no longer now.
@@ -101,8 +107,8 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    pub(crate) fn face(&self) -> Arc<Face> {
-        self.guise.face(&self.bridge)
+    pub(crate) fn face(&self, era: Era) -> Arc<Face> {
+        self.guise.face(&self.bridge, era)
     }
 }
 

@@ -61,8 +61,8 @@ impl Server {
         self.known().assume(era, speaks, if is_command { COMMAND } else { ENDPOINT });
     }
 
-    /// Takes it to speak an era for now.
-    pub(crate) fn guess(&self, era: Era) {
-        self.known().assume(era, true, GUESSED);
+    /// Takes it to speak an era for now, or not to.
+    pub(crate) fn guess(&self, era: Era, speaks: bool) {
+        self.known().assume(era, speaks, GUESSED);
     }
 }

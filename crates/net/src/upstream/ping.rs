@@ -42,7 +42,7 @@ impl Upstream {
 
     async fn ping(self: &Arc<Self>) {
         let (scout, told) = Scout::new();
-        let seat = Seat { owner: scout, exchange: Exchange(1) };
+        let seat = Seat::native(scout, Exchange(1));
         let ping = Message::request(&Id::from(1), method::PING, None);
         // Not by `open`: a ping is no use of the connection.
         self.step(|half, now| half.open(seat.clone(), &ping, &None, now)).1.detach();

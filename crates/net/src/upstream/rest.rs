@@ -32,6 +32,11 @@ impl Upstream {
         core.road == Road::Http || matches!(core.stay, Stay::Ahead | Stay::Here)
     }
 
+    /// Whether the server has ever told of itself here.
+    pub(crate) fn is_met(&self) -> bool {
+        lock(&self.core).half.is_met()
+    }
+
     /// Whether a call is open, a client waits to hear of something, or a task goes on.
     pub(crate) fn is_used(&self) -> bool {
         lock(&self.core).is_used()

@@ -87,6 +87,17 @@ impl Recipient for Face {
 pub(crate) struct Seat {
     pub(crate) owner: Arc<dyn Recipient>,
     pub(crate) exchange: Exchange,
+    /// Its owner speaks the server's own era.
+    pub(crate) is_native: bool,
+    /// It is a question of ours beside the calls of clients.
+    pub(crate) is_aside: bool,
+}
+
+impl Seat {
+    /// A place for somebody who speaks what the server speaks.
+    pub(crate) fn native(owner: Arc<dyn Recipient>, exchange: Exchange) -> Self {
+        Self { owner, exchange, is_native: true, is_aside: false }
+    }
 }
 
 impl PartialEq for Seat {
@@ -102,5 +113,13 @@ impl Ticket for Seat {
 
     fn principal(&self) -> &[u8] {
         self.owner.principal()
+    }
+
+    fn is_native(&self) -> bool {
+        self.is_native
+    }
+
+    fn counts(&self) -> bool {
+        !self.is_aside
     }
 }

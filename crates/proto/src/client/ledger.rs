@@ -242,6 +242,11 @@ impl<O> Ledger<O> {
         theirs.map(|(id, _)| CallId(id)).collect()
     }
 
+    /// Whose the open calls are.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &O> {
+        self.calls.iter().map(|(_, call)| &call.owner)
+    }
+
     /// The only open call, if there is just one.
     pub(super) fn only(&self) -> Option<CallId> {
         let mut open = self.calls.iter();

@@ -29,9 +29,11 @@ use crate::limits::Limits;
 use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
+use whose::client;
 
 mod ask;
 mod greet;
+mod whose;
 
 /// One legacy server.
 #[derive(Debug)]
@@ -308,10 +310,7 @@ impl<T: Ticket> Legacy<T> {
     }
 
     fn client_of(&self, id: CallId) -> Option<T> {
-        match &self.ledger.get(id)?.owner {
-            Owner::Client(ticket) => Some(ticket.clone()),
-            Owner::Revival | Owner::Renewal => None,
-        }
+        client(&self.ledger.get(id)?.owner).cloned()
     }
 
     /// A call's lane ended without its answer.
@@ -371,12 +370,6 @@ impl<T: Ticket> Legacy<T> {
         self.ledger.len()
     }
 
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let is_it = |owner: &Owner<T>| matches!(owner, Owner::Client(theirs) if theirs == ticket);
-        self.ledger.ids(is_it).first().copied()
-    }
-
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
         self.ledger.only().map(CallId::lane)
@@ -385,14 +378,6 @@ impl<T: Ticket> Legacy<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.ledger.get(CallId(lane.0)).is_some()
-    }
-
-    /// Who opened the call that travels on `lane`, if it is open.
-    pub fn ticket(&self, lane: Lane) -> Option<&T> {
-        match &self.ledger.get(CallId(lane.0))?.owner {
-            Owner::Client(ticket) => Some(ticket),
-            Owner::Revival | Owner::Renewal => None,
-        }
     }
 }
 

@@ -351,6 +351,14 @@ impl<T: Ticket> Modern<T> {
         self.ledger.get(CallId(lane.0)).is_some()
     }
 
+    /// Who has calls open.
+    pub fn tickets(&self) -> impl Iterator<Item = &T> {
+        self.ledger.owners().map(|owner| {
+            let (Owner::Client(ticket) | Owner::Lesson { to: ticket, .. }) = owner;
+            ticket
+        })
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.ledger.len()

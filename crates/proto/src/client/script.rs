@@ -32,6 +32,11 @@ impl Ticket for Name {
     fn principal(&self) -> &[u8] {
         if self.0.starts_with(|first: char| first.is_ascii_uppercase()) { b"else" } else { b"" }
     }
+
+    /// `n` and `m` speak what the server speaks.
+    fn is_native(&self) -> bool {
+        self.0.starts_with(['n', 'm'])
+    }
 }
 
 /// Plays a script; `envelope` is what `@` stands for.

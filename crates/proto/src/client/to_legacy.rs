@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A layer on [`Legacy`]: that one knows the server, this one knows what its
-//! clients expect of a server. Questions are put to a modern client by the half
+//! clients expect of a server. Clients of the server's own era pass by it, where both
+//! go by one connection. Questions are put to a modern client by the half
 //! that faces it, which parks the call meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,6 +43,7 @@ mod leave;
 mod level;
 mod listen;
 mod lost;
+mod native;
 mod task;
 
 /// One legacy server, as its modern clients see it.
@@ -67,6 +69,8 @@ pub struct ToLegacy<T> {
     held: Vec<u64>,
     reconnect: Reconnect,
     due: Option<Instant>,
+    /// A client of the server's own era was here, and hears what is for all.
+    has_natives: bool,
     down: VecDeque<Down<T>>,
 }
 
@@ -119,6 +123,7 @@ impl<T: Ticket> ToLegacy<T> {
             held: Vec::new(),
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
+            has_natives: false,
             down: VecDeque::new(),
         }
     }
@@ -133,6 +138,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A client opens a call.
     pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+        if ticket.is_native() {
+            let id = self.pass(ticket, request, now);
+            self.settle(now);
+            return id;
+        }
         self.inner.introduce(hello(request));
         let id = match request.method() {
             method::DISCOVER => {
@@ -267,6 +277,9 @@ impl<T: Ticket> ToLegacy<T> {
             match down {
                 Down::Note { to, message } => self.handle_note(to, &message, now),
                 Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
+                Down::Recall { to: To::Call(Errand::Native(to)), ask, message } => {
+                    self.down.push_back(Down::Recall { to: To::Call(to), ask, message });
+                }
                 Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
                 Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
             }
@@ -277,7 +290,11 @@ impl<T: Ticket> ToLegacy<T> {
         if method::is_for_all(message.method()) {
             self.forget_tools();
             self.tell_listens(message);
-            return;
+            return self.tell_natives(message);
+        }
+        if let To::Call(Errand::Native(to)) = to {
+            let (to, message) = (To::Call(to), message.clone());
+            return self.down.push_back(Down::Note { to, message });
         }
         match message.method() {
             method::LOG => return self.handle_log(&to, message),
@@ -300,6 +317,7 @@ impl<T: Ticket> ToLegacy<T> {
                 };
                 self.down.push_back(Down::Finish { to, answer });
             }
+            Errand::Native(to) => self.down.push_back(Down::Finish { to, answer: answer.clone() }),
             Errand::Listen(number) => self.handle_met(number, answer, now),
             Errand::Watch { listen, uri } => self.handle_watched(listen, &uri, answer, now),
             Errand::Return if answer.kind() == Kind::Error => self.return_later(now),
@@ -351,14 +369,6 @@ impl<T: Ticket> ToLegacy<T> {
         self.down.pop_front()
     }
 
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let calls = self.calls.iter().map(|(&number, call)| (number, &call.ticket));
-        let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
-        let mut all = calls.chain(listens);
-        all.find(|(_, theirs)| *theirs == ticket).map(|(number, _)| CallId(number))
-    }
-
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
         self.inner.only_call()
@@ -372,12 +382,6 @@ impl<T: Ticket> ToLegacy<T> {
     /// Whether the server has been greeted and answered.
     pub fn is_ready(&self) -> bool {
         self.inner.is_ready()
-    }
-
-    /// How many calls of clients are open.
-    pub fn calls(&self) -> usize {
-        let asked = self.inner.greeters().filter(|it| matches!(it, Errand::Discover(_)));
-        self.calls.len() + self.listens.len() + asked.count()
     }
 }
 

@@ -21,8 +21,8 @@ use bytes::Bytes;
 
 use super::across::Envelope;
 use super::modern::Modern;
-use super::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Ask, Carrier, Down, Lane, To};
+use super::{CallId, Sharing, Ticket, Transmit, native};
+use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
 use crate::jsonrpc::{Id, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -36,6 +36,7 @@ use tools::Tools;
 mod answer;
 mod ear;
 mod greet;
+mod open;
 mod round;
 mod task;
 mod tools;
@@ -73,6 +74,8 @@ enum Errand<T> {
         number: u64,
         ticket: T,
     },
+    /// Of a client that speaks the server's own era.
+    Native(T),
     Discover,
     Listen(u64),
     /// To know what shape results have.
@@ -84,7 +87,7 @@ enum Errand<T> {
 impl<T: Ticket> Ticket for Errand<T> {
     fn owner(&self) -> u64 {
         match self {
-            Self::Call { ticket, .. } => ticket.owner(),
+            Self::Call { ticket, .. } | Self::Native(ticket) => ticket.owner(),
             Self::Discover | Self::Listen(_) | Self::Tools | Self::Aside => NOBODY,
         }
     }
@@ -156,8 +159,13 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
         self.listen_after_rest(now);
+        if ticket.is_native() {
+            let id = self.inner.open(Errand::Native(ticket), request, said, now);
+            self.settle(now);
+            return native::above(id);
+        }
         let id = match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
             method::PING => self.answer(ticket, b"{}"),
@@ -244,7 +252,9 @@ impl<T: Ticket> ToModern<T> {
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(call) = self.calls.remove(&id.0) {
+        if let Some(native) = native::below(id) {
+            self.inner.drop_call(native, words, now);
+        } else if let Some(call) = self.calls.remove(&id.0) {
             self.recall_round(&call);
             self.inner.drop_call(call.inner, words, now);
             self.leave_task(&call, now);
@@ -260,6 +270,7 @@ impl<T: Ticket> ToModern<T> {
         for number in theirs.map(|(&number, _)| number).collect::<Vec<_>>() {
             self.drop_call(CallId(number), None, now);
         }
+        self.inner.forget_owner(owner, now);
         self.forget_watcher(owner, now);
         self.tasks.forget(owner);
         self.settle(now);
@@ -324,6 +335,12 @@ impl<T: Ticket> ToModern<T> {
                 Down::Finish { to: Errand::Call { number, .. }, answer } => {
                     self.handle_answer(number, &answer, now);
                 }
+                Down::Note { to: To::Call(Errand::Native(to)), message } => {
+                    self.down.push_back(Down::Note { to: To::Call(to), message });
+                }
+                Down::Finish { to: Errand::Native(to), answer } => {
+                    self.down.push_back(Down::Finish { to, answer });
+                }
                 Down::Finish { to: Errand::Discover, answer } => {
                     self.handle_discovered(&answer, now);
                 }
@@ -350,12 +367,6 @@ impl<T: Ticket> ToModern<T> {
         self.down.pop_front()
     }
 
-    /// The call that was opened with `ticket`, if it is open.
-    pub fn find(&self, ticket: &T) -> Option<CallId> {
-        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
-        call.map(|(&number, _)| CallId(number))
-    }
-
     /// The lane of the only open call, if there is just one.
     pub fn only_call(&self) -> Option<Lane> {
         self.inner.only_call()
@@ -364,11 +375,6 @@ impl<T: Ticket> ToModern<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.inner.is_open(lane)
-    }
-
-    /// How many calls of clients are open.
-    pub fn calls(&self) -> usize {
-        self.calls.len() + self.greeters.len() + self.ear.waiting()
     }
 }
 

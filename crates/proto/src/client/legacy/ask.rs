@@ -51,9 +51,11 @@ impl<T: Ticket> Legacy<T> {
         let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
         // It came by the stream of a call that nobody waits for: it is nobody else's.
         let is_over = lane != Lane::MAIN && of_lane.is_none();
-        let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(|| self.likely());
+        let is_shared = self.sharing == Sharing::Shared;
+        let likely = || self.likely().filter(|_| is_shared);
+        let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
         let to = on.and_then(|on| self.client_of(on));
-        let unclear = to.is_none() && self.sharing == Sharing::Shared || is_over;
+        let unclear = to.is_none() && is_shared || is_over;
         if unclear || !self.make_room_for_ask() {
             let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
             return self.send(Lane::MAIN, answer);
@@ -68,9 +70,6 @@ impl<T: Ticket> Legacy<T> {
     /// The call that a question is put to where clients share a server and only
     /// one of them has calls: the oldest of those that are asked least.
     fn likely(&self) -> Option<CallId> {
-        if self.sharing == Sharing::Alone {
-            return None;
-        }
         let asking = || self.ledger.asking();
         let mut owners = asking().map(|id| Some(self.client_of(id)?.owner()));
         let first = owners.next()??;
@@ -82,6 +81,15 @@ impl<T: Ticket> Legacy<T> {
             *questions.entry(on).or_default() += 1;
         }
         asking().min_by_key(|id| (questions.get(id).copied().unwrap_or_default(), *id))
+    }
+
+    /// Puts a question that belongs to no call to one, if only one client has calls.
+    pub fn place(&mut self, ask: Ask) -> Option<T> {
+        let on = self.likely()?;
+        let ticket = self.client_of(on)?;
+        let asked = self.asks.get_mut(&ask)?;
+        (asked.on, asked.to) = (Some(on), To::Call(ticket.clone()));
+        Some(ticket)
     }
 
     /// A question may outlive its call, and some are never answered: the

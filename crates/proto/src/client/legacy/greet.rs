@@ -170,6 +170,10 @@ impl<T: Ticket> Legacy<T> {
     /// A lost server is back: confirm, renew what the client had set up, and go on.
     pub(super) fn handle_revived(&mut self, answer: &Message, now: Instant) {
         if answer.kind() == Kind::Error {
+            if self.welcome.is_none() {
+                // Another client may find better words.
+                self.hello = None;
+            }
             return self.give_up_greeting(answer);
         }
         let was_known = self.welcome.replace(answer.clone()).is_some();

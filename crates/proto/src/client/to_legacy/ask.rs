@@ -51,6 +51,9 @@ impl<T: Ticket> ToLegacy<T> {
         if self.keep_question(ask, request) || self.keep_early(ask, request, now) {
             return;
         }
+        if self.waits_for(request).is_none() && self.ask_native(to, ask, request) {
+            return;
+        }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let waits = self.waits_for(request);
         let request = request.with_payload(&params);
@@ -82,6 +85,9 @@ impl<T: Ticket> ToLegacy<T> {
     /// question. Among those of several there is no guessing: nobody is shown
     /// what another client is asked. `whose` it is, if that is known.
     fn likely(&self, whose: Option<(&[u8], &[u8])>) -> Option<u64> {
+        if self.has_native_asking() {
+            return None;
+        }
         let asking = || self.calls.iter().filter(|(_, call)| call.may_ask());
         let mut clients = asking().map(|(_, call)| (call.ticket.principal(), &*call.client));
         let first = whose.or_else(|| clients.next())?;

@@ -10,6 +10,8 @@ pub(super) enum Errand<T> {
         ticket: T,
     },
     Discover(T),
+    /// Of a client that speaks the server's own era.
+    Native(T),
     /// To have been greeted before a listen is acknowledged.
     Listen(u64),
     Watch {
@@ -33,7 +35,9 @@ pub(super) enum Errand<T> {
 impl<T: Ticket> Ticket for Errand<T> {
     fn owner(&self) -> u64 {
         match self {
-            Self::Call { ticket, .. } | Self::Discover(ticket) => ticket.owner(),
+            Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {
+                ticket.owner()
+            }
             // Each listen watches for itself.
             Self::Listen(number)
             | Self::Watch { listen: number, .. }

@@ -3,12 +3,16 @@
 use std::time::Instant;
 
 use super::ToLegacy;
-use crate::client::{CallId, Ticket};
+use crate::client::{CallId, Ticket, native};
 use crate::jsonrpc::Message;
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
+        if let Some(native) = native::below(id) {
+            self.inner.drop_call(native, words, now);
+            return self.settle(now);
+        }
         if let Some(call) = self.calls.remove(&id.0) {
             self.settle_asks_of(id.0, &call.ticket);
             self.inner.drop_call(call.inner, words, now);

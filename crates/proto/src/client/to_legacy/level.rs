@@ -45,6 +45,7 @@ impl<T: Ticket> ToLegacy<T> {
         let mut wanting = self.calls.iter().filter(|(_, call)| call.level.is_some());
         let number = match to {
             To::Call(Errand::Call { number, .. }) => Some(*number),
+            _ if self.has_native_asking() => None,
             _ => wanting.next().filter(|_| wanting.next().is_none()).map(|(&number, _)| number),
         };
         let call = number.and_then(|number| self.calls.get(&number));

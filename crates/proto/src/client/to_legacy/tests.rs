@@ -5,6 +5,7 @@ use crate::client::Half;
 use crate::client::script::{self, Name};
 
 mod ask;
+mod native;
 mod task;
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;

@@ -13,13 +13,13 @@ use crate::named::Home;
 use crate::process::{Switchboard, families, running, until};
 
 fn servers() -> Value {
-    json!({"stays": shared(rude("")), "own": rude(""), "slow": shared(rude(""))})
+    json!({"stays": shared(rude("")), "own": rude(""), "slow": shared(rude("")), "dull": shared(rude(""))})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_to_stop_under_load_it_answers_what_was_asked_and_refuses_the_rest() {
     let mut gateway = Gateway::start(&servers());
-    gateway.until_ready(&["stays", "own", "slow"]);
+    gateway.until_ready(&["stays", "own", "slow", "dull"]);
     let mut callers = Callers::new(&gateway);
     for (path, tool) in
         [("/mcp", "stays__mark"), ("/mcp", "own__mark"), ("/servers/stays/mcp", "mark")]
@@ -27,10 +27,10 @@ async fn told_to_stop_under_load_it_answers_what_was_asked_and_refuses_the_rest(
         callers.call(&gateway, path, tool).await;
     }
     let (gate, mut waiting) = (gateway.home.path.join("gate"), Vec::new());
-    for era in ERAS {
+    for (era, tool) in ERAS.into_iter().zip(["slow__wait", "dull__wait"]) {
         let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
         let arguments = json!({"file": gate});
-        waiting.push(tokio::spawn(async move { client.call_tool("slow__wait", arguments).await }));
+        waiting.push(tokio::spawn(async move { client.call_tool(tool, arguments).await }));
         gateway.process.until_logged("waiting for gate");
     }
     let family = families(&gateway.process.children());
