@@ -46,6 +46,13 @@ pub(crate) fn write_line(text: &str) {
     _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
+/// What is wrong, on stderr, as it is: no log, but what somebody asked to be told.
+pub(crate) fn write_finding(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // Whoever closed stderr does not want to know.
+    _ = writeln!(stderr, "{}", plain(text));
+}
+
 /// So many of something: `1 server`, `2 servers`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_net::inside::Inside;
 use switchboard_net::stdio;
@@ -31,12 +32,13 @@ impl Offer {
     ) -> Result<(), Failure> {
         match port {
             Some(port) => self.serve_http(port, args, stop).await,
-            None => self.serve_stdio(stop).await,
+            None => self.serve_stdio(Duration::from_secs(args.grace), stop).await,
         }
     }
 
-    async fn serve_stdio(self, stop: Stop) -> Result<(), Failure> {
-        let served = stdio::serve(self.inside, self.shared, self.limits, stop.asked());
+    async fn serve_stdio(self, grace: Duration, stop: Stop) -> Result<(), Failure> {
+        let Self { inside, shared, limits } = self;
+        let served = stdio::serve_within(grace, inside, shared, limits, stop.asked());
         served.await.map_err(|error| Failure::of(&error))
     }
 

@@ -158,6 +158,16 @@ impl Access {
         }
     }
 
+    /// The names of those who are let in by both, and have another grant here.
+    pub fn regranted(&self, other: &Self) -> Vec<String> {
+        let theirs: Vec<_> = other.principals.iter().chain(&other.anonymous).collect();
+        let is_other = |own: &&Arc<Principal>| {
+            theirs.iter().any(|other| other.name == own.name && other.grant != own.grant)
+        };
+        let own = self.principals.iter().chain(&self.anonymous).filter(is_other);
+        own.map(|principal| principal.name.clone()).collect()
+    }
+
     /// Also lets in who shows `key`, with everything granted, and nobody else who
     /// has none.
     #[must_use]

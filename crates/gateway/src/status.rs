@@ -4,18 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
-use switchboard_net::client::Client;
-use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::Sites;
 use switchboard_net::roster::{Kind, State};
 use switchboard_net::upstream::{Server, Strategy, Target};
 use switchboard_proto::revision::Era;
 
 use crate::fleet::{Fleet, Gauges};
-use crate::policy;
 
-/// What those are called who do not say who they are.
-const ANONYMOUS: &str = "anonymous";
+mod session;
 
 /// How everything stands.
 pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
@@ -31,7 +27,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "uptimeSeconds": fleet.tap().age().as_secs(),
         "servers": servers,
-        "sessions": sessions(&sites.each()),
+        "sessions": session::sessions(&sites.each()),
     })
 }
 
@@ -50,7 +46,7 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     let mut server = json!({
         "state": word,
         "error": error.map(|error| class(error)),
-        "era": present.as_ref().map(era),
+        "era": present.as_ref().map(|client| era(client.era())),
         "transport": fleet.server(&gauges.server).as_ref().map(transport),
         "calls": gauges.calls,
         "queued": gauges.queued,
@@ -68,8 +64,8 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     server
 }
 
-fn era(client: &Client) -> &'static str {
-    match client.era() {
+fn era(era: Era) -> &'static str {
+    match era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
     }
@@ -104,30 +100,6 @@ fn class(error: &str) -> String {
         "unreachable"
     };
     class.to_owned()
-}
-
-fn sessions(sites: &[Site]) -> Value {
-    let mut principals: BTreeMap<String, usize> = BTreeMap::new();
-    let mut paths = Map::new();
-    for site in sites {
-        let open = site.sessions();
-        if open > 0 {
-            paths.insert(site.options().path.clone(), open.into());
-        }
-        for face in site.faces() {
-            let who = policy::who(&face).unwrap_or_else(|| ANONYMOUS.to_owned());
-            *principals.entry(who).or_default() += 1;
-        }
-    }
-    let sum = |of: fn(&Site) -> usize| -> usize { sites.iter().map(of).sum() };
-    let streams: u64 = sites.first().map_or(0, |site| site.options().tally.streams());
-    json!({
-        "count": sum(Site::sessions),
-        "streams": streams,
-        "parked": sum(Site::parked),
-        "paths": paths,
-        "principals": principals,
-    })
 }
 
 #[cfg(test)]

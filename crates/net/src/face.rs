@@ -26,8 +26,10 @@ use switchboard_proto::server::{Frame, Half};
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
+pub use intro::Intro;
 
 pub(crate) mod carry;
+mod intro;
 mod lend;
 mod mark;
 mod owed;
@@ -52,6 +54,9 @@ pub struct Face {
     who: OnceLock<Who>,
     /// What its session is called in logs.
     mark: OnceLock<Box<str>>,
+    /// Who it says it is.
+    intro: OnceLock<Intro>,
+    since: Instant,
     /// What its first request said to whatever stands behind the inside.
     carried: OnceLock<HeaderMap>,
 }
@@ -138,6 +143,8 @@ impl Face {
             parking: OnceLock::new(),
             who: OnceLock::new(),
             mark: OnceLock::new(),
+            intro: OnceLock::new(),
+            since: now(),
             carried: OnceLock::new(),
         })
     }
@@ -188,6 +195,7 @@ impl Face {
         let mut works = Works::none();
         while let Some(verb) = next {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
+            self.hear(&verb);
             works.append(self.inside.take(self, verb));
             next = lock(&self.state).half.poll_up();
         }

@@ -22,6 +22,7 @@ pub mod key;
 pub mod listen;
 mod old;
 pub mod rules;
+pub mod seen;
 mod session;
 pub mod site;
 pub mod sites;

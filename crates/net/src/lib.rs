@@ -134,6 +134,7 @@ pub mod bridge;
 pub mod client;
 mod drive;
 pub mod face;
+mod grace;
 pub mod http;
 pub mod inside;
 mod park;

@@ -35,6 +35,8 @@ pub(crate) struct Parking {
     most: AtomicUsize,
     patience: Duration,
     lot: Mutex<Lot>,
+    /// Whoever may park here, by number, as long as they are there.
+    here: Mutex<HashMap<u64, Weak<Face>>>,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +49,23 @@ impl Parking {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         let sealer = Sealer::new(now()).ok();
         let (most, patience) = (AtomicUsize::new(limits.parked), limits.park);
-        Arc::new(Self { sealer, most, patience, lot: Mutex::default() })
+        let (lot, here) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { sealer, most, patience, lot, here })
+    }
+
+    /// A client may park here from now on.
+    pub(crate) fn enter(&self, face: &Arc<Face>) {
+        lock(&self.here).insert(face.number(), Arc::downgrade(face));
+    }
+
+    /// It is gone.
+    pub(crate) fn leave(&self, number: u64) {
+        lock(&self.here).remove(&number);
+    }
+
+    /// Whoever may park here, whether a call of theirs does or not.
+    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+        lock(&self.here).values().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes so many from here on; those that wait go on waiting.

@@ -4,6 +4,7 @@
 //! How messages are framed is for the shell to know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,6 +20,7 @@ use switchboard_proto::server::{Frame, Half};
 
 use crate::drive::{Either, race};
 use crate::face::Face;
+use crate::grace;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::Who;
@@ -125,6 +127,23 @@ impl Pipe {
     pub(crate) async fn is_quiet(&self) {
         self.legacy.all_answered().await;
         self.modern.all_answered().await;
+    }
+
+    /// Waits for the answers that are owed, and gives up on those that do not
+    /// come within `grace`, a moment before it is over.
+    pub(crate) async fn finish_within(&self, grace: Duration) {
+        if tokio::time::timeout(grace::patience(grace), self.is_quiet()).await.is_err() {
+            // Servers get as long to hear that nobody waits as clients to read it.
+            let given_up = self.give_up(&Refusal::Stopping);
+            _ = tokio::time::timeout(grace::moment(grace), given_up).await;
+        }
+    }
+
+    /// Answers every open call with `why`, and tells the inside to drop it.
+    pub(crate) fn give_up(&self, why: &Refusal) -> Works {
+        let mut works = self.legacy.give_up(why);
+        works.append(self.modern.give_up(why));
+        works
     }
 
     /// The conversation is over.

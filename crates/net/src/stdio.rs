@@ -16,29 +16,40 @@ use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::drive::{Either, race};
+use crate::grace::GRACE;
 use crate::inside::Inside;
 use crate::pipe::Pipe;
 use crate::who::Who;
 
 pub mod child;
 
-/// How long what is in flight may take once the conversation is to end.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
-
 /// Serves the client on our own stdin and stdout.
 ///
 /// Returns at the end of stdin, when the client does not read any more, or
-/// after `shutdown`; in-flight calls get a while to finish.
+/// after `shutdown`; in-flight calls get ten seconds to finish.
 pub async fn serve(
     inside: Arc<dyn Inside>,
     shared: bool,
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_on(tokio::io::stdin(), tokio::io::stdout(), inside, shared, limits, shutdown).await
+    serve_within(GRACE, inside, shared, limits, shutdown).await
 }
 
-/// The same over any pair of byte streams (STD-8).
+/// The same with another time for calls in flight. What is not answered
+/// a moment before it is over is answered with an error.
+pub async fn serve_within(
+    grace: Duration,
+    inside: Arc<dyn Inside>,
+    shared: bool,
+    limits: Arc<Limits>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
+    converse(&pipe, (tokio::io::stdin(), tokio::io::stdout()), &limits, grace, shutdown).await
+}
+
+/// The same as [`serve`] over any pair of byte streams (STD-8).
 pub async fn serve_on(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
@@ -48,17 +59,27 @@ pub async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
-    let mut writing = std::pin::pin!(write(&pipe, output));
+    converse(&pipe, (input, output), &limits, GRACE, shutdown).await
+}
+
+async fn converse(
+    pipe: &Pipe,
+    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    limits: &Limits,
+    grace: Duration,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let mut writing = std::pin::pin!(write(pipe, output));
     let reading = async {
-        _ = race(read(&pipe, input, &limits), shutdown).await;
+        _ = race(read(pipe, input, limits), shutdown).await;
         pipe.hear_no_more();
-        _ = tokio::time::timeout(GRACE, pipe.is_quiet()).await;
+        pipe.finish_within(grace).await;
     };
     let result = match race(reading, &mut writing).await {
         Either::Left(()) => {
             pipe.end();
             // Whoever does not read what is left does not keep us.
-            tokio::time::timeout(GRACE, writing).await.unwrap_or(Ok(()))
+            tokio::time::timeout(grace, writing).await.unwrap_or(Ok(()))
         }
         Either::Right(result) => {
             pipe.end();

@@ -68,6 +68,8 @@ pub struct Upstream {
     limits: Arc<Limits>,
     shared: AtomicBool,
     modern: AtomicBool,
+    /// It is asked for its era only: if its child ends, another follows that is no restart.
+    scouts: AtomicBool,
     core: Mutex<Core>,
     /// Held by whoever passes verbs to the faces.
     passing: Mutex<()>,
@@ -128,6 +130,7 @@ impl Upstream {
             limits,
             shared: AtomicBool::new(sharing == Sharing::Shared),
             modern: AtomicBool::new(eras.server == Era::Modern),
+            scouts: AtomicBool::new(false),
             core: Mutex::new(core),
             passing: Mutex::new(()),
             faces: Mutex::new(HashMap::new()),
@@ -335,6 +338,7 @@ impl Upstream {
 
     /// Ends the connection: the child is stopped, the session deleted.
     pub(crate) async fn close(self: &Arc<Self>) {
+        self.last_words().await;
         self.stop();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         if let Some(link) = self.http.get() {

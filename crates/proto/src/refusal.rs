@@ -118,6 +118,9 @@ pub enum Refusal {
     /// The far side went away while it owed an answer.
     #[error("{text}")]
     FarSide { text: String },
+    /// We end, and the answer has not come by then.
+    #[error("this server is stopping, and the call was not finished by then")]
+    Stopping,
     /// Nobody is there to take the question.
     #[error("no client is there to answer this request")]
     NobodyToAsk,
@@ -168,6 +171,7 @@ impl Refusal {
             Self::NotAcceptable                             => (-32600, 406),
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
             Self::FarSide { .. }                            => (-32603, 200),
+            Self::Stopping                                  => (-32603, 200),
             Self::NobodyToAsk                               => (-32601, 200),
         }
     }
@@ -219,6 +223,7 @@ impl Refusal {
             Self::NotAcceptable           => "not_acceptable",
             Self::WrongHttpMethod { .. }  => "wrong_http_method",
             Self::FarSide { .. }          => "far_side",
+            Self::Stopping                => "stopping",
             Self::NobodyToAsk             => "nobody_to_ask",
         }
     }

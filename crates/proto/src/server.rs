@@ -216,6 +216,14 @@ impl Half {
         }
     }
 
+    /// Those calls, oldest first.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        match self {
+            Self::Legacy(half) => half.owed_calls(),
+            Self::Modern(half) => half.owed_calls(),
+        }
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         match self {

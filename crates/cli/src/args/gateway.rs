@@ -50,6 +50,13 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "SECONDS", default_value = "1800")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) session_timeout: u64,
+    /// Seconds that calls in flight get at the end
+    ///
+    /// A moment before they are over, each call that is still open is answered with
+    /// an error, and its server is told that nobody waits.
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) grace: u64,
     /// Keep the servers' lists for the next start in this folder (default: in the user's cache)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cache_dir: Option<PathBuf>,

@@ -41,6 +41,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "0")]
     #[arg(value_parser = seconds)]
     pub(crate) hang_up_after: Duration,
+    /// Seconds that calls in flight get at the end
+    ///
+    /// A moment before they are over, each call that is still open is answered with
+    /// an error, and its server is told that nobody waits.
+    #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) grace: u64,
 }
 
 /// Seconds, or parts of one.

@@ -57,10 +57,6 @@ pub(crate) struct WebArgs {
     /// End when the pipe to stdin is closed, as whoever started us ends
     #[arg(long, requires = "port")]
     pub(crate) end_with_stdin: bool,
-    /// Seconds that requests in flight get at the end (default: 10)
-    #[arg(long, requires = "port", value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) grace: Option<u64>,
 }
 
 /// How clients may talk to us over HTTP.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use switchboard_gateway::config::schema;
-use switchboard_gateway::plan::Reading;
+use switchboard_gateway::plan::{Plan, Reading};
 
 use crate::args::{ConfigArgs, ConfigCommand};
 use crate::exit::{ExitStatus, Failure};
@@ -30,12 +30,16 @@ fn check(files: &[PathBuf]) -> Result<ExitStatus, Failure> {
     if !reading.is_sound() {
         return Ok(ExitStatus::Failure);
     }
-    let plan = &reading.plan;
+    tell_sound(&reading.plan);
+    Ok(ExitStatus::Success)
+}
+
+/// Says that nothing is wrong, and with how much.
+pub(super) fn tell_sound(plan: &Plan) {
     write_line(&format!(
         "no mistakes: {}, {}, {}",
         counted(plan.servers.len(), "server"),
         counted(plan.groups.len(), "group"),
         counted(plan.access.principals.len(), "key")
     ));
-    Ok(ExitStatus::Success)
 }

@@ -14,9 +14,11 @@ use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
 
+use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
 use crate::log;
+use crate::output::write_finding;
 use crate::serve::Offer;
 use crate::serve::web::{self, Around, Web};
 use crate::signal::Stop;
@@ -34,6 +36,7 @@ mod seeing;
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let reading = read(args)?;
     if args.check {
+        config::tell_sound(&reading.plan);
         return Ok(());
     }
     log::hide(Secret::of(&[&reading.plan]));
@@ -97,6 +100,7 @@ fn serve_args(args: &GatewayArgs, plan: &Plan) -> ServeArgs {
         keep_alive: 15,
         request_timeout: 30,
         hang_up_after: Duration::ZERO,
+        grace: args.grace,
     }
 }
 
@@ -104,6 +108,8 @@ fn host(args: &GatewayArgs, plan: &Plan) -> String {
     let host = args.host.clone().or_else(|| plan.listen.host.clone());
     host.unwrap_or_else(|| "127.0.0.1".to_owned())
 }
+
+const MISTAKES: &str = "the configuration has mistakes";
 
 /// What the files mean; the built-in server if there are none.
 fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
@@ -117,15 +123,21 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
         return Ok(Reading { plan, ..Reading::default() });
     }
     let mut reading = Reading::of(&args.config, &target::surroundings()?);
-    if let Some(error) = reading.unread.first() {
+    if args.check {
+        reading.lines().iter().for_each(|line| write_finding(line));
+        if !reading.unread.is_empty() {
+            return Err(Failure::new(MISTAKES));
+        }
+    } else if let Some(error) = reading.unread.first() {
         return Err(Failure::of(error).hint(error.instead()));
+    } else {
+        tell(&reading.problems);
     }
-    tell(&reading.problems);
     // Without the server that a mistake is in the others can be served. A mistake
     // in what is said about the gateway may be about who must not come in.
     let stops = |problem: &Problem| args.check || problem.server.is_none();
     if reading.errors().any(stops) {
-        return Err(Failure::new("the configuration has mistakes"));
+        return Err(Failure::new(MISTAKES));
     }
     check_plan(args, &mut reading.plan)?;
     Ok(reading)
@@ -137,10 +149,17 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
     access::settle(args, plan)?;
     // One address is as good as another to see whether it can be made.
     web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
-    tell_unsupported(plan);
+    for line in unsupported(plan) {
+        if args.check {
+            write_finding(&line);
+        } else {
+            tracing::warn!("{line}");
+        }
+    }
     if plan.servers.is_empty() {
-        return Err(Failure::new("there is no server to serve")
-            .hint("name one that is enabled and has no mistakes"));
+        let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
+        let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
+        return Err(Failure::new("there is no server to serve").hint(hint));
     }
     Ok(())
 }
@@ -156,13 +175,13 @@ fn tell(problems: &[Problem]) {
 }
 
 /// What a plan may say and this gateway does not do must not look done.
-fn tell_unsupported(plan: &Plan) {
-    for (name, server) in &plan.servers {
-        let is_command = matches!(server.target, Target::Command(_));
-        if is_command && !server.credentials.is_static() {
-            tracing::warn!(server = name, "is a command: it gets no headers, give it variables");
-        }
-    }
+fn unsupported(plan: &Plan) -> impl Iterator<Item = String> + '_ {
+    let deaf = plan.servers.iter().filter(|(_, server)| {
+        matches!(server.target, Target::Command(_)) && !server.credentials.is_static()
+    });
+    deaf.map(|(name, _)| {
+        format!("server {name:?} is a command: it gets no headers, give it variables")
+    })
 }
 
 fn cache(args: &GatewayArgs) -> Option<Cache> {

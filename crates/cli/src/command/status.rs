@@ -14,9 +14,11 @@ use tokio::time::timeout;
 use super::client::{interrupted, other, until, usage};
 use crate::args::StatusArgs;
 use crate::exit::{ExitStatus, Failure};
-use crate::output::{cell, counted, plain, table, write_line};
+use crate::output::{cell, plain, table, write_line};
 use crate::signal::Stop;
 use crate::{header, target};
+
+mod session;
 
 /// How long a gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -159,36 +161,9 @@ fn text(status: &Value) -> String {
             words.into_iter().chain(numbers).collect()
         })
         .collect();
-    format!("{}\n\n{}", table(&HEAD, &rows, "no servers"), sessions(status))
-}
-
-fn sessions(status: &Value) -> String {
-    let sessions = &status["sessions"];
-    let count = |key: &str| {
-        usize::try_from(sessions[key].as_u64().unwrap_or_default()).unwrap_or(usize::MAX)
-    };
-    let mut text = counted(count("count"), "session");
-    let principals = sessions["principals"].as_object().into_iter().flatten();
-    let principals: Vec<_> =
-        principals.map(|(who, count)| format!("{} {count}", plain(who))).collect();
-    if !principals.is_empty() {
-        text = format!("{text} ({})", principals.join(", "));
-    }
-    let streams = counted(count("streams"), "stream");
-    let parked = counted(count("parked"), "parked call");
-    let up = elapsed(status["uptimeSeconds"].as_u64().unwrap_or_default());
-    format!("{text}, {streams}, {parked}; up {up}, version {}", cell(&status["version"]))
-}
-
-/// `3 d 4 h`, `5 min 6 s`.
-fn elapsed(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
+    let servers = table(&HEAD, &rows, "no servers");
+    let parts = [Some(servers), session::rows(status), Some(session::summary(status))];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]
@@ -213,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_rows_and_sessions_a_line() {
+    fn servers_are_rows_and_without_sessions_a_line_follows() {
         let status = json!({
             "version": "1.2.3",
             "uptimeSeconds": 61,
@@ -222,16 +197,14 @@ mod tests {
                     "calls": 0, "children": 1, "restarts": 0},
                 "b\u{1b}": {"state": "failed", "error": "timeout", "transport": "http"},
             },
-            "sessions": {"count": 2, "streams": 1, "parked": 0,
-                "principals": {"ada": 1, "anonymous": 1}},
+            "sessions": {"count": 0, "streams": 1, "parked": 0, "principals": {}, "list": []},
         });
         let expected = "\
 SERVER  STATE             ERA     TRANSPORT  TOOLS  CALLS  CHILDREN  RESTARTS
 a       ready             modern  stdio      3      0      1         0
 b       failed (timeout)  -       http       -      -      -         -
 
-2 sessions (ada 1, anonymous 1), 1 stream, 0 parked calls; up 1 min 1 s, version 1.2.3";
+0 sessions, 0 listens, 1 stream, 0 parked calls; up 1 min 1 s, version 1.2.3";
         assert_eq!(text(&status), expected);
-        assert_eq!([5, 3700, 90_000].map(elapsed), ["5 s", "1 h 1 min", "1 d 1 h"]);
     }
 }

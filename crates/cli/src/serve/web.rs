@@ -18,6 +18,7 @@ use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
 use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use super::{Offer, bind};
 use crate::args::{ServeArgs, Transport, WebArgs};
@@ -198,7 +199,7 @@ impl Web {
             options.max_connections = bounds.connections.unwrap_or(options.max_connections);
             options.max_head = bounds.head.unwrap_or(options.max_head);
         }
-        options.grace = web.grace.map_or(options.grace, Duration::from_secs);
+        options.grace = Duration::from_secs(args.grace);
         let idle = web.idle_connection.unwrap_or(args.request_timeout);
         options.head_timeout = Duration::from_secs(idle);
         let end_with_stdin = web.end_with_stdin;
@@ -211,9 +212,18 @@ impl Web {
         if self.end_with_stdin {
             stop.at_end_of_stdin();
         }
-        let closing = close_in_time(self.sites.clone(), self.options.grace, stop.clone());
-        let serving = listen::serve(self.listener, self.sites, self.options, stop.asked());
-        tokio::join!(serving, closing);
+        let (sites, grace) = (self.sites.clone(), self.options.grace);
+        let (tell, served) = oneshot::channel::<()>();
+        let serving = async {
+            listen::serve(self.listener, self.sites, self.options, stop.clone().asked()).await;
+            drop(tell);
+        };
+        let stopping = async {
+            stop.clone().asked().await;
+            let served = async { _ = served.await };
+            sites.stop(grace, served).await;
+        };
+        tokio::join!(serving, stopping);
     }
 }
 
@@ -318,16 +328,6 @@ fn status(sites: &Sites, places: &[Place]) -> String {
         "server_instances": servers,
     });
     status.to_string()
-}
-
-/// Ends the sessions, and with them open streams, before the listener cuts them.
-async fn close_in_time(sites: Sites, grace: Duration, stop: Stop) {
-    stop.asked().await;
-    // The streams need a moment to say that they end.
-    let patience = grace.saturating_sub(Duration::from_secs(1));
-    _ = tokio::time::timeout(patience, sites.all_answered()).await;
-    sites.close();
-    _ = tokio::time::timeout(grace, sites.sockets_closed()).await;
 }
 
 /// A line on stdout for each server, for whoever started us with port 0.

@@ -33,6 +33,8 @@ mod serve;
 #[cfg(test)]
 mod signal;
 #[cfg(test)]
+mod stop;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod torture;

@@ -223,6 +223,18 @@ impl Switchboard {
         fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
     }
 
+    /// How many descriptors are such as lead to children, and how many are others.
+    pub(crate) fn descriptors_by_use(&self) -> (usize, usize) {
+        let links = fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap();
+        let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let leads_to_child = |link: &std::path::PathBuf| {
+            let link = link.to_string_lossy();
+            link.starts_with("pipe:") || link.contains("pidfd")
+        };
+        let (children, others): (Vec<_>, Vec<_>) = links.partition(leads_to_child);
+        (children.len(), others.len())
+    }
+
     /// The processes that it has started itself: servers, and their guards.
     pub(crate) fn children(&self) -> Vec<u32> {
         let parent: u32 = self.id.as_raw_pid().try_into().unwrap();

@@ -32,24 +32,32 @@ impl<'t> Reader<'t> {
         self.error(&node.place, what, instead);
     }
 
-    /// A text with its variables filled in. Numbers and booleans are texts
-    /// where people forget the quotes.
+    /// A text with its variables filled in.
     pub(super) fn text(&mut self, key: &Key, node: &Node) -> Option<String> {
-        let text = match &node.value {
-            Value::Text(text) => text.clone(),
-            Value::Number(number) => number.clone(),
-            Value::Bool(bool) => bool.to_string(),
-            _ => {
-                self.wrong(key, node, "write a text in quotes");
-                return None;
-            }
+        let Some(text) = node.text() else {
+            self.wrong(key, node, "write a text in quotes");
+            return None;
         };
-        if is_bare(&text) {
+        self.filled(key, node, text)
+    }
+
+    /// The same where values are handed on as texts whatever they are, and people
+    /// leave out the quotes of numbers and booleans.
+    pub(super) fn scalar(&mut self, key: &Key, node: &Node) -> Option<String> {
+        match &node.value {
+            Value::Number(number) => Some(number.clone()),
+            Value::Bool(bool) => Some(bool.to_string()),
+            _ => self.text(key, node),
+        }
+    }
+
+    fn filled(&mut self, key: &Key, node: &Node, text: &str) -> Option<String> {
+        if is_bare(text) {
             let what = format!("{:?} has a $NAME, which is passed on as it is", key.text);
             let instead = format!("for a variable write ${{{}}}", &text[1..]);
             self.problems.push(Problem::note(&node.place, what, instead));
         }
-        match self.variables.expand(&text) {
+        match self.variables.expand(text) {
             Ok(text) => Some(text),
             Err(unknown) => {
                 let what = format!("{:?}: {unknown}", key.text);
@@ -65,6 +73,12 @@ impl<'t> Reader<'t> {
             return None;
         };
         items.iter().map(|item| self.text(key, item)).collect()
+    }
+
+    /// The arguments of a program.
+    pub(super) fn arguments(&mut self, key: &Key, node: &Node) -> Option<Vec<String>> {
+        let Value::List(items) = &node.value else { return self.words(key, node) };
+        items.iter().map(|item| self.scalar(key, item)).collect()
     }
 
     /// The texts of a list, each with its place.
@@ -94,7 +108,7 @@ impl<'t> Reader<'t> {
             return Vec::new();
         };
         let pairs = members.iter().filter_map(|(key, node)| {
-            let text = self.text(key, node)?;
+            let text = self.scalar(key, node)?;
             Some((key.clone(), text))
         });
         pairs.collect()

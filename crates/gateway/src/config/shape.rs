@@ -11,6 +11,9 @@ use super::tree::{Key, Node, Value};
 pub(super) const SECTIONS: [&str; 5] =
     ["mcpServers", "servers", "mcp_servers", "context_servers", "amp.mcpServers"];
 
+/// What a section is to be.
+const OBJECT: &str = "write an object with a member for each: { \"NAME\": { … } }";
+
 /// A part of a file that holds servers.
 pub(super) struct Section<'t> {
     node: &'t Node,
@@ -75,13 +78,18 @@ impl<'t> Section<'t> {
             Value::Table(members) => {
                 members.iter().map(|(key, node)| (key.clone(), node)).collect()
             }
+            Value::List(items) if items.is_empty() => {
+                let what = "the servers are an empty list";
+                let note = Problem::note(&self.node.place, what, OBJECT);
+                problems.push(note);
+                Vec::new()
+            }
             Value::List(items) => items.iter().filter_map(|item| named(item, problems)).collect(),
             // An empty section, as some clients write it.
             Value::Null => Vec::new(),
             _ => {
                 let what = format!("the servers are {}", self.node.kind());
-                let instead = "write an object with a member for each: { \"NAME\": { … } }";
-                problems.push(Problem::error(&self.node.place, what, instead));
+                problems.push(Problem::error(&self.node.place, what, OBJECT));
                 Vec::new()
             }
         }

@@ -201,7 +201,7 @@ fn a_mistake_is_told_with_its_place_and_what_to_write() {
 fn one_bad_server_does_not_cost_the_others() {
     let config = read(
         "m.json",
-        r#"{"mcpServers": {"good": {"command": "c"}, "bad": {"command": 1, "cwd": []},
+        r#"{"mcpServers": {"good": {"command": "c"}, "bad": {"command": "c", "cwd": []},
             "off": {"command": "${NONE}", "disabled": true}, "good": {"command": "d"}}}"#,
     );
     assert_eq!(line(&config, "good"), "c");
@@ -276,4 +276,48 @@ fn an_entry_is_a_server_to_connect_to() {
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
     let names = config.servers.iter().map(|entry| entry.server(Vec::new(), fetch.clone()).name());
     assert_eq!(names.collect::<Vec<_>>(), ["a", "h/mcp"]);
+}
+
+#[test]
+fn only_arguments_variables_and_headers_may_lack_their_quotes() {
+    let config = read(
+        "m.json",
+        r#"{ "servers": {
+          "a": { "command": "x", "args": [1, true], "env": { "N": 2.5, "B": false } },
+          "b": { "command": ["y", 3] },
+          "c": { "url": "http://e.com/mcp", "headers": { "N": 4 } } } }"#,
+    );
+    assert_eq!(config.problems, []);
+    assert_eq!(line(&config, "a"), "N=2.5 B=false x 1 true");
+    assert_eq!(line(&config, "b"), "y 3");
+    assert_eq!(line(&config, "c"), "HttpFirst http://e.com/mcp n: 4");
+    check(
+        r#"{ "servers": {
+          "a": { "command": 5 },
+          "b": { "command": true },
+          "c": { "command": [5, "x"] },
+          "d": { "command": "x", "cwd": 5, "description": 6 },
+          "e": { "command": "x", "envFile": 7, "includeTools": [8] },
+          "f": { "url": 9 } },
+          "switchboard": { "host": 5, "port": 5, "allowedHosts": [true] } }"#,
+        &[
+            "m.json:2:29: \"command\" is a number -> write a text in quotes",
+            "m.json:3:29: \"command\" is true or false -> write a text in quotes",
+            "m.json:4:30: \"command\" is a number -> write a text in quotes",
+            "m.json:5:41: \"cwd\" is a number -> write a text in quotes",
+            "m.json:5:59: \"description\" is a number -> write a text in quotes",
+            "m.json:6:45: \"envFile\" is a number -> write a text in quotes",
+            "m.json:6:65: \"includeTools\" is a number -> write a text in quotes",
+            "m.json:7:25: \"url\" is a number -> write a text in quotes",
+            "m.json:8:36: \"host\" is a number -> write a text in quotes",
+            "m.json:8:67: \"allowedHosts\" is true or false -> write a text in quotes",
+        ],
+    );
+}
+
+#[test]
+fn an_empty_list_of_servers_is_told_where_it_is() {
+    let expected = "m.json:2:17: the servers are an empty list -> \
+                    write an object with a member for each: { \"NAME\": { … } }";
+    check("{\n  \"mcpServers\": []\n}", &[expected]);
 }

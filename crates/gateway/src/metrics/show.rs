@@ -163,7 +163,7 @@ const GAUGES: [Row<Gauges, usize>; 4] = [
 const TRAFFIC: [Row<Traffic, u64>; 7] = [
     row("switchboard_server_children", Kind::Gauge, "Processes of a server.", Traffic::children),
     row("switchboard_server_starts_total", Kind::Counter, "Processes of a server that were started.", Traffic::started),
-    row("switchboard_server_restarts_total", Kind::Counter, "Processes that were started in place of one that broke.", Traffic::restarted),
+    row("switchboard_server_restarts_total", Kind::Counter, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
     row("switchboard_server_resumes_total", Kind::Counter, "Streams of a server that broke and were resumed.", Traffic::resumed),
     row("switchboard_server_reinitializations_total", Kind::Counter, "Sessions that a server had forgotten and were made anew.", Traffic::greeted_again),
     row("switchboard_server_received_bytes_total", Kind::Counter, "Bytes of messages from a server.", Traffic::received),

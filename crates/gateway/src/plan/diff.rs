@@ -15,6 +15,8 @@ pub struct Changes {
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.
     pub adjusted: Vec<String>,
+    /// Whoever has the same name, and may use something else.
+    pub regranted: Vec<String>,
     /// Whether groups, keys, grants, search or tools of ours differ.
     pub policy: bool,
     /// Whether other web pages or names are let in, or other bounds kept.
@@ -47,6 +49,7 @@ impl Plan {
                 || self.diagnostics != old.diagnostics,
             bounds: self.listen != old.listen || self.bounds != old.bounds,
             listen: self.socket() != old.socket(),
+            regranted: self.access.regranted(&old.access),
             ..Changes::default()
         };
         for (name, server) in &self.servers {

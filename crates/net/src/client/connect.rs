@@ -119,7 +119,10 @@ async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met
     let line = Line::new(server, Era::Modern, options);
     let question = question(options);
     let params = question.payload().unwrap_or_default();
+    // Who must be modern is not started again as a legacy one.
+    line.far.scout(options.era != Some(Era::Modern));
     let asked = line.ask_within(method::DISCOVER, params, options.probe_timeout).await;
+    line.far.scout(false);
     let answer = asked.and_then(|answer| match answer.id() {
         Some(_) => Ok(answer),
         None => Err(CallError::from_answer(&answer)),

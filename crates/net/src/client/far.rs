@@ -76,6 +76,13 @@ impl Far {
         }
     }
 
+    /// Says whether it is asked for its era only.
+    pub(super) fn scout(&self, scouts: bool) {
+        if let Self::Own(upstream) = self {
+            upstream.scout(scouts);
+        }
+    }
+
     /// Has it tell the desk what belongs to no call.
     pub(super) fn attach(&self, desk: &Arc<Desk>) {
         if let Self::Own(upstream) = self {

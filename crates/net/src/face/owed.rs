@@ -1,12 +1,17 @@
 //! What a client still waits for.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use switchboard_proto::exchange::Up;
+use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 
 use super::{Face, lock, wait};
+use crate::inside::Works;
 
 impl Face {
     /// Whether no answer is owed. Listens do not count: they end when told to.
@@ -25,6 +30,23 @@ impl Face {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Waits no longer: each call that is open is answered with `why`, and the
+    /// inside drops it. So it does with calls that wait for their client to come
+    /// back. Listens go on.
+    pub fn give_up(self: &Arc<Self>, why: &Refusal) -> Works {
+        let owed = lock(&self.state).half.owed_calls();
+        let answer = Message::refusal(None, why);
+        for &exchange in &owed {
+            self.finish(exchange, &answer);
+        }
+        let mut works = self.step(Half::handle_silence).1;
+        let _passing = lock(&self.passing);
+        for exchange in owed {
+            works.append(self.inside.take(self, Up::Drop { exchange, message: None }));
+        }
+        works
     }
 
     /// How long nothing has come from the client; none while it waits for something.

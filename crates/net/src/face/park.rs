@@ -18,8 +18,10 @@ use crate::who::Turns;
 
 impl Face {
     /// Lets its calls wait here for input.
-    pub(crate) fn park_in(&self, parking: &Arc<Parking>) {
-        _ = self.parking.set(Arc::clone(parking));
+    pub(crate) fn park_in(self: &Arc<Self>, parking: &Arc<Parking>) {
+        if self.parking.set(Arc::clone(parking)).is_ok() {
+            parking.enter(self);
+        }
     }
 
     /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
@@ -86,6 +88,14 @@ impl Face {
         match &lock(&self.state).half {
             Half::Legacy(_) => 0,
             Half::Modern(half) => half.parked(),
+        }
+    }
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        if let Some(parking) = self.parking.get() {
+            parking.leave(self.number);
         }
     }
 }

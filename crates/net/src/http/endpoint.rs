@@ -223,6 +223,7 @@ async fn exchange(
         (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
         _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
+    site.after_call(&face);
     let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;
     let is_session = site.options.stateless.is_none() && is_greeted(&face);
@@ -291,13 +292,13 @@ async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    if last.is_some() {
-        site.options.tally.add_resumed();
-    }
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));
     listening?;
+    if last.is_some() {
+        site.options.tally.add_resumed();
+    }
     let prime = match face.next_frame(lane).await {
         Some(Frame::Begin { prime }) => prime,
         _ => None,

@@ -11,8 +11,9 @@
 //!
 //! Each connection, and each HTTP/2 stream, is a task that watches the phase; its
 //! receiver also counts it, so that [`serve`] returns when the last one is gone.
-//! Long streams are not told here: the service ends them by its own means when it
-//! hears of the shutdown, and what it leaves open is cut.
+//! Long streams and calls that take their time are not told here: the service ends
+//! them by its own means when it hears of the shutdown, as
+//! [`Sites::stop`](super::sites::Sites::stop) does, and what it leaves open is cut.
 
 use std::error::Error;
 use std::io;
@@ -33,6 +34,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
+
+use crate::grace::GRACE;
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
@@ -56,8 +59,7 @@ impl Default for ListenOptions {
             max_head: 64 * 1024,
             // Longer than any honest client needs, short enough to free slots.
             head_timeout: Duration::from_secs(30),
-            // What container platforms grant before they kill.
-            grace: Duration::from_secs(10),
+            grace: GRACE,
         }
     }
 }

@@ -82,6 +82,7 @@ where
             };
             let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
             face.step_in(turns, take).1.detach();
+            site.after_call(&face);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }
         Err(Refused { id, why }) => Ok(refused(id.as_ref(), &why)),

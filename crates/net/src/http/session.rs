@@ -180,21 +180,6 @@ impl Sessions {
         }
     }
 
-    /// Ends every session that is open now; new ones may come.
-    pub(crate) fn end_all(&self) {
-        let open = std::mem::take(&mut self.write().by_id);
-        for open in open.values() {
-            open.face.end();
-        }
-    }
-
-    /// Waits until the sessions that are open now have no call open.
-    pub(crate) async fn all_answered(&self) {
-        for face in self.faces() {
-            face.all_answered().await;
-        }
-    }
-
     pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
         self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect()
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ use crate::face::Face;
 use crate::inside::Inside;
 use crate::park::Parking;
 use crate::who::Who;
+
+mod stop;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -126,6 +129,8 @@ pub(super) struct Inner {
     pub(super) parking: Arc<Parking>,
     /// Clients on a `WebSocket`: their connection is their session.
     pub(super) sockets: Sockets,
+    /// Whether calls are not waited for any more.
+    pub(super) stopping: AtomicBool,
 }
 
 impl Site {
@@ -136,17 +141,20 @@ impl Site {
         let parking = Parking::new(&options.limits);
         let sockets = Sockets::new();
         let rules = InForce::of(&options);
-        let inner = Inner { inside, options, rules, sessions, old, listens, parking, sockets };
-        Self { inner: Arc::new(inner) }
-    }
-
-    /// Takes no new sessions, and ends those that are open with their streams.
-    /// One that waits for an answer ends when it has it, however long that takes.
-    pub fn close(&self) {
-        for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
-            sessions.close_all();
+        let stopping = AtomicBool::new(false);
+        Self {
+            inner: Arc::new(Inner {
+                inside,
+                options,
+                rules,
+                sessions,
+                old,
+                listens,
+                parking,
+                sockets,
+                stopping,
+            }),
         }
-        self.inner.sockets.close();
     }
 
     /// Ends the sessions and streams of everybody whom the gate does not keep.
@@ -157,24 +165,6 @@ impl Site {
             sessions.close_unless(|who| gate.keeps(who.name()));
         }
         sockets.close_unless(|who| gate.keeps(who.name()));
-    }
-
-    /// Ends the listens of modern clients, each with its result: those who still
-    /// want to hear of changes listen again, and look at what there is (SUB-8).
-    pub fn end_listens(&self) {
-        self.inner.listens.end_all();
-    }
-
-    /// Waits until the last `WebSocket` is closed: the listener does not know them.
-    pub async fn sockets_closed(&self) {
-        self.inner.sockets.all_closed().await;
-    }
-
-    /// Waits until no session has a call open. Requests of the modern era are
-    /// not counted: they last as long as their connection.
-    pub async fn all_answered(&self) {
-        self.inner.sessions.all_answered().await;
-        self.inner.old.all_answered().await;
     }
 
     /// How many sessions are open.

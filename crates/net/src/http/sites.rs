@@ -25,6 +25,8 @@ use super::gate::{self, Gate};
 use super::guard::Guard;
 use super::site::{Site, nothing_here, plain, preflight, same_path};
 
+mod stop;
+
 /// Sites and pages, as one `tower` service. Cheap to clone.
 #[derive(Clone)]
 pub struct Sites {
@@ -101,28 +103,9 @@ impl Sites {
         SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
     }
 
-    /// Ends every site; see [`Site::close`].
-    pub fn close(&self) {
-        self.each().iter().for_each(Site::close);
-    }
-
     /// Ends what belongs to people whom the gates do not keep; see [`Site::recheck`].
     pub fn recheck(&self) {
         self.each().iter().for_each(Site::recheck);
-    }
-
-    /// Waits until no session of any site has a call open.
-    pub async fn all_answered(&self) {
-        for site in self.each().iter() {
-            site.all_answered().await;
-        }
-    }
-
-    /// Waits until the last `WebSocket` of any site is closed.
-    pub async fn sockets_closed(&self) {
-        for site in self.each().iter() {
-            site.sockets_closed().await;
-        }
     }
 
     async fn route<B>(&self, request: Request<B>) -> Response<Body>

@@ -39,8 +39,8 @@ use super::endpoint::{Reply, empty};
 use super::site::{Inner, plain};
 use crate::drive::{Either, race};
 use crate::face::lock;
+use crate::grace::GRACE;
 use crate::pipe::Pipe;
-use crate::stdio::GRACE;
 use crate::who::Who;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -78,6 +78,11 @@ impl Sockets {
         for pipe in gone.iter().filter_map(|(_, pipe)| pipe.upgrade()) {
             pipe.end();
         }
+    }
+
+    /// Everybody's.
+    pub(super) fn pipes(&self) -> Vec<Arc<Pipe>> {
+        lock(&self.open).iter().filter_map(|(_, pipe)| pipe.upgrade()).collect()
     }
 
     /// At most as many as there are sockets.
@@ -191,7 +196,7 @@ async fn converse(
         match race(read(pipe, &mut stream, &heard), told_to_stop).await {
             Either::Left(code) => code,
             Either::Right(()) => {
-                _ = tokio::time::timeout(GRACE, pipe.is_quiet()).await;
+                pipe.finish_within(GRACE).await;
                 CloseCode::Away
             }
         }

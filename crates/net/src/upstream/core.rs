@@ -37,6 +37,8 @@ pub(super) struct Core {
     /// When a client last opened a call.
     pub(super) used: Instant,
     pub(super) stay: Stay,
+    /// Messages that were taken to be written to a pipe, and are not known to be.
+    pub(super) unwritten: usize,
 }
 
 /// Whether there is a pipe.
@@ -99,6 +101,7 @@ impl Core {
             choked: false,
             used: now(),
             stay: Stay::Away,
+            unwritten: 0,
         }
     }
 

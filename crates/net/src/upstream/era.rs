@@ -114,6 +114,16 @@ impl Upstream {
         if self.shared.load(Ordering::Relaxed) { Sharing::Shared } else { Sharing::Alone }
     }
 
+    /// Says whether it is asked for its era only. Of an attempt whose first child
+    /// does not survive that question, only the second counts as one that broke.
+    pub(crate) fn scout(&self, scouts: bool) {
+        self.scouts.store(scouts, Ordering::Relaxed);
+    }
+
+    pub(super) fn scouts(&self) -> bool {
+        self.scouts.load(Ordering::Relaxed)
+    }
+
     /// Asks the server which era it speaks. Say [`turn`](Self::turn) when it is known.
     pub(crate) async fn find_era(self: &Arc<Self>) -> Found {
         let question = probe::question(&Id::from(1), &whoami());
@@ -134,6 +144,7 @@ impl Upstream {
 
     async fn ask_child(self: &Arc<Self>, question: &Message) -> Found {
         self.turn(Eras::both(Era::Modern), self.sharing());
+        self.scout(true);
         let (scout, told) = Scout::new();
         let seat = Seat::native(scout, Exchange(1));
         self.open(seat.clone(), question, &None).detach();
@@ -145,6 +156,7 @@ impl Upstream {
             Some(Ok(Ok(answer))) if answer.id().is_some() => probe::reply(None, &answer),
             Some(Ok(_)) => Reply::Broken,
         };
+        self.scout(false);
         self.drop_call(&seat, None).detach();
         match reply {
             Reply::Silence | Reply::Broken => Found::Silent,

@@ -37,6 +37,9 @@ pub(super) enum End {
 /// How long a server that keeps ending is left alone.
 const REST: Duration = Duration::from_mins(1);
 
+/// How long a server may take to read what it was sent before we ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Makes the pipe whenever it is needed, until told to stop. It counts meanwhile.
 pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
     let mut restart = Restart::new();
@@ -140,7 +143,9 @@ impl Upstream {
 
     /// There is a pipe, or there is none any more.
     fn set_stay(&self, stay: Stay) {
-        lock(&self.core).stay = stay;
+        let mut core = lock(&self.core);
+        core.stay = stay;
+        core.unwritten = 0;
     }
 
     /// Adds a message to what is to be written. Clients' calls are bounded where
@@ -170,6 +175,9 @@ impl Upstream {
 
     /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
+        // Whoever asks for more has written what it took.
+        lock(&self.core).unwritten = 0;
+        self.drained.notify_waiters();
         self.writable().await;
         let mut core = lock(&self.core);
         let mut messages = Vec::new();
@@ -180,11 +188,32 @@ impl Upstream {
             taken += message.text().len();
             messages.push(message);
         }
+        core.unwritten = messages.len();
         core.outbound_bytes = core.outbound_bytes.saturating_sub(taken);
         drop(core);
         self.server.traffic().add_sent(taken);
         self.drained.notify_waiters();
         messages
+    }
+
+    /// Waits a little until all is written, if there is a pipe: that nobody waits
+    /// for a call should be known before the end.
+    pub(super) async fn last_words(&self) {
+        let written = async {
+            loop {
+                let drained = self.drained.notified();
+                let is_written = {
+                    let core = lock(&self.core);
+                    let has_more = core.unwritten > 0 || !core.outbound.is_empty();
+                    core.stay != Stay::Here || !has_more
+                };
+                if is_written {
+                    return;
+                }
+                drained.await;
+            }
+        };
+        _ = tokio::time::timeout(LAST_WORDS, written).await;
     }
 
     /// Adds to a client's work that it waits until the pipe has room again.

@@ -163,15 +163,23 @@ async fn the_end_of_stdin_finishes_what_is_in_flight() {
     assert_eq!((rest.len(), &rest[0]["id"]), (1, &json!(1)));
 }
 
-/// wire: STD-5
+/// wire: STD-5, UTL-1
 #[tokio::test(start_paused = true)]
-async fn a_call_that_does_not_finish_is_waited_for_only_so_long() {
+async fn a_call_that_does_not_finish_is_given_up_and_answered_so() {
     let mut pipe = Pipe::ready("2025-11-25").await;
     pipe.say(&call(1, "t")).await;
-    pipe.stage.call().await;
+    pipe.say(&enveloped(call("b", "t"))).await;
+    let open = [pipe.stage.call().await, pipe.stage.call().await];
     let begin = tokio::time::Instant::now();
+    pipe.input.shutdown().await.unwrap();
+    for (open, id) in open.iter().zip([json!(1), json!("b")]) {
+        let answer = pipe.hear().await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(-32603)), "{answer}");
+        assert_eq!(pipe.stage.dropped().await, open.exchange);
+        open.finish(&json!({}));
+    }
+    assert_eq!(begin.elapsed(), Duration::from_secs(9), "and a second for who has to read it");
     assert_eq!(pipe.end().await.len(), 0);
-    assert_eq!(begin.elapsed(), Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,7 @@ use crate::refusal::Refusal;
 use crate::revision::Revision;
 
 mod ask;
+mod stand;
 
 /// Resources one client may watch where the updates of others are kept away.
 const MOST_WATCHED: usize = 4096;
@@ -365,26 +366,6 @@ impl Legacy {
     /// What the client wants, oldest first.
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
-    }
-
-    /// How far the conversation has got.
-    pub fn phase(&self) -> Phase {
-        self.phase
-    }
-
-    /// The revision that was settled on.
-    pub fn revision(&self) -> Revision {
-        self.revision
-    }
-
-    /// Whether ending it now would take something away from somebody.
-    pub fn is_busy(&self) -> bool {
-        !self.calls.is_empty() || self.streams.is_attached()
-    }
-
-    /// How many calls are open.
-    pub fn calls(&self) -> usize {
-        self.calls.len()
     }
 }
 

@@ -303,6 +303,14 @@ impl Modern {
         self.calls.values().filter(|call| !call.listens).count()
     }
 
+    /// The calls that are open and no listens, oldest first.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        let owed = self.calls.iter().filter(|(_, call)| !call.listens);
+        let mut owed: Vec<_> = owed.map(|(&exchange, _)| exchange).collect();
+        owed.sort_unstable();
+        owed
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()

@@ -324,6 +324,15 @@ impl Streams {
         self.is_heard() || self.open.values().any(|stream| stream.lane.is_some())
     }
 
+    /// How many streams somebody reads; a pipe is one.
+    pub(super) fn count(&self) -> usize {
+        let is_read = |stream: &&Stream| stream.streaming && stream.lane.is_some();
+        match self.carrier {
+            Carrier::Pipe => 1,
+            Carrier::Http => self.listeners.len() + self.open.values().filter(is_read).count(),
+        }
+    }
+
     /// Closes every lane.
     pub(super) fn end(&mut self) {
         let lanes = self.open.drain().filter_map(|(_, stream)| stream.lane);

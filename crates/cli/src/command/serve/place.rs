@@ -66,12 +66,15 @@ impl Stands {
         }
     }
 
-    /// Ends listens at servers that are others now, or of which something else is seen.
+    /// Ends listens at servers that are others now, or of which something else is
+    /// seen, by all or by those who listen.
     pub(super) fn end_listens(&self, changes: &Changes) {
-        for name in changes.changed.iter().chain(&changes.adjusted) {
-            if let Some((site, _)) = self.there.get(&Place::Server(name.clone())) {
-                site.end_listens();
-            }
+        let Changes { changed, adjusted, regranted, .. } = changes;
+        for (place, (site, _)) in &self.there {
+            let Place::Server(server) = place else { continue };
+            let is_other = changed.contains(server) || adjusted.contains(server);
+            let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
+            site.end_listens_of(|who| is_meant(who.name()));
         }
     }
 }

@@ -186,3 +186,38 @@ async fn tools_of_our_own_that_come_and_go_are_told() {
         }
     }
 }
+
+/// Legacy clients are told of it; a listen ends, for its client to look and listen again.
+///
+/// wire: SUB-8
+#[tokio::test]
+async fn who_listens_at_a_server_alone_looks_again_when_they_may_see_something_else() {
+    let section = |tools: &[&str]| {
+        let ada = key(ADA, json!({"servers": ["a"], "includeTools": tools}));
+        json!({"switchboard": {"keys": {"ada": ada, "root": key(ROOT, json!({}))}}})
+    };
+    let hiding = |tools: &[&str]| {
+        let mut server = demo(&[]);
+        server["excludeTools"] = json!(tools);
+        json!({"a": server})
+    };
+    let mut gateway = keyed(&hiding(&[]), section(&["a__echo"])["switchboard"].clone());
+    gateway.ready(&["a"]);
+    let ada = gateway.client_as(ADA, "/servers/a/mcp", Era::Modern).await;
+    let root = gateway.client_as(ROOT, "/servers/a/mcp", Era::Modern).await;
+    let filter = || Filter { tools: true, ..Filter::default() };
+    let mut adas = ada.listen(filter()).await.unwrap();
+    let mut roots = root.listen(filter()).await.unwrap();
+    gateway.rewrite(&hiding(&[]), &section(&["a__echo", "a__add"]));
+    let ended = tokio::time::timeout(PATIENCE, adas.next()).await;
+    assert!(ended.unwrap().is_none(), "ada may see another tool");
+    assert_eq!(names(&ada.tools().await.unwrap()), ["echo", "add"]);
+    adas = ada.listen(filter()).await.unwrap();
+    // Whom it does not concern hears of nothing until all see something else.
+    gateway.rewrite(&hiding(&["add"]), &section(&["a__echo", "a__add"]));
+    for (who, listening) in [("ada", &mut adas), ("root", &mut roots)] {
+        let ended = tokio::time::timeout(PATIENCE, listening.next()).await;
+        assert!(ended.unwrap().is_none(), "{who}");
+    }
+    assert_eq!(names(&ada.tools().await.unwrap()), ["echo"]);
+}

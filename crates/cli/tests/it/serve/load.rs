@@ -7,13 +7,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions};
 use tokio::task::JoinHandle;
 
 use super::{ERAS, Gateway, text};
-use crate::process::{PATIENCE, SERVER};
+use crate::process::{PATIENCE, SERVER, Switchboard, until};
 
 mod change;
 mod kill;
@@ -129,4 +131,17 @@ fn servers(gateway: &Gateway) -> Vec<u32> {
         line.split('\0').nth(1) == Some(SERVER[1])
     };
     gateway.process.children().into_iter().filter(is_server).collect()
+}
+
+/// Memory once it has stopped to fall.
+fn at_rest(process: &Switchboard) -> u64 {
+    let mut last = u64::MAX;
+    until("memory is at rest", || {
+        thread::sleep(Duration::from_secs(3));
+        let now = process.memory();
+        let rests = now + now / 50 >= last;
+        last = now;
+        rests
+    });
+    last
 }

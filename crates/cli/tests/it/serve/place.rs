@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_net::client::{Client, ClientOptions, Filter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
@@ -200,9 +200,20 @@ fn a_check_tells_where_a_file_is_wrong_and_serves_nothing() {
     let file = home.write("right.json", &right.to_string());
     let checked = run(&["serve", "--check", "--config", &file], &[]);
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
-    let wrong: Value = json!({"mcpServers": {"demo": {"args": []}}});
-    let file = home.write("wrong.json", &wrong.to_string());
+    assert_eq!(checked.stdout, "no mistakes: 1 server, 0 groups, 0 keys");
+    assert_eq!(checked.stderr, "");
+    let wrong = "{\n\"mcpServers\": {\"a\": {\"command\": 5}, \"b\": {\"comand\": \"x\"}}}";
+    let (file, broken) = (home.write("wrong.json", wrong), home.write("broken.json", "{"));
+    let checked = run(&["serve", "--check", "--config", &file, "--config", &broken], &[]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(1), ""), "{}", checked.stderr);
+    let told = |what: &str| checked.stderr.lines().any(|line| line.starts_with(what));
+    assert!(told(&format!("{broken}:1:1: ")), "{}", checked.stderr);
+    let number = format!("{file}:2:33: \"command\" is a number; write a text in quotes");
+    assert!(told(&number), "{}", checked.stderr);
+    assert!(told(&format!("{file}:2:43: ")), "{}", checked.stderr);
+    let file = home.write("empty.json", "{\"mcpServers\": []}");
     let checked = run(&["serve", "--check", "--config", &file], &[]);
     assert_eq!(checked.code, Some(1), "{}", checked.stderr);
-    assert!(checked.stderr.contains("wrong.json:1"), "{}", checked.stderr);
+    let first = format!("{file}:1:16: the servers are an empty list (a note)");
+    assert!(checked.stderr.starts_with(&first), "{}", checked.stderr);
 }

@@ -10,9 +10,11 @@ use crate::web::{Response, post_to, send};
 mod log;
 mod metrics;
 mod secret;
+mod session;
 mod span;
 mod status;
 mod tool;
+mod traffic;
 
 /// A server that shows the `_meta` it gets, and a tool that fails.
 const MIRROR: &str = r#"

@@ -78,14 +78,16 @@ impl<'t> Draft<'t> {
         let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
         let place = || node.place.clone();
         match meaning {
-            Meaning::Args => self.args = self.reader.words(key, node).map(|words| (place(), words)),
+            Meaning::Args => {
+                self.args = self.reader.arguments(key, node).map(|words| (place(), words));
+            }
             Meaning::BearerVariable => self.bearer(key, node),
             Meaning::CallMillis => self.timeouts.call = self.reader.millis(key, node),
             Meaning::CallSeconds => self.timeouts.call = self.reader.seconds(key, node),
             Meaning::CallTime => self.timeouts.call = self.reader.either(key, node),
             Meaning::Command => self.command = self.program(key, node),
             Meaning::Cwd => self.cwd = self.reader.text(key, node).map(|text| (place(), text)),
-            Meaning::Description => self.description = node.text().map(ToOwned::to_owned),
+            Meaning::Description => self.describe(key, node),
             Meaning::Disabled => self.enabled = !self.reader.flag(key, node).unwrap_or(false),
             Meaning::Enabled => self.enabled = self.reader.flag(key, node).unwrap_or(true),
             Meaning::Env => {
@@ -137,10 +139,25 @@ impl<'t> Draft<'t> {
 
     fn program(&mut self, key: &Key, node: &Node) -> Option<(Place, Vec<String>)> {
         let words = match &node.value {
-            Value::List(_) => self.reader.words(key, node)?,
+            Value::List(words) => {
+                // What follows the program are its arguments.
+                if let Some(program) = words.first().filter(|word| word.text().is_none()) {
+                    self.reader.wrong(key, program, "write a text in quotes");
+                    return None;
+                }
+                self.reader.arguments(key, node)?
+            }
             _ => vec![self.reader.text(key, node)?],
         };
         Some((node.place.clone(), words))
+    }
+
+    /// As it is: what looks like a variable is a word.
+    fn describe(&mut self, key: &Key, node: &Node) {
+        self.description = node.text().map(ToOwned::to_owned);
+        if self.description.is_none() {
+            self.reader.wrong(key, node, "write a text in quotes");
+        }
     }
 
     fn kind(&mut self, key: &Key, node: &Node) {

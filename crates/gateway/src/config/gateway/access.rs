@@ -118,7 +118,7 @@ fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
             Member::NotTools => grant.tools.never = reader.words(key, node).unwrap_or_default(),
             Member::OnlyTools => grant.tools.only = reader.words(key, node),
             Member::Rate => {
-                let rate = reader.text(key, node).map(|text| text.parse());
+                let rate = reader.scalar(key, node).map(|text| text.parse());
                 match rate.transpose() {
                     Ok(rate) => principal.rate = rate,
                     Err(bad) => {

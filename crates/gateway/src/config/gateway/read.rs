@@ -127,7 +127,7 @@ impl Gateway {
 }
 
 fn port(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<u16> {
-    let port = reader.text(key, node)?.parse().ok();
+    let port = reader.scalar(key, node)?.parse().ok();
     if port.is_none() {
         let what = format!("{:?} is no port", key.text);
         reader.error(&node.place, what, "write a number from 0 to 65535; 0 is any free one");

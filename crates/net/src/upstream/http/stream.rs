@@ -94,10 +94,7 @@ impl Upstream {
                 return self.no_answer_unless_note(post);
             }
             match self.get(link, &course).await {
-                Ok(again) => {
-                    self.server.traffic().add_resumed();
-                    response = again;
-                }
+                Ok(again) => response = again,
                 Err(_) => return self.no_answer_unless_note(post),
             }
         }
@@ -206,7 +203,12 @@ impl Upstream {
         let Ok(response) = link.fetch.send(request).await else { return Ok(None) };
         let media = content_type(response.headers()).unwrap_or_default();
         match response.status() {
-            StatusCode::OK if is_event_stream(media) => Ok(Some(response)),
+            StatusCode::OK if is_event_stream(media) => {
+                if course.last.is_some() {
+                    self.server.traffic().add_resumed();
+                }
+                Ok(Some(response))
+            }
             status if status.is_server_error() => Ok(None),
             status => Err(status),
         }

@@ -199,3 +199,22 @@ async fn at_the_end_calls_are_answered_before_the_socket_says_goodbye() {
     within(set.site.sockets_closed()).await;
     set.stopped().await;
 }
+
+#[tokio::test]
+async fn calls_that_are_given_up_are_answered_and_dropped_in_both_eras() {
+    let mut set = start(options()).await;
+    let mut socket = open(&set).await;
+    say(&mut socket, &initialize(LEGACY)).await;
+    hear(&mut socket).await;
+    for message in [call(1, "t"), enveloped(call("b", "t"))] {
+        say(&mut socket, &message).await;
+        let open = set.stage.call().await;
+        set.site.give_up().await;
+        let answer = hear(&mut socket).await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&message["id"], &json!(-32603)));
+        assert_eq!(set.stage.dropped().await, open.exchange);
+    }
+    set.site.close();
+    assert_eq!(close_code(&mut socket).await, CloseCode::Away);
+    set.stopped().await;
+}

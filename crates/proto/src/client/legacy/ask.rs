@@ -49,11 +49,13 @@ impl<T: Ticket> Legacy<T> {
             return;
         }
         let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());
+        // It came by the stream of a call that nobody waits for: it is nobody else's.
+        let is_over = lane != Lane::MAIN && of_lane.is_none();
         let is_shared = self.sharing == Sharing::Shared;
         let likely = || self.likely().filter(|_| is_shared);
         let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
         let to = on.and_then(|on| self.client_of(on));
-        let unclear = to.is_none() && is_shared;
+        let unclear = to.is_none() && is_shared || is_over;
         if unclear || !self.make_room_for_ask() {
             let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
             return self.send(Lane::MAIN, answer);

@@ -26,8 +26,8 @@ const MOST_PAGES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Asked {
     number: u64,
-    /// The question, if it is a guess that it was about that call.
-    guess: Option<Message>,
+    /// The question and whose it is, if it is a guess that it was about that call.
+    guess: Option<(Message, Box<[u8]>)>,
 }
 
 /// Pages to visit before a call can be made.
@@ -61,7 +61,7 @@ impl<T: Ticket> ToLegacy<T> {
         let (number, guessed) = match to {
             _ if waits.is_some() => (waits, false),
             &To::Call(Errand::Call { number, .. }) => (Some(number), false),
-            To::Session => (self.likely(), true),
+            To::Session => (self.likely(None), true),
             To::Call(_) => (None, false),
         };
         match number {
@@ -74,7 +74,7 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
         call.asked = true;
         let to = To::Call(call.ticket.clone());
-        let guess = guessed.then(|| request.clone());
+        let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, Asked { number, guess });
         self.down.push_back(Down::Ask { to, ask, request });
     }
@@ -83,14 +83,14 @@ impl<T: Ticket> ToLegacy<T> {
     /// the oldest of those that are asked least. A guess harms nobody while all
     /// are of one client: whichever of its calls is told, the answer goes to the
     /// question. Among those of several there is no guessing: nobody is shown
-    /// what another client is asked.
-    fn likely(&self) -> Option<u64> {
+    /// what another client is asked. `whose` it is, if that is known.
+    fn likely(&self, whose: Option<(&[u8], &[u8])>) -> Option<u64> {
         if self.has_native_asking() {
             return None;
         }
         let asking = || self.calls.iter().filter(|(_, call)| call.may_ask());
-        let mut clients = asking().map(|(_, call)| (call.ticket.principal(), &call.client));
-        let first = clients.next()?;
+        let mut clients = asking().map(|(_, call)| (call.ticket.principal(), &*call.client));
+        let first = whose.or_else(|| clients.next())?;
         if self.sharing == Sharing::Shared && clients.any(|other| other != first) {
             return None;
         }
@@ -133,14 +133,18 @@ impl<T: Ticket> ToLegacy<T> {
         let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
         for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
             let Some(mut asked) = self.asks.remove(&ask) else { continue };
-            match (asked.guess.take(), self.likely()) {
-                (Some(request), Some(other)) => {
+            let Some((request, client)) = asked.guess.take() else {
+                self.inner.refuse_ask(ask);
+                continue;
+            };
+            match self.likely(Some((ticket.principal(), &client))) {
+                Some(other) => {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
                     self.down.push_back(Down::Recall { to, ask, message: words });
                     self.put_to(other, ask, request, true);
                 }
-                _ => self.inner.refuse_ask(ask),
+                None => self.inner.refuse_ask(ask),
             }
         }
     }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::Gateway;
 use super::super::reload::{events, rude, shared};
-use super::size;
+use super::{at_rest, size};
 use crate::named::Home;
-use crate::process::{Switchboard, text_of, until};
+use crate::process::{text_of, until};
 use crate::web::{Session, send};
 
 /// Opens sessions, each with a stream and a call; half of them say goodbye.
@@ -45,19 +45,6 @@ fn crowd(gateway: &Gateway, sessions: usize, descriptors: usize) {
         Session { port, id: last.clone() }.post(ping.as_bytes()).status == 404
     });
     until("no descriptor is left", || gateway.process.descriptors() <= descriptors);
-}
-
-/// Memory once it has stopped to fall.
-fn at_rest(process: &Switchboard) -> u64 {
-    let mut last = u64::MAX;
-    until("memory is at rest", || {
-        thread::sleep(Duration::from_secs(3));
-        let now = process.memory();
-        let rests = now + now / 50 >= last;
-        last = now;
-        rests
-    });
-    last
 }
 
 /// After crowds everything is as it was before the first, when a single client had come and gone.

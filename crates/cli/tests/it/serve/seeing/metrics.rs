@@ -249,6 +249,21 @@ fn children_and_their_restarts_are_counted() {
     assert!(of("starts_total") > 2.5);
 }
 
+/// Each attempt starts two processes: one is asked for its era, the other is greeted.
+///
+/// wire: NEG-7
+#[test]
+fn a_server_that_dies_at_its_start_is_restarted_once_an_attempt() {
+    let dying = json!({"command": "sh", "args": ["-c", "exit 3"]});
+    let gateway = Gateway::told(&json!({"mcpServers": {"dying": dying}}), &[], &[]);
+    let of = |name: &str| {
+        gateway.sample(&format!("switchboard_server_{name}_total{{server=\"dying\"}}")).unwrap()
+    };
+    until("it is started for the second time", || of("starts") > 3.5);
+    assert_eq!(gateway.status()["servers"]["dying"]["restarts"], 1);
+    assert!((of("restarts") - 1.0).abs() < 0.1);
+}
+
 /// A server that answers to any name: its answers make no names.
 #[test]
 fn names_that_no_list_has_are_not_counted_by_name_however_well_they_go() {

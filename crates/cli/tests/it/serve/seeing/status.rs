@@ -35,7 +35,11 @@ fn a_table_shows_servers_and_sessions() {
     assert_eq!(row("demo")[1..4], ["ready", "modern", "stdio"], "{}", shown.stdout);
     assert_eq!(row("mirror")[1..5], ["ready", "legacy", "stdio", "2"], "{}", shown.stdout);
     assert!(["retrying", "failed"].contains(&row("gone")[1]), "{}", shown.stdout);
-    assert!(shown.stdout.contains("1 session (anonymous 1), 0 streams"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("1 session (anonymous 1), 0 listens, 0 streams"),
+        "{}",
+        shown.stdout
+    );
     assert!(!shown.stdout.contains("s3cret"), "{}", shown.stdout);
     let json = run(&["status", "--json", &format!("{url}/mcp")], &[]);
     let status: Value = serde_json::from_str(&json.stdout).unwrap();

@@ -142,6 +142,25 @@ fn what_cannot_be_told_whose_it_is_goes_to_nobody() {
 
 /// wire: GW-47
 #[test]
+fn what_the_stream_of_a_dropped_call_asks_is_not_asked_on_another() {
+    for sharing in [Sharing::Alone, Sharing::Shared] {
+        check(
+            ready(sharing),
+            r"open a1: 1 tools/call {}
+               open b1: 1 tools/call {}
+               forget a
+               recv 2: 5 roots/list",
+            r#"send 2: 2 tools/call {}
+               send 3: 3 tools/call {}
+               send 0: notifications/cancelled {"requestId":2}
+               abort 2
+               send 0: 5 ! -32601 no client is there to answer this request"#,
+        );
+    }
+}
+
+/// wire: GW-47
+#[test]
 fn one_client_of_several_is_asked_on_its_calls_in_turn_while_the_others_have_none() {
     check(
         ready(Sharing::Shared),

@@ -64,16 +64,12 @@ fn among_calls_of_one_client_the_oldest_that_is_asked_least_is_asked() {
 /// wire: GW-45, GW-47
 #[test]
 fn questions_of_many_calls_do_not_pile_onto_one() {
-    let (mut script, mut opened, mut asked) = (String::new(), String::new(), String::new());
-    for at in 1..=100 {
-        script += &format!("open a{at}: 5 tools/call {{\"name\":\"t\",\"_meta\":{{@}}}}\n");
-        opened += &format!("send {0}: {0} tools/call {{\"name\":\"t\"}}\n", at + 2);
-        asked += &format!("a{at}: ask {at} \"q{at}\" roots/list {{}}\n");
-    }
-    for at in 1..=100 {
-        script += &format!("recv: \"q{at}\" roots/list\n");
-    }
-    check(Sharing::Alone, &script, &(opened + &asked));
+    let all = |line: &dyn Fn(u64) -> String| (1..=100).map(line).collect::<String>();
+    let open = all(&|at| format!("open a{at}: 5 tools/call {{\"name\":\"t\",\"_meta\":{{@}}}}\n"));
+    let asks = all(&|at| format!("recv: \"q{at}\" roots/list\n"));
+    let opened = all(&|at| format!("send {0}: {0} tools/call {{\"name\":\"t\"}}\n", at + 2));
+    let asked = all(&|at| format!("a{at}: ask {at} \"q{at}\" roots/list {{}}\n"));
+    check(Sharing::Alone, &(open + &asks), &(opened + &asked));
 }
 
 /// Also not while the other's call is being asked already: it may ask twice.
@@ -146,5 +142,29 @@ fn a_wrong_guess_is_mended_when_its_call_is_over() {
            a2: ask 1 "q" roots/list {}
            a1: finish 3 = {"resultType":"complete",#S,"content":[]}
            send 0: "q" = {"roots":[]}"#,
+    );
+}
+
+/// wire: GW-47
+#[test]
+fn a_wrong_guess_is_not_mended_with_another_client() {
+    let other = ENVELOPE.replace("\"name\":\"c\"", "\"name\":\"d\"");
+    check(
+        Sharing::Shared,
+        &format!(
+            r#"open a1: 5 tools/call {{"name":"t","_meta":{{@}}}}
+               open a2: 6 tools/call {{"name":"u","_meta":{{@}}}}
+               recv: "q" roots/list
+               recv: 4 = {{"content":[]}}
+               open b1: 5 tools/call {{"name":"t","_meta":{{{other}}}}}
+               recv: 3 = {{"content":[]}}"#
+        ),
+        r#"send 3: 3 tools/call {"name":"t"}
+           send 4: 4 tools/call {"name":"u"}
+           a1: ask 1 "q" roots/list {}
+           a2: finish 4 = {"resultType":"complete",#S,"content":[]}
+           send 5: 5 tools/call {"name":"t"}
+           a1: finish 3 = {"resultType":"complete",#S,"content":[]}
+           send 0: "q" ! -32601 no client is there to answer this request"#,
     );
 }

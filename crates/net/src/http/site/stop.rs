@@ -1,0 +1,64 @@
+//! The end of a site: who waits for an answer gets it, or hears that it will not come.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use switchboard_proto::refusal::Refusal;
+
+use super::{Inner, Site};
+use crate::face::Face;
+use crate::inside::Works;
+
+impl Site {
+    /// Takes no new sessions, and ends those that are open with their streams.
+    /// One that waits for an answer ends when it has it, however long that takes.
+    pub fn close(&self) {
+        for sessions in [&self.inner.sessions, &self.inner.old, &self.inner.listens] {
+            sessions.close_all();
+        }
+        self.inner.sockets.close();
+    }
+
+    /// Waits until no call is open that was made until now, in whichever era.
+    pub async fn all_answered(&self) {
+        for face in self.inner.faces() {
+            face.all_answered().await;
+        }
+        for pipe in self.inner.sockets.pipes() {
+            pipe.is_quiet().await;
+        }
+    }
+
+    /// Answers every call that is open, and each that still comes, with an error
+    /// of its own. The work that is left tells the servers that nobody waits.
+    pub fn give_up(&self) -> Works {
+        self.inner.stopping.store(true, Ordering::SeqCst);
+        let mut works = Works::none();
+        for face in self.inner.faces() {
+            works.append(face.give_up(&Refusal::Stopping));
+        }
+        for pipe in self.inner.sockets.pipes() {
+            works.append(pipe.give_up(&Refusal::Stopping));
+        }
+        works
+    }
+
+    /// Waits until the last `WebSocket` is closed: the listener does not know them.
+    pub async fn sockets_closed(&self) {
+        self.inner.sockets.all_closed().await;
+    }
+}
+
+impl Inner {
+    /// All clients but those on a `WebSocket`.
+    fn faces(&self) -> Vec<Arc<Face>> {
+        [self.sessions.faces(), self.old.faces(), self.parking.faces()].concat()
+    }
+
+    /// A call that came while calls were given up is given up too.
+    pub(in crate::http) fn after_call(&self, face: &Arc<Face>) {
+        if self.stopping.load(Ordering::SeqCst) {
+            face.give_up(&Refusal::Stopping).detach();
+        }
+    }
+}
