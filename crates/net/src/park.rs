@@ -17,9 +17,12 @@ use switchboard_proto::refusal::Refusal;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
 
-/// How long a round stays open for questions that come close together: a busy server
-/// takes this long to write the second, and nobody who is asked notices.
+/// How long a round stays open for the next question, if some come close together: a
+/// busy server takes this long to write it, and nobody who is asked notices.
 const GATHER: Duration = Duration::from_millis(20);
+
+/// How often it stays open for one more.
+const MOST_GATHERS: usize = 10;
 
 /// How often somebody looks for clients that did not come back.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -110,8 +113,15 @@ impl Parking {
     /// Puts the questions of a call to its client, once they have been gathered.
     pub(crate) fn gather(self: &Arc<Self>, face: &Arc<Face>, exchange: Exchange, round: u32) {
         let (parking, face) = (Arc::clone(self), Arc::clone(face));
+        let mut gathered = face.questions((exchange, round));
         tokio::spawn(async move {
-            tokio::time::sleep(GATHER).await;
+            for _ in 0..MOST_GATHERS {
+                tokio::time::sleep(GATHER).await;
+                let before = std::mem::replace(&mut gathered, face.questions((exchange, round)));
+                if gathered <= before {
+                    break;
+                }
+            }
             parking.park(&face, (exchange, round));
         });
     }

@@ -56,6 +56,14 @@ impl Face {
         });
     }
 
+    /// How many questions of a modern client's call wait to be put to it together.
+    pub(crate) fn questions(&self, round: (Exchange, u32)) -> usize {
+        match &lock(&self.state).half {
+            Half::Legacy(_) => 0,
+            Half::Modern(half) => half.questions(round),
+        }
+    }
+
     /// A modern client is back with the state of a parked call.
     pub(crate) fn retry(
         self: &Arc<Self>,

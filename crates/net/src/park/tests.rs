@@ -106,6 +106,26 @@ async fn who_is_back_takes_nobodys_place() {
     }
 }
 
+/// wire: GW-45
+#[tokio::test(start_paused = true)]
+async fn questions_that_follow_each_other_closely_share_a_round() {
+    let limits = Limits::default();
+    let parking = Parking::new(&limits);
+    let face = on_pipe(&parking, &limits);
+    begin(&face, 1);
+    for number in 2..=4 {
+        tokio::time::sleep(GATHER * 3 / 4).await;
+        let question = Message::request(&Id::from(number), "roots/list", None);
+        assert!(face.ask(Some(Exchange(1)), Ask(number), &question));
+    }
+    tokio::time::sleep(GATHER * 3).await;
+    let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+        panic!("it is answered")
+    };
+    let answer: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(answer["result"]["inputRequests"].as_object().unwrap().len(), 4, "{answer}");
+}
+
 fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<Face> {
     let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
     face.park_in(parking);

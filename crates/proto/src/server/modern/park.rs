@@ -139,6 +139,12 @@ impl Modern {
         self.parked.insert(exchange, Parked { call, until, answer: None });
     }
 
+    /// How many questions a round has that is still open.
+    pub fn questions(&self, (exchange, round): (Exchange, u32)) -> usize {
+        let call = self.calls.get(&exchange).filter(|call| call.round.number + 1 == round);
+        call.map_or(0, |call| call.round.questions.len())
+    }
+
     /// A request arrived that brings back the state of a parked call.
     pub fn handle_retry(
         &mut self,
