@@ -29,9 +29,11 @@ use crate::limits::Limits;
 use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
+use ghost::Ghost;
 use whose::client;
 
 mod ask;
+mod ghost;
 mod greet;
 mod whose;
 
@@ -55,6 +57,7 @@ pub struct Legacy<T> {
     next_ask: u64,
     asks: BTreeMap<Ask, Asked<T>>,
     answered: VecDeque<(Lane, Id)>,
+    ghosts: VecDeque<Ghost>,
     watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
@@ -108,6 +111,7 @@ impl<T: Ticket> Legacy<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             answered: VecDeque::new(),
+            ghosts: VecDeque::new(),
             watches: Watches::default(),
             level: None,
             rested: false,
@@ -212,7 +216,8 @@ impl<T: Ticket> Legacy<T> {
         if let Some(call) = self.ledger.get_mut(id).filter(greets) {
             // It cannot be cancelled (UTL-1), and others may wait for it.
             call.owner = Owner::Revival;
-        } else if self.ledger.cancel(id, now).is_some() {
+        } else if let Some(call) = self.ledger.cancel(id, now) {
+            self.linger(id, &call, now);
             self.withdraw(id, words);
         }
     }
@@ -250,14 +255,14 @@ impl<T: Ticket> Legacy<T> {
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         match message.kind() {
-            Kind::Request => self.handle_request(lane, message),
+            Kind::Request => self.handle_request(lane, message, now),
             Kind::Notification => self.handle_notification(lane, message, now),
             Kind::Result | Kind::Error => self.handle_answer(message, now),
         }
     }
 
     fn handle_answer(&mut self, answer: &Message, now: Instant) {
-        let Some((_, call)) = self.ledger.answer(answer) else { return };
+        let Some((_, call)) = self.ledger.answer(answer) else { return self.lay(answer) };
         let greets = call.request.method() == method::INITIALIZE;
         match call.owner {
             Owner::Client(to) => {
@@ -338,6 +343,7 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
             if call.request.method() != method::INITIALIZE {
+                self.linger(id, &call, now);
                 self.withdraw(id, None);
             }
             let answer = Message::refusal(None, &call.timed_out(now));

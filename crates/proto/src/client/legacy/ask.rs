@@ -5,12 +5,13 @@
 //! for others once its call is over.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::{Asked, Legacy};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Message};
-use crate::method;
+use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::Refusal;
 
@@ -38,7 +39,7 @@ impl<T: Ticket> Legacy<T> {
         self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk));
     }
 
-    pub(super) fn handle_request(&mut self, lane: Lane, request: &Message) {
+    pub(super) fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {
         let Some(id) = request.id().cloned() else { return };
         if request.method() == method::PING {
             return self.send(Lane::MAIN, Message::result(&id, b"{}"));
@@ -55,7 +56,8 @@ impl<T: Ticket> Legacy<T> {
         let likely = || self.likely().filter(|_| is_shared);
         let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
         let to = on.and_then(|on| self.client_of(on));
-        let unclear = to.is_none() && is_shared || is_over;
+        let is_doubtful = of_lane.is_none() && !is_of_task(request) && self.is_haunted(now);
+        let unclear = to.is_none() && is_shared || is_over || is_doubtful;
         if unclear || !self.make_room_for_ask() {
             let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
             return self.send(Lane::MAIN, answer);
@@ -125,4 +127,10 @@ impl<T: Ticket> Legacy<T> {
             self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
         }
     }
+}
+
+/// Whether it says which task it is about.
+fn is_of_task(request: &Message) -> bool {
+    let params = request.payload().unwrap_or_default();
+    patch::get(params, &["_meta", meta::RELATED_TASK]).is_some()
 }

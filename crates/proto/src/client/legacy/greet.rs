@@ -108,6 +108,7 @@ impl<T: Ticket> Legacy<T> {
         self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
         self.held.clear();
         self.out.clear();
+        self.ghosts.clear();
         for to in self.greeters.drain(..) {
             self.down.push_back(Down::Finish { to, answer: answer.clone() });
         }

@@ -45,6 +45,15 @@ impl<T: Ticket> Ticket for Errand<T> {
             Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level | Self::Aside => u64::MAX,
         }
     }
+
+    fn principal(&self) -> &[u8] {
+        match self {
+            Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {
+                ticket.principal()
+            }
+            _ => b"",
+        }
+    }
 }
 
 /// Apart from the numbers of clients.

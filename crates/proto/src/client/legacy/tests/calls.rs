@@ -226,6 +226,26 @@ fn questions_nobody_answered_make_room_once_their_call_is_over() {
     );
 }
 
+/// wire: GW-47
+#[test]
+fn what_a_server_asks_about_a_dropped_call_is_not_put_to_another_client() {
+    check(
+        ready(Sharing::Shared),
+        r#"open a1: 1 tools/call {}
+           open b1: 1 tools/call {}
+           drop a1
+           recv: "q" roots/list
+           recv: 2 = {}
+           recv: "r" roots/list"#,
+        r#"send 2: 2 tools/call {}
+           send 3: 3 tools/call {}
+           send 0: notifications/cancelled {"requestId":2}
+           abort 2
+           send 0: "q" ! -32601 no client is there to answer this request
+           b1: ask q1 "r" roots/list"#,
+    );
+}
+
 #[test]
 fn calls_beyond_the_limit_are_refused() {
     let mut half = ready(Sharing::Alone);

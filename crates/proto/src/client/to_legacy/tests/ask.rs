@@ -168,3 +168,25 @@ fn a_wrong_guess_is_not_mended_with_another_client() {
            send 0: "q" ! -32601 no client is there to answer this request"#,
     );
 }
+
+/// A server that never answers what was cancelled is believed after a while.
+///
+/// wire: GW-47
+#[test]
+fn what_a_server_asks_about_a_dropped_call_is_not_put_to_another_person() {
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
+           open B1: 5 tools/call {"name":"t","_meta":{@}}
+           drop a1
+           recv: "q" roots/list
+           wait 6000
+           recv: "r" roots/list"#,
+        r#"send 3: 3 tools/call {"name":"t"}
+           send 4: 4 tools/call {"name":"t"}
+           send 0: notifications/cancelled {"requestId":3}
+           abort 3
+           send 0: "q" ! -32601 no client is there to answer this request
+           B1: ask 1 "r" roots/list {}"#,
+    );
+}
