@@ -19,6 +19,9 @@ use crate::refusal::Refusal;
 /// How often one call may be told to visit a page first.
 const MOST_VISITS: u32 = 10;
 
+/// Questions of one call before others are thought to be about another.
+const MOST_OF_ONE: usize = 8;
+
 /// Pages that a call may want visited at once. Who wants more has failed.
 const MOST_PAGES: usize = 64;
 
@@ -80,7 +83,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The call that a question is likely to be about, where nothing says it:
-    /// the oldest of those that are asked least. A guess harms nobody while all
+    /// the oldest that is not asked yet, else the one that was asked last. A guess harms nobody while all
     /// are of one client: whichever of its calls is told, the answer goes to the
     /// question. Among those of several there is no guessing: nobody is shown
     /// what another client is asked. `whose` it is, if that is known.
@@ -99,7 +102,12 @@ impl<T: Ticket> ToLegacy<T> {
             *questions.entry(asked.number).or_default() += 1;
         }
         let open = |number: u64| questions.get(&number).copied().unwrap_or_default();
-        asking().map(|(&number, _)| number).min_by_key(|&number| (open(number), number))
+        let idlest = asking().map(|(&number, _)| number).min_by_key(|&it| (open(it), it))?;
+        // Where all are asked already, it is most likely one more of the last that was:
+        // others may be parked, and their clients gone.
+        let last = self.asks.values().next_back().map(|asked| asked.number);
+        let last = last.filter(|&it| open(idlest) > 0 && open(it) < MOST_OF_ONE);
+        last.filter(|it| self.calls.get(it).is_some_and(Call::may_ask)).or(Some(idlest))
     }
 
     /// The server does not need an answer any more (GW-50).

@@ -33,7 +33,7 @@ fn a_question_goes_to_a_call_that_it_may_be_about() {
 ///
 /// wire: GW-47
 #[test]
-fn among_calls_of_one_client_the_oldest_that_is_asked_least_is_asked() {
+fn among_calls_of_one_client_the_oldest_not_asked_is_asked_else_the_last() {
     for sharing in [Sharing::Alone, Sharing::Shared] {
         check(
             sharing,
@@ -54,7 +54,7 @@ fn among_calls_of_one_client_the_oldest_that_is_asked_least_is_asked() {
                send 0: "q1" = {"roots":[]}
                a1: ask 3 "q3" roots/list {}
                c1: ask 4 "q4" roots/list {}
-               a1: ask 5 "q5" roots/list {}"#,
+               c1: ask 5 "q5" roots/list {}"#,
         );
     }
 }
@@ -188,5 +188,23 @@ fn what_a_server_asks_about_a_dropped_call_is_not_put_to_another_person() {
            abort 3
            send 0: "q" ! -32601 no client is there to answer this request
            B1: ask 1 "r" roots/list {}"#,
+    );
+}
+
+/// wire: GW-45, GW-47
+#[test]
+fn questions_of_a_call_stay_together_though_another_has_waited_longer() {
+    check(
+        Sharing::Shared,
+        r#"open a1: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "p" roots/list
+           open a2: 5 tools/call {"name":"t","_meta":{@}}
+           recv: "q" roots/list
+           recv: "r" roots/list"#,
+        r#"send 3: 3 tools/call {"name":"t"}
+           a1: ask 1 "p" roots/list {}
+           send 4: 4 tools/call {"name":"t"}
+           a2: ask 2 "q" roots/list {}
+           a2: ask 3 "r" roots/list {}"#,
     );
 }
