@@ -64,9 +64,6 @@ const NOTE_WAIT: Duration = Duration::from_secs(30);
 /// longer over it may be waiting for the calls.
 const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a subscription waits until the server is listened to.
-const HEAR_WAIT: Duration = Duration::from_secs(1);
-
 impl Upstream {
     /// Sends a message by a POST of its own.
     pub(super) fn dispatch(
@@ -146,9 +143,8 @@ impl Upstream {
             // Too late or not, it is our turn.
             _ = tokio::time::timeout(CONFIRM_WAIT, after.said()).await;
         }
-        if self.era() == Era::Legacy && post.message.method() == method::SUBSCRIBE {
-            // What is told before we listen is told to nobody.
-            _ = tokio::time::timeout(HEAR_WAIT, link.heard.said()).await;
+        if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
+            link.until_heard().await;
         }
         if post.message.method() == method::INITIALIZE {
             self.show_anew().await;
@@ -330,6 +326,12 @@ impl Core {
             self.lanes.remove(&post.lane);
         }
     }
+}
+
+/// Whether a server says more because of it than its answer, and perhaps where
+/// nobody hears it who does not listen.
+fn is_followed_by_more(method: &str) -> bool {
+    method == method::SUBSCRIBE || method::may_ask(method)
 }
 
 /// The lane of the call with this id.

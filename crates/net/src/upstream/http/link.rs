@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use switchboard_proto::header;
 use switchboard_proto::patch;
 use switchboard_proto::revision::Revision;
+use tokio::sync::watch;
 
-use crate::drive::Stop;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
 use crate::upstream::{Target, Upstream};
@@ -22,9 +22,7 @@ pub(in crate::upstream) struct Link {
     /// What was shown last.
     headers: Mutex<Arc<HeaderMap>>,
     session: Mutex<Session>,
-    pub(super) ear: Mutex<Ear>,
-    /// Whether we can listen has been seen, one way or the other.
-    pub(super) heard: Stop,
+    pub(super) ear: watch::Sender<Ear>,
 }
 
 /// What goes on every message of a session.
@@ -40,12 +38,24 @@ pub(super) enum Ear {
     /// The handshake is not over.
     #[default]
     NotYet,
+    /// The server has not said yet whether we may.
+    Asking,
     Listening,
     /// The stream kept breaking; worth another try when the server is seen to answer.
     Lost,
     /// The server does not offer it.
     Refused,
 }
+
+impl Ear {
+    fn is_settled(self) -> bool {
+        !matches!(self, Self::NotYet | Self::Asking)
+    }
+}
+
+/// How long calls wait until the server is listened to. Some do not say that
+/// they let us before they have something else to say.
+const HEAR_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the server may take to end a session: we are on our way out.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
@@ -62,8 +72,7 @@ impl Upstream {
             url: url.clone(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
-            ear: Mutex::default(),
-            heard: Stop::new(),
+            ear: watch::Sender::default(),
         }))
     }
 }
@@ -131,7 +140,31 @@ impl Link {
             id
         });
         *lock(&self.session) = Session { id, version: None };
-        *lock(&self.ear) = Ear::NotYet;
+        self.ear.send_replace(Ear::NotYet);
+    }
+
+    /// It turned out whether we may listen.
+    pub(super) fn heard(&self) {
+        self.ear.send_if_modified(|ear| {
+            let asking = *ear == Ear::Asking;
+            if asking {
+                *ear = Ear::Listening;
+            }
+            asking
+        });
+    }
+
+    /// Waits until the server has let us listen, or has not: what it says before
+    /// that, other than as an answer, is lost with many servers.
+    pub(super) async fn until_heard(&self) {
+        if self.ear.borrow().is_settled() {
+            return;
+        }
+        let mut ear = self.ear.subscribe();
+        if tokio::time::timeout(HEAR_WAIT, ear.wait_for(|ear| ear.is_settled())).await.is_err() {
+            // Too late or not, the calls have to begin, and the next ones at once.
+            self.heard();
+        }
     }
 
     /// The version goes on every request from the revision on that has the header.

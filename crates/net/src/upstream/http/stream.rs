@@ -31,10 +31,6 @@ const ATTEMPTS: u32 = 5;
 /// said: what cuts idle connections must not make us give up.
 const SOUND: Duration = Duration::from_secs(10);
 
-/// How long calls wait for the stream that listens. Some servers do not begin
-/// it before they have something to say.
-const LISTEN_WAIT: Duration = Duration::from_millis(500);
-
 /// One stream over all its connections.
 struct Course {
     reconnect: Reconnect,
@@ -216,20 +212,23 @@ impl Upstream {
 
     /// Listens for what belongs to no call, if that is not done already.
     pub(super) fn listen(self: &Arc<Self>, link: &Link) {
-        let mut ear = lock(&link.ear);
-        if matches!(*ear, Ear::NotYet | Ear::Lost) {
-            *ear = Ear::Listening;
+        let begins = link.ear.send_if_modified(|ear| {
+            let begins = matches!(*ear, Ear::NotYet | Ear::Lost);
+            if begins {
+                *ear = Ear::Asking;
+            }
+            begins
+        });
+        if begins {
             self.spawn(Arc::clone(self).keep_listening());
         }
     }
 
-    /// Waits until the server has let us listen, or has not. What it says of
-    /// its own accord before that is lost with many servers.
+    /// Waits until it is known whether the server lets us listen.
     pub(crate) async fn until_listening(&self) {
         let by_http = lock(&self.core).road == Road::Http;
         if let Some(link) = self.http.get().filter(|_| by_http) {
-            // Too late or not, the calls have to begin.
-            _ = tokio::time::timeout(LISTEN_WAIT, self.stop.until(link.heard.said())).await;
+            self.stop.until(link.until_heard()).await;
         }
     }
 
@@ -240,8 +239,8 @@ impl Upstream {
 
     /// The server has answered: time to listen again, if that had been given up.
     pub(super) fn listen_again(self: &Arc<Self>, link: &Link) {
-        let lost = *lock(&link.ear) == Ear::Lost;
-        if lost {
+        let is_lost = *link.ear.borrow() == Ear::Lost;
+        if is_lost {
             self.listen(link);
         }
     }
@@ -254,7 +253,9 @@ impl Upstream {
         let mut course = Course::new();
         let ear = loop {
             let Some(got) = self.stop.until(self.get(link, &course)).await else { return };
-            link.heard.say();
+            if link.session().id == session {
+                link.heard();
+            }
             match got {
                 Ok(Some(response)) => {
                     self.hears(true);
@@ -278,7 +279,7 @@ impl Upstream {
         };
         // A session that came after this one has an ear of its own.
         if link.session().id == session {
-            *lock(&link.ear) = ear;
+            link.ear.send_replace(ear);
         }
     }
 }

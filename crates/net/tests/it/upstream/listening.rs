@@ -1,12 +1,13 @@
 //! The GET that listens for what belongs to no call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::upstream::Strategy;
 use switchboard_testkit::caller::{Caller, LEGACY};
-use switchboard_testkit::http::{Hit, HttpServer};
+use switchboard_testkit::http::{Answer, Hit, HttpServer};
 use switchboard_testkit::within;
 
 use super::before;
@@ -42,6 +43,49 @@ async fn what_belongs_to_no_call_is_heard_and_asked_on_the_listening_stream() {
     pong.answer(202, &[], "").await;
 }
 
+/// A server may ask there on any call, and what it asks before is told to nobody.
+///
+/// wire: HTTP-13, HTTP-14, HTTP-22
+#[tokio::test]
+async fn calls_wait_until_the_server_is_listened_to_in_each_session() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller, listening) = up_to_listening(&mut server).await;
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    let _stream = begins_before_calls(&mut server, listening).await;
+    server.post("tools/call").await.answer(404, &[], "").await;
+    server.post("initialize").await.welcome(Some("s2"), LEGACY).await;
+    server.post("notifications/initialized").await.answer(202, &[], "").await;
+    let listening = server.get().await;
+    let mut stream = begins_before_calls(&mut server, listening).await;
+    let call = server.post("tools/call").await;
+    stream.event(&json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})).await;
+    let asked = caller.told("roots/list").await;
+    caller.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})).await;
+    server.supplied().await.answer(202, &[], "").await;
+    call.result(json!({})).await;
+    caller.answer(id).await;
+}
+
+async fn begins_before_calls(server: &mut HttpServer, listening: Hit) -> Answer {
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(server.waiting(|hit| hit.message()["method"] == "tools/call"), 0, "not listened to");
+    listening.stream().await
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_whether_it_is_heard_is_called_all_the_same() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller, listening) = up_to_listening(&mut server).await;
+    for _ in 0..2 {
+        let id = caller.ask("tools/call", json!({"name": "t"})).await;
+        server.post("tools/call").await.result(json!({})).await;
+        caller.answer(id).await;
+    }
+    let mut stream = listening.stream().await;
+    stream.event(&json!({"jsonrpc": "2.0", "method": "notifications/a"})).await;
+    caller.told("notifications/a").await;
+}
+
 /// wire: HTTP-11, HTTP-18
 #[tokio::test]
 async fn a_broken_listening_stream_is_taken_up_again_as_the_server_asked() {
@@ -73,7 +117,7 @@ async fn a_server_that_only_hangs_up_is_left_alone_until_it_is_used_again() {
         drop(server.get().await.stream().await);
     }
     // Many times what the server asked us to wait.
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(server.waiting(|hit| hit.method == "GET"), 0, "it does not give up");
     let id = caller.ask("tools/list", json!({})).await;
     server.post("tools/list").await.result(json!({})).await;
