@@ -28,8 +28,10 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
+use held::Held;
 use park::{Parked, Round};
 
+mod held;
 mod park;
 
 /// One modern client on a pipe, or one POST of it.
@@ -59,6 +61,7 @@ struct Call {
     request: Message,
     round: Round,
     token: Token,
+    held: Held,
 }
 
 /// What progress goes by.
@@ -166,9 +169,16 @@ impl Modern {
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
         let listens = request.method() == method::LISTEN;
-        let (round, token) = (Round::default(), Token::Original);
-        let first = request.clone();
-        let call = Call { id, lane, listens, streaming: false, request: first, round, token };
+        let call = Call {
+            id,
+            lane,
+            listens,
+            streaming: false,
+            request: request.clone(),
+            round: Round::default(),
+            token: Token::Original,
+            held: Held::default(),
+        };
         self.calls.insert(exchange, call);
         self.up.push_back(Up::Open { exchange, request, said });
     }
@@ -204,23 +214,12 @@ impl Modern {
         }
     }
 
-    /// Something on the way, for a call. What belongs to none is not said.
-    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        let Some(call) = exchange.and_then(|exchange| self.calls.get(&exchange)) else { return };
-        if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
-            return;
-        }
-        let Some(message) = call.in_its_words(message) else { return };
-        let (lane, text) = (call.lane, stamp(&message, &call.id).text().clone());
-        self.begin_stream(lane);
-        self.out.push_back((lane, Frame::Message { event: None, text }));
-    }
-
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
         if let Some(parked) = self.parked.get_mut(&exchange) {
             return parked.keep(answer);
         }
+        self.tell_held(exchange);
         if let Some(call) = self.forget(exchange) {
             self.answer(&call, answer);
         }

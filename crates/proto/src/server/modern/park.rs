@@ -12,6 +12,7 @@
 //! - Whoever owns the half decides when a round is closed, and seals its state.
 //! - A retry must be the same call (MRTR-5), of the round that was asked last.
 //! - What a retry leaves unanswered is asked again (MRTR-9).
+//! - What is said on a call after a question is told after it (held.rs).
 //! - A call that is answered while its client is away keeps the answer for it.
 //! - What a client was told cannot be taken back. If it turns out to be asked on
 //!   behalf of another call, the answer is taken from where it was told.
@@ -56,7 +57,7 @@ struct Question {
 /// A call that waits for its client to come back.
 #[derive(Debug)]
 pub(super) struct Parked {
-    call: Call,
+    pub(super) call: Call,
     until: Instant,
     /// It was answered while its client was away.
     answer: Option<Message>,
@@ -109,6 +110,7 @@ impl Modern {
                 !question.moot || question.told
             });
         }
+        self.tell_who_is_not_asked();
     }
 
     /// A call whose questions wait to be put to its client, and the number of
@@ -174,15 +176,17 @@ impl Modern {
         for (ask, answer) in call.round.take_answers(request) {
             self.up.push_back(Up::Supply { ask, answer });
         }
-        if let Some(answer) = answer {
+        if answer.is_some() {
             self.refuse_asks(&call.round);
-            return self.answer(&call, &answer);
-        }
-        if !call.round.questions.is_empty() {
+        } else if call.round.is_asking() {
             self.due.push_back(exchange);
         }
         self.by_id.insert(id, exchange);
         self.calls.insert(exchange, call);
+        self.tell_held(exchange);
+        if let Some(answer) = answer {
+            self.finish(exchange, &answer);
+        }
     }
 
     /// Time has reached `now`: who has not come back will not.
@@ -230,6 +234,11 @@ impl Modern {
 }
 
 impl Round {
+    /// Whether the call waits for its client.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     /// What the client knows a question by: the name that the server gave it as
     /// its id, if that is free; else one of ours.
     fn key_for(&mut self, request: &Message) -> String {

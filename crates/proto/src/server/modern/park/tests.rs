@@ -218,23 +218,85 @@ fn a_retry_takes_the_place_that_its_call_has_already() {
 fn progress_goes_by_the_token_of_the_last_request() {
     let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
     client.call(0, "1", "");
-    let progress =
-        Message::notification(method::PROGRESS, Some(br#"{"progressToken":"old","progress":1}"#));
-    client.half.note(Some(Exchange(1)), &progress);
-    assert_eq!(client.heard()["params"]["progressToken"], "old");
+    client.progress(1);
+    assert_eq!(client.heard()["params"]["progressToken"], "first");
     assert!(client.ask(1, "roots/list", "{}"));
     client.close_rounds();
     client.heard();
-    client.half.note(Some(Exchange(1)), &progress);
+    client.progress(2);
     assert!(client.half.poll_transmit().is_none(), "nobody is there to hear it");
+    client.token = Some("second");
     client.retry("1/1", 0, "2", r#""inputResponses":{"q1":{}}"#);
-    client.half.note(Some(Exchange(1)), &progress);
+    assert_eq!(client.heard()["params"], json!({"progressToken": "second", "progress": 2}));
+    assert!(client.ask(2, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    client.progress(3);
+    client.token = None;
+    client.retry("1/2", 0, "3", r#""inputResponses":{"q2":{}}"#);
+    client.progress(4);
     assert!(client.half.poll_transmit().is_none(), "the retry wants no progress");
+}
+
+/// Clients take the answer with the question for the end of what they are told.
+///
+/// wire: GW-45, GW-55
+#[test]
+fn what_follows_a_question_is_told_after_it() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.log("a");
+    client.close_rounds();
+    assert_eq!(client.heard()["result"]["resultType"], "input_required");
+    client.log("b");
+    client.half.finish(Exchange(1), &Message::result(&Id::from(0), b"{}"));
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{}}"#);
+    assert_eq!(client.heard()["params"]["data"], "a");
+    assert_eq!(client.heard()["params"]["data"], "b");
+    assert_eq!(client.heard()["id"], 2);
+}
+
+#[test]
+fn what_follows_a_question_that_nobody_has_heard_is_told_without_it() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.log("a");
+    assert!(client.half.poll_transmit().is_none());
+    client.half.recall(Ask(1));
+    assert_eq!(client.heard()["params"]["data"], "a");
+    assert!(client.ask(2, "roots/list", "{}"));
+    client.log("b");
+    client.half.finish(Exchange(1), &Message::result(&Id::from(0), b"{}"));
+    assert_eq!(client.heard()["params"]["data"], "b");
+    assert_eq!(client.heard()["id"], 1);
+}
+
+#[test]
+fn the_last_of_what_is_said_to_nobody_is_kept() {
+    let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+    client.call(0, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    for number in 0..10_000 {
+        client.log(&number.to_string());
+    }
+    client.retry("1/1", 0, "2", r#""inputResponses":{"q1":{}}"#);
+    let first: usize = client.heard()["params"]["data"].as_str().unwrap().parse().unwrap();
+    assert!((9_000..9_900).contains(&first), "{first}");
+    for number in first + 1..10_000 {
+        assert_eq!(client.heard()["params"]["data"], number.to_string());
+    }
+    assert!(client.half.poll_transmit().is_none());
 }
 
 struct Client {
     half: Modern,
     declared: String,
+    /// What the next request asks for progress under.
+    token: Option<&'static str>,
     start: Instant,
 }
 
@@ -242,13 +304,15 @@ impl Client {
     #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
     fn new(carrier: Carrier, declared: &str) -> Self {
         let half = Modern::new(carrier, &Limits::default());
-        Self { half, declared: declared.to_owned(), start: Instant::now() }
+        Self { half, declared: declared.to_owned(), token: None, start: Instant::now() }
     }
 
     fn request(&self, id: &str, params: &str) -> Message {
         let sep = if params.is_empty() || params.ends_with(',') { "" } else { "," };
+        let token = self.token.map(|token| format!("\"progressToken\":\"{token}\","));
+        let token = token.unwrap_or_default();
         let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{params}{sep}"_meta":{{"{}":"2026-07-28","{}":{}}}}}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{params}{sep}"_meta":{{{token}"{}":"2026-07-28","{}":{}}}}}}}"#,
             meta::VERSION,
             meta::CAPABILITIES,
             self.declared
@@ -295,8 +359,23 @@ impl Client {
         supplies.collect()
     }
 
+    /// The server tells how far a call got, under the token of the first request.
+    fn progress(&mut self, progress: u32) {
+        let params = json!({"progressToken": "first", "progress": progress}).to_string();
+        let note = Message::notification(method::PROGRESS, Some(params.as_bytes()));
+        self.half.note(Some(Exchange(1)), &note);
+    }
+
+    fn log(&mut self, data: &str) {
+        let params = json!({"level": "info", "data": data}).to_string();
+        let note = Message::notification(method::LOG, Some(params.as_bytes()));
+        self.half.note(Some(Exchange(1)), &note);
+    }
+
     fn heard(&mut self) -> Value {
-        match self.half.poll_transmit() {
+        let is_said = |frame: &Frame| !matches!(frame, Frame::Begin { .. });
+        let mut frames = std::iter::from_fn(|| self.half.poll_transmit());
+        match frames.find(|(_, frame)| is_said(frame)) {
             Some((_, Frame::Answer { text, .. } | Frame::Message { text, .. })) => {
                 serde_json::from_slice(&text).unwrap()
             }
