@@ -308,9 +308,7 @@ impl<T: Ticket> ToModern<T> {
         self.end_late_listing(now);
         self.poll_tasks(now);
         self.tasks.expire(now);
-        if self.ear.is_due(now) {
-            self.listen_anew(now);
-        }
+        self.handle_ear_timeout(now);
         self.settle(now);
     }
 

@@ -1,7 +1,7 @@
 //! What a modern server says only to who listens, for clients that expect to be told (GW-22, GW-23).
 //!
 //! ```text
-//!   what is wanted changes ──▶ a new listen ──acknowledged──▶ heard; the old one is dropped
+//!   what is wanted changes ──▶ a new listen ──acknowledged──▶ heard; the old one a moment longer
 //!                                  ▲      └──refused──▶ deaf, until something else is wanted
 //!                                  └──a while later── lost, or ended by the server
 //! ```
@@ -10,7 +10,7 @@
 //! resource that one of them watches. After a gap the lists may have changed,
 //! and clients are told so once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -26,6 +26,16 @@ use crate::jsonrpc::{Kind, Message};
 use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
+use overlap::Overlap;
+
+mod overlap;
+
+/// How long a listen goes on beside the one that follows it: what the server said
+/// before it knew of that one may still be on its way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How many of them go on; further ones end at once.
+const MOST_OLD: usize = 4;
 
 /// Attempts in a row that bring nothing. A client that subscribes starts anew.
 const ATTEMPTS: u32 = 20;
@@ -50,6 +60,9 @@ pub(super) struct Ear<T> {
     heard: Option<Listen>,
     /// Not yet.
     fresh: Option<Listen>,
+    /// Not needed any more, oldest first, and when they end.
+    old: VecDeque<(Listen, Instant)>,
+    overlap: Overlap,
     /// Clients that wait to know whether a resource is watched.
     subscribers: Vec<(T, String)>,
     reconnect: Reconnect,
@@ -75,6 +88,8 @@ impl<T> Default for Ear<T> {
             next: 1,
             heard: None,
             fresh: None,
+            old: VecDeque::new(),
+            overlap: Overlap::default(),
             subscribers: Vec::new(),
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
@@ -86,11 +101,8 @@ impl<T> Default for Ear<T> {
 
 impl<T> Ear<T> {
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.due.is_some_and(|due| due <= now)
+        let old = self.old.front().map(|&(_, until)| until);
+        self.due.into_iter().chain(old).min()
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -109,6 +121,21 @@ impl<T: Ticket> ToModern<T> {
     /// Whether a client counts on the link though it has no call open.
     pub fn is_needed(&self, now: Instant) -> bool {
         self.ear.watches.uris().next().is_some() || self.tasks.holds(now)
+    }
+
+    /// Time has reached `now`.
+    pub(super) fn handle_ear_timeout(&mut self, now: Instant) {
+        while let Some((listen, _)) = self.ear.old.pop_front_if(|(_, until)| *until <= now) {
+            self.end_listen(&listen, now);
+        }
+        if self.ear.due.is_some_and(|due| due <= now) {
+            self.listen_anew(now);
+        }
+    }
+
+    fn end_listen(&mut self, listen: &Listen, now: Instant) {
+        self.ear.overlap.end(listen.number);
+        self.inner.drop_call(listen.call, None, now);
     }
 
     pub(super) fn listen_after_rest(&mut self, now: Instant) {
@@ -178,11 +205,12 @@ impl<T: Ticket> ToModern<T> {
             return self.settle_subscribers(None);
         }
         if let Some(old) = self.ear.fresh.take() {
-            self.inner.drop_call(old.call, None, now);
+            self.end_listen(&old, now);
         }
         let Some(wanted) = wanted else {
-            if let Some(old) = self.ear.heard.take() {
-                self.inner.drop_call(old.call, None, now);
+            let old = std::mem::take(&mut self.ear.old).into_iter().map(|(listen, _)| listen);
+            for listen in old.chain(self.ear.heard.take()).collect::<Vec<_>>() {
+                self.end_listen(&listen, now);
             }
             // Who wanted to watch has thought better of it meanwhile.
             return self.settle_subscribers(None);
@@ -195,6 +223,7 @@ impl<T: Ticket> ToModern<T> {
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
         let call = self.inner.open(Errand::Listen(number), &request, &None, now);
         self.ear.fresh = Some(Listen { number, call, wanted });
+        self.ear.overlap.begin(number);
     }
 
     /// Something came by a listen.
@@ -206,11 +235,9 @@ impl<T: Ticket> ToModern<T> {
         if Some(message.method()) == method::list_changed("tools") {
             self.tools.forget();
         }
-        // While two overlap, one of them tells.
-        let teller = self.ear.heard.as_ref().or(self.ear.fresh.as_ref());
         if message.method() == method::TASK_CHANGED {
             self.handle_task_note(message, now);
-        } else if teller.is_some_and(|listen| listen.number == number) {
+        } else if self.ear.overlap.is_news(number, message) {
             self.down.push_back(Down::Note { to: To::Session, message: unmarked(message) });
         }
     }
@@ -218,7 +245,12 @@ impl<T: Ticket> ToModern<T> {
     fn handle_acknowledged(&mut self, number: u64, message: &Message, now: Instant) {
         let Some(fresh) = self.ear.fresh.take_if(|fresh| fresh.number == number) else { return };
         if let Some(old) = self.ear.heard.replace(fresh) {
-            self.inner.drop_call(old.call, None, now);
+            self.ear.old.push_back((old, now + LINGER));
+        }
+        if self.ear.old.len() > MOST_OLD
+            && let Some((oldest, _)) = self.ear.old.pop_front()
+        {
+            self.end_listen(&oldest, now);
         }
         let honoured = message.payload().unwrap_or_default();
         let honoured = member(honoured, &["notifications"]).unwrap_or_default();
@@ -262,6 +294,8 @@ impl<T: Ticket> ToModern<T> {
 
     /// A listen is over: refused, ended, or lost.
     pub(super) fn handle_listen_over(&mut self, number: u64, answer: &Message, now: Instant) {
+        self.ear.overlap.end(number);
+        self.ear.old.retain(|(listen, _)| listen.number != number);
         let is_it = |listen: &mut Listen| listen.number == number;
         let was_fresh = self.ear.fresh.take_if(is_it).is_some();
         if self.ear.heard.take_if(is_it).is_none() && !was_fresh {

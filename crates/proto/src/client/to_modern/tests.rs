@@ -190,6 +190,7 @@ fn one_listen_hears_everything_and_a_gap_is_told_once() {
                recv 4: notifications/subscriptions/acknowledged {{"notifications":{{{tools},"resourceSubscriptions":["x:1"]}},{sub}4}}}}
                recv 4: notifications/resources/updated {{"uri":"x:1",{sub}4}}}}
                recv 4: notifications/tools/list_changed {{{sub}4}}}}
+               wait 1000
                recv 4: 4 = {{"resultType":"complete"}}
                wait 500
                wait 600
@@ -204,14 +205,57 @@ fn one_listen_hears_everything_and_a_gap_is_told_once() {
                send 4: 4 subscriptions/listen {{#OURS,"notifications":{{"resourceSubscriptions":["x:1","x:2"],{tools}}}}}
                a1: finish 0 = {{}}
                a2: finish - ! -32603 the server does not watch x:2
-               abort 2
                all: note notifications/resources/updated {{"uri":"x:1"}}
                all: note notifications/tools/list_changed
+               abort 2
                send 5: 5 subscriptions/listen {{#OURS,"notifications":{{"resourceSubscriptions":["x:1"],{tools}}}}}
                all: note notifications/tools/list_changed
                all: note notifications/tools/list_changed
                send 6: 6 subscriptions/listen {{#OURS,"notifications":{{{tools}}}}}"#
         ),
+    );
+}
+
+/// Over HTTP each listen has a connection of its own, and the new one may be faster.
+///
+/// wire: GW-22, GW-23
+#[test]
+fn what_is_on_its_way_when_another_resource_is_watched_is_told_once() {
+    let sub = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+    let ack = |id: u32, uris: &str| {
+        format!(
+            r#"recv {id}: notifications/subscriptions/acknowledged {{"notifications":{{"resourceSubscriptions":[{uris}]}},{sub}{id}}}}}"#
+        )
+    };
+    let updated = |id: u32, uri: &str| {
+        format!(r#"recv {id}: notifications/resources/updated {{"uri":"{uri}",{sub}{id}}}}}"#)
+    };
+    let script = [
+        r#"open a1: 5 resources/subscribe {"uri":"x:1"}"#.to_owned(),
+        ack(2, r#""x:1""#),
+        r#"open a2: 6 resources/subscribe {"uri":"x:2"}"#.to_owned(),
+        ack(3, r#""x:1","x:2""#),
+        // The second of two, by the connection that did not exist yet at the first.
+        updated(3, "x:1"),
+        updated(2, "x:1"),
+        updated(2, "x:1"),
+        updated(3, "x:2"),
+        "wait 1000".to_owned(),
+        updated(3, "x:1"),
+    ];
+    check(
+        "2025-11-25",
+        "{}",
+        &script.join("\n"),
+        r#"send 2: 2 subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1"]}}
+           a1: finish 0 = {}
+           send 3: 3 subscriptions/listen {#OURS,"notifications":{"resourceSubscriptions":["x:1","x:2"]}}
+           a2: finish 0 = {}
+           all: note notifications/resources/updated {"uri":"x:1"}
+           all: note notifications/resources/updated {"uri":"x:1"}
+           all: note notifications/resources/updated {"uri":"x:2"}
+           abort 2
+           all: note notifications/resources/updated {"uri":"x:1"}"#,
     );
 }
 
@@ -231,7 +275,8 @@ fn what_a_server_does_not_watch_is_refused_each_time() {
             r#"open a1: 5 resources/subscribe {{"uri":"x:1"}}
                recv 2: {}
                open a2: 6 resources/subscribe {{"uri":"x:1"}}
-               recv 3: {}"#,
+               recv 3: {}
+               wait 1000"#,
             ack(2),
             ack(3)
         ),
