@@ -22,6 +22,7 @@ use to_legacy::ToLegacy;
 use to_modern::ToModern;
 
 mod across;
+mod guess;
 mod ledger;
 pub mod legacy;
 pub mod modern;

@@ -4,11 +4,10 @@
 //! one that was, and the client may be slow. What is never answered makes room
 //! for others once its call is over.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::{Asked, Legacy};
-use crate::client::{CallId, Sharing, Ticket};
+use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Message};
 use crate::method::{self, meta};
@@ -70,7 +69,7 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// The call that a question is put to where clients share a server and only
-    /// one of them has calls: the oldest of those that are asked least.
+    /// one of them has calls.
     fn likely(&self) -> Option<CallId> {
         let asking = || self.ledger.asking();
         let mut owners = asking().map(|id| Some(self.client_of(id)?.owner()));
@@ -78,11 +77,7 @@ impl<T: Ticket> Legacy<T> {
         if owners.any(|other| other != Some(first)) {
             return None;
         }
-        let mut questions = BTreeMap::<CallId, usize>::new();
-        for on in self.asks.values().filter_map(|asked| asked.on) {
-            *questions.entry(on).or_default() += 1;
-        }
-        asking().min_by_key(|id| (questions.get(id).copied().unwrap_or_default(), *id))
+        guess::likely(asking(), self.asks.values().filter_map(|asked| asked.on))
     }
 
     /// Puts a question that belongs to no call to one, if only one client has calls.

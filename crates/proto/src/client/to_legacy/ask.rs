@@ -1,13 +1,13 @@
 //! Questions of a legacy server, and the calls they belong to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::json;
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::{CallId, Sharing, Ticket};
+use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, To};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -18,9 +18,6 @@ use crate::refusal::Refusal;
 
 /// How often one call may be told to visit a page first.
 const MOST_VISITS: u32 = 10;
-
-/// Questions of one call before others are thought to be about another.
-const MOST_OF_ONE: usize = 8;
 
 /// Pages that a call may want visited at once. Who wants more has failed.
 const MOST_PAGES: usize = 64;
@@ -82,11 +79,11 @@ impl<T: Ticket> ToLegacy<T> {
         self.down.push_back(Down::Ask { to, ask, request });
     }
 
-    /// The call that a question is likely to be about, where nothing says it:
-    /// the oldest that is not asked yet, else the one that was asked last. A guess harms nobody while all
-    /// are of one client: whichever of its calls is told, the answer goes to the
-    /// question. Among those of several there is no guessing: nobody is shown
-    /// what another client is asked. `whose` it is, if that is known.
+    /// The call that a question is likely to be about, where nothing says it. A
+    /// guess harms nobody while all are of one client: whichever of its calls is
+    /// told, the answer goes to the question. Among those of several there is no
+    /// guessing: nobody is shown what another client is asked. `whose` it is, if
+    /// that is known.
     fn likely(&self, whose: Option<(&[u8], &[u8])>) -> Option<u64> {
         if self.has_native_asking() {
             return None;
@@ -97,17 +94,8 @@ impl<T: Ticket> ToLegacy<T> {
         if self.sharing == Sharing::Shared && clients.any(|other| other != first) {
             return None;
         }
-        let mut questions = BTreeMap::<u64, usize>::new();
-        for asked in self.asks.values() {
-            *questions.entry(asked.number).or_default() += 1;
-        }
-        let open = |number: u64| questions.get(&number).copied().unwrap_or_default();
-        let idlest = asking().map(|(&number, _)| number).min_by_key(|&it| (open(it), it))?;
-        // Where all are asked already, it is most likely one more of the last that was:
-        // others may be parked, and their clients gone.
-        let last = self.asks.values().next_back().map(|asked| asked.number);
-        let last = last.filter(|&it| open(idlest) > 0 && open(it) < MOST_OF_ONE);
-        last.filter(|it| self.calls.get(it).is_some_and(Call::may_ask)).or(Some(idlest))
+        let open = asking().map(|(&number, _)| number);
+        guess::likely(open, self.asks.values().map(|asked| asked.number))
     }
 
     /// The server does not need an answer any more (GW-50).
