@@ -28,6 +28,7 @@ pub mod legacy;
 pub mod modern;
 mod native;
 pub mod probe;
+mod running;
 #[cfg(test)]
 mod script;
 pub mod to_legacy;
@@ -296,9 +297,8 @@ impl<T: Ticket> Half<T> {
     /// to hear of a resource, or a task of its goes on there.
     pub fn is_needed(&self, now: Instant) -> bool {
         match self {
-            Self::Legacy(half) => half.is_watching(),
-            // Its clients listen by calls, and its tasks are none of ours.
-            Self::Modern(_) => false,
+            Self::Legacy(half) => half.is_needed(now),
+            Self::Modern(half) => half.is_needed(now),
             Self::ToModern(half) => half.is_needed(now),
             Self::ToLegacy(half) => half.is_needed(now),
         }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::running::Running;
 use super::{CallId, Sharing};
 use crate::calls::{Calls, Event, Patience};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -28,6 +29,7 @@ pub(super) struct Ledger<O> {
     next_token: u64,
     /// For the greeting.
     greeting: Patience,
+    pub(super) running: Running,
 }
 
 /// One call in flight.
@@ -69,6 +71,7 @@ impl<O> Ledger<O> {
             tokens: HashMap::new(),
             next_token: 1,
             greeting: Patience { quiet: limits.greeting.unwrap_or(limits.quiet), ..patience },
+            running: Running::new(limits),
         }
     }
 
@@ -177,6 +180,7 @@ impl<O> Ledger<O> {
     pub(super) fn drain(&mut self) -> Vec<Call<O>> {
         self.asking.clear();
         self.tokens.clear();
+        self.running.lose();
         self.calls.drain().into_iter().map(|(_, call)| call).collect()
     }
 

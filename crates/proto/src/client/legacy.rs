@@ -263,6 +263,7 @@ impl<T: Ticket> Legacy<T> {
 
     fn handle_answer(&mut self, answer: &Message, now: Instant) {
         let Some((_, call)) = self.ledger.answer(answer) else { return self.lay(answer) };
+        self.ledger.running.see(&call.request, answer, now);
         let greets = call.request.method() == method::INITIALIZE;
         match call.owner {
             Owner::Client(to) => {

@@ -150,6 +150,7 @@ impl<T: Ticket> Modern<T> {
             Kind::Notification => self.handle_notification(lane, message, now),
             Kind::Result | Kind::Error => {
                 if let Some((id, call)) = self.ledger.answer(message) {
+                    self.ledger.running.see(&call.request, message, now);
                     let first = self.first_name(id);
                     self.handle_answer(first, call, message, now);
                 }
@@ -304,6 +305,11 @@ impl<T: Ticket> Modern<T> {
             let answer = Message::refusal(None, why);
             self.down.push_back(Down::Finish { to, answer });
         }
+    }
+
+    /// Whether a task goes on. Who listens has a call open.
+    pub fn is_needed(&self, now: Instant) -> bool {
+        self.ledger.running.holds(now)
     }
 
     /// Time has reached `now`.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use switchboard_net::client::{ClientOptions, Filter};
 
+use super::task::{PAIRS, begin};
 use super::{ERAS, Gateway, demo, names, pid, rude_with, text};
 use crate::process::{Switchboard, running, until};
 
@@ -118,6 +119,28 @@ async fn a_server_that_somebody_watches_does_not_sleep() {
             assert_eq!(heard.method, "notifications/resources/updated", "{args:?}, {era:?}");
             drop(listening);
             client.close().await;
+        }
+    }
+}
+
+/// Its client need not ask how it goes in the meantime.
+#[tokio::test]
+async fn a_server_with_a_task_does_not_sleep_before_its_end_was_fetched() {
+    for process in ["shared", "per-session"] {
+        for (era, args) in PAIRS {
+            let mut server = demo(&["--era", args]);
+            server["idleTimeout"] = "100ms".into();
+            server["process"] = process.into();
+            let gateway = Gateway::start(&json!({"it": server}));
+            let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
+            let slow = json!({"seconds": 0.5, "label": "it"});
+            let mut task = begin(&client, "it__slow_compute", slow).await;
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            let done = task.result().await;
+            let done = done.unwrap_or_else(|error| panic!("{process}, {era:?}, {args}: {error}"));
+            assert!(text(&done).contains("Computed it"), "{process}, {era:?}, {args}: {done}");
+            gateway.until_state("it", "asleep");
+            until("no child is left", || gateway.process.children().is_empty());
         }
     }
 }

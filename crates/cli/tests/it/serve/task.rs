@@ -22,10 +22,10 @@ fn gateway(era: &str) -> Gateway {
 }
 
 /// Who has tasks of whom: legacy clients not those of modern servers (GW-27).
-const PAIRS: [(Era, &str); 3] =
+pub(super) const PAIRS: [(Era, &str); 3] =
     [(Era::Legacy, "legacy"), (Era::Modern, "modern"), (Era::Modern, "legacy")];
 
-async fn begin(client: &Client, tool: &str, arguments: Value) -> Task {
+pub(super) async fn begin(client: &Client, tool: &str, arguments: Value) -> Task {
     match client.call_tool_as_task(tool, arguments, None).await.unwrap() {
         Called::Task(task) => task,
         Called::Done(result) => panic!("no task: {result}"),

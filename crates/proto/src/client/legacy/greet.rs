@@ -126,9 +126,9 @@ impl<T: Ticket> Legacy<T> {
         self.rested = true;
     }
 
-    /// Whether a client waits to hear of a resource.
-    pub fn is_watching(&self) -> bool {
-        self.watches.uris().next().is_some()
+    /// Whether a client waits to hear of a resource, or a task goes on.
+    pub fn is_needed(&self, now: Instant) -> bool {
+        self.watches.uris().next().is_some() || self.ledger.running.holds(now)
     }
 
     /// Whoever asked is not there any more.

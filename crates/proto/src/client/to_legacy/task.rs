@@ -83,7 +83,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Whether a client counts on the session though it has no call open.
     pub fn is_needed(&self, now: Instant) -> bool {
-        self.inner.is_watching() || self.tasks.kept.holds(now, self.tasks.longest)
+        self.inner.is_needed(now) || self.tasks.kept.holds(now, self.tasks.longest)
     }
 
     /// The server is gone, and its tasks with it. What waits for them fails with the calls.

@@ -120,7 +120,8 @@ impl<T: Ticket> ToModern<T> {
 
     /// Whether a client counts on the link though it has no call open.
     pub fn is_needed(&self, now: Instant) -> bool {
-        self.ear.watches.uris().next().is_some() || self.tasks.holds(now)
+        let watches = self.ear.watches.uris().next().is_some();
+        watches || self.tasks.holds(now) || self.inner.is_needed(now)
     }
 
     /// Time has reached `now`.
