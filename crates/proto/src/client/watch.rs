@@ -1,21 +1,85 @@
 //! Which resources are watched, and for whom.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, HashSet};
 
-/// Resources one server is asked to watch. Bounded: watching more than this
-/// through one link is a mistake of the client, and costs only a renewal.
+use super::CallId;
+
+/// Resources one server is asked to watch: watching more than this through one
+/// link is a mistake of the client. What is not counted here must not be watched.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    by_uri: BTreeMap<Box<str>, BTreeSet<u64>>,
+    by_uri: BTreeMap<Box<str>, BTreeMap<u64, Watch>>,
+}
+
+/// What one owner has of a resource: one of these at least.
+#[derive(Debug, Default)]
+struct Watch {
+    granted: bool,
+    /// Calls that ask for it.
+    asked: BTreeSet<CallId>,
+}
+
+impl Watch {
+    fn is_over(&self) -> bool {
+        !self.granted && self.asked.is_empty()
+    }
 }
 
 impl Watches {
+    /// Whether all of these can be watched besides the rest.
+    pub(super) fn have_room<'a>(&self, uris: impl Iterator<Item = &'a str>) -> bool {
+        let new: HashSet<&str> = uris.filter(|&uri| !self.by_uri.contains_key(uri)).collect();
+        self.by_uri.len() + new.len() <= MOST
+    }
+
+    /// It is watched, if there is room for it.
     pub(super) fn add(&mut self, uri: &str, owner: u64) {
-        if self.by_uri.len() < MOST || self.by_uri.contains_key(uri) {
-            self.by_uri.entry(uri.into()).or_default().insert(owner);
+        if let Some(watch) = self.watch(uri, owner) {
+            watch.granted = true;
         }
+    }
+
+    /// A call asks for it, if there is room for it.
+    pub(super) fn ask(&mut self, uri: &str, owner: u64, call: CallId) {
+        if let Some(watch) = self.watch(uri, owner) {
+            watch.asked.insert(call);
+        }
+    }
+
+    fn watch(&mut self, uri: &str, owner: u64) -> Option<&mut Watch> {
+        let has_room = self.have_room(std::iter::once(uri));
+        has_room.then(|| self.by_uri.entry(uri.into()).or_default().entry(owner).or_default())
+    }
+
+    /// What a call asked for is granted, or not.
+    pub(super) fn settle(&mut self, uri: &str, owner: u64, call: CallId, is_granted: bool) {
+        let Some(owners) = self.by_uri.get_mut(uri) else { return };
+        let Entry::Occupied(mut watch) = owners.entry(owner) else { return };
+        if !watch.get_mut().asked.remove(&call) {
+            // It was taken back meanwhile.
+            return;
+        }
+        watch.get_mut().granted |= is_granted;
+        if watch.get().is_over() {
+            watch.remove();
+        }
+        if owners.is_empty() {
+            self.by_uri.remove(uri);
+        }
+    }
+
+    /// No call is open any more: what was asked for is not granted.
+    pub(super) fn settle_all(&mut self) {
+        self.by_uri.retain(|_, owners| {
+            owners.retain(|_, watch| {
+                watch.asked.clear();
+                watch.granted
+            });
+            !owners.is_empty()
+        });
     }
 
     /// True if nobody watches it any more.
@@ -33,7 +97,7 @@ impl Watches {
     pub(super) fn forget(&mut self, owner: u64) -> Vec<Box<str>> {
         let mut orphans = Vec::new();
         self.by_uri.retain(|uri, owners| {
-            if owners.remove(&owner) && owners.is_empty() {
+            if owners.remove(&owner).is_some() && owners.is_empty() {
                 orphans.push(uri.clone());
             }
             !owners.is_empty()

@@ -20,6 +20,7 @@ use crate::shorthand::{lines, message, show};
 mod calls;
 mod greeting;
 mod sharing;
+mod watch;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Name(String);

@@ -32,7 +32,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         self.due = self.reconnect.handle_break(now, Duration::ZERO);
         if self.due.is_none() {
-            self.end_listens();
+            self.end_listens(now);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::client::Half;
 use crate::client::script::{self, Name};
 
 mod ask;
+mod listen;
 mod native;
 mod task;
 
