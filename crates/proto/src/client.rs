@@ -152,7 +152,7 @@ impl<T: Ticket> Half<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         match self {
-            Self::Legacy(half) => half.supply(ask, answer),
+            Self::Legacy(half) => half.supply(ask, answer, now),
             // It asked nothing.
             Self::Modern(_) => {}
             Self::ToModern(half) => half.supply(ask, answer, now),
@@ -163,7 +163,7 @@ impl<T: Ticket> Half<T> {
     /// Nobody is there to answer a question.
     pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
         match self {
-            Self::Legacy(half) => half.refuse_ask(ask),
+            Self::Legacy(half) => half.refuse_ask(ask, now),
             Self::Modern(_) => {}
             Self::ToModern(half) => half.refuse_ask(ask, now),
             Self::ToLegacy(half) => half.refuse_ask(ask, now),

@@ -91,6 +91,8 @@ struct Asked<T> {
     /// The lane it came by, and the call it was asked on.
     lane: Lane,
     on: Option<CallId>,
+    /// The calls whose time does not run until it is answered.
+    holds: Vec<CallId>,
 }
 
 impl<T: Ticket> Legacy<T> {
@@ -235,7 +237,7 @@ impl<T: Ticket> Legacy<T> {
         let asked =
             asked.filter(|(_, asked)| matches!(&asked.to, To::Call(t) if t.owner() == owner));
         for ask in asked.map(|(&ask, _)| ask).collect::<Vec<_>>() {
-            self.refuse_ask(ask);
+            self.refuse_ask(ask, now);
         }
         for uri in orphans {
             self.renew(method::UNSUBSCRIBE, &uri, now);
@@ -281,7 +283,7 @@ impl<T: Ticket> Legacy<T> {
                 None if alone => self.push_note(To::Session, message),
                 None => {}
             },
-            method::CANCELLED => self.handle_recall(message),
+            method::CANCELLED => self.handle_recall(message, now),
             method::LOG => {
                 let sole = if alone { self.ledger.sole_asking() } else { self.ledger.sole() };
                 match of_lane.or_else(|| self.client_of(sole?)) {

@@ -155,6 +155,7 @@ impl<T: Ticket> Legacy<T> {
         if self.phase != Phase::Greeting {
             self.phase = Phase::Lost;
             self.revive(now);
+            self.release_all(now);
             self.recall_all();
         }
         self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });

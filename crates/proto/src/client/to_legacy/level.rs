@@ -61,7 +61,7 @@ impl<T: Ticket> ToLegacy<T> {
         let call = self.calls.get_mut(&number);
         match call.filter(|call| call.level.is_some() && self.carrier == Carrier::Http) {
             Some(call) => call.lingers = Some((answer, now + LINGER)),
-            None => self.finish(number, answer),
+            None => self.finish(number, answer, now),
         }
     }
 
@@ -72,7 +72,7 @@ impl<T: Ticket> ToLegacy<T> {
         for number in due.collect::<Vec<_>>() {
             let answer = self.calls.get_mut(&number).and_then(|call| call.lingers.take());
             if let Some((answer, _)) = answer {
-                self.finish(number, answer);
+                self.finish(number, answer, now);
             }
         }
     }

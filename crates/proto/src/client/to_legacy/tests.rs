@@ -7,6 +7,7 @@ use crate::client::script::{self, Name};
 mod ask;
 mod listen;
 mod native;
+mod patience;
 mod task;
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
