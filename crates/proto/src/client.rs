@@ -34,7 +34,6 @@ mod script;
 pub mod to_legacy;
 pub mod to_modern;
 mod tools;
-mod watch;
 
 /// What a call's owner must be able to say of itself.
 pub trait Ticket: Clone + PartialEq {

@@ -21,13 +21,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use super::ledger::{Call, Ledger, cancel_notice};
-use super::watch::Watches;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
+use crate::watch::Watches;
 use ghost::Ghost;
 use whose::client;
 

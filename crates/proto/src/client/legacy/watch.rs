@@ -40,7 +40,7 @@ impl<T: Ticket> Legacy<T> {
         if request.method() == method::SUBSCRIBE
             && let Some(uri) = uri(request)
         {
-            self.watches.ask(&uri, owner, id);
+            self.watches.ask(&uri, owner, id.0);
         }
     }
 
@@ -50,7 +50,7 @@ impl<T: Ticket> Legacy<T> {
             && let Some(ticket) = client(&call.owner)
             && let Some(uri) = uri(&call.request)
         {
-            self.watches.settle(&uri, ticket.owner(), id, is_granted);
+            self.watches.settle(&uri, ticket.owner(), id.0, is_granted);
         }
     }
 

@@ -3,14 +3,12 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, HashSet};
 
-use super::CallId;
-
-/// Resources one server is asked to watch: watching more than this through one
-/// link is a mistake of the client. What is not counted here must not be watched.
+/// Resources that are watched through one link: more than this is a mistake of the
+/// client. What is not counted here must not be watched.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(crate) struct Watches {
     by_uri: BTreeMap<Box<str>, BTreeMap<u64, Watch>>,
 }
 
@@ -19,7 +17,7 @@ pub(super) struct Watches {
 struct Watch {
     granted: bool,
     /// Calls that ask for it.
-    asked: BTreeSet<CallId>,
+    asked: BTreeSet<u64>,
 }
 
 impl Watch {
@@ -30,20 +28,20 @@ impl Watch {
 
 impl Watches {
     /// Whether all of these can be watched besides the rest.
-    pub(super) fn have_room<'a>(&self, uris: impl Iterator<Item = &'a str>) -> bool {
+    pub(crate) fn have_room<'a>(&self, uris: impl Iterator<Item = &'a str>) -> bool {
         let new: HashSet<&str> = uris.filter(|&uri| !self.by_uri.contains_key(uri)).collect();
         self.by_uri.len() + new.len() <= MOST
     }
 
     /// It is watched, if there is room for it.
-    pub(super) fn add(&mut self, uri: &str, owner: u64) {
+    pub(crate) fn add(&mut self, uri: &str, owner: u64) {
         if let Some(watch) = self.watch(uri, owner) {
             watch.granted = true;
         }
     }
 
     /// A call asks for it, if there is room for it.
-    pub(super) fn ask(&mut self, uri: &str, owner: u64, call: CallId) {
+    pub(crate) fn ask(&mut self, uri: &str, owner: u64, call: u64) {
         if let Some(watch) = self.watch(uri, owner) {
             watch.asked.insert(call);
         }
@@ -55,7 +53,7 @@ impl Watches {
     }
 
     /// What a call asked for is granted, or not.
-    pub(super) fn settle(&mut self, uri: &str, owner: u64, call: CallId, is_granted: bool) {
+    pub(crate) fn settle(&mut self, uri: &str, owner: u64, call: u64, is_granted: bool) {
         let Some(owners) = self.by_uri.get_mut(uri) else { return };
         let Entry::Occupied(mut watch) = owners.entry(owner) else { return };
         if !watch.get_mut().asked.remove(&call) {
@@ -72,7 +70,7 @@ impl Watches {
     }
 
     /// No call is open any more: what was asked for is not granted.
-    pub(super) fn settle_all(&mut self) {
+    pub(crate) fn settle_all(&mut self) {
         self.by_uri.retain(|_, owners| {
             owners.retain(|_, watch| {
                 watch.asked.clear();
@@ -83,7 +81,7 @@ impl Watches {
     }
 
     /// True if nobody watches it any more.
-    pub(super) fn remove(&mut self, uri: &str, owner: u64) -> bool {
+    pub(crate) fn remove(&mut self, uri: &str, owner: u64) -> bool {
         let Some(owners) = self.by_uri.get_mut(uri) else { return true };
         owners.remove(&owner);
         let last = owners.is_empty();
@@ -94,7 +92,7 @@ impl Watches {
     }
 
     /// An owner is gone: what nobody watches any more.
-    pub(super) fn forget(&mut self, owner: u64) -> Vec<Box<str>> {
+    pub(crate) fn forget(&mut self, owner: u64) -> Vec<Box<str>> {
         let mut orphans = Vec::new();
         self.by_uri.retain(|uri, owners| {
             if owners.remove(&owner).is_some() && owners.is_empty() {
@@ -105,7 +103,7 @@ impl Watches {
         orphans
     }
 
-    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn uris(&self) -> impl Iterator<Item = &str> {
         self.by_uri.keys().map(|uri| &**uri)
     }
 }
