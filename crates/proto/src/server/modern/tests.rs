@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::jsonrpc::parse;
+use crate::server::era::envelope_version;
 use crate::shorthand::{lines, message, show, show_text, wire};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
