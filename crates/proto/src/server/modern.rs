@@ -60,6 +60,8 @@ struct Call {
     streaming: bool,
     /// As it came first.
     request: Message,
+    /// The arguments that it repeated as headers.
+    said: Vec<(HeaderName, HeaderValue)>,
     round: Round,
     /// What its client said of itself the last time it came back with input.
     retry: Option<Envelope>,
@@ -166,6 +168,7 @@ impl Modern {
             listens,
             streaming: false,
             request: request.clone(),
+            said: said.clone().unwrap_or_default(),
             round: Round::default(),
             retry: None,
             held: Held::default(),

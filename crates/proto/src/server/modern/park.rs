@@ -10,7 +10,8 @@
 //!
 //! Rules:
 //! - Whoever owns the half decides when a round is closed, and seals its state.
-//! - A retry must be the same call (MRTR-5), of the round that was asked last.
+//! - A retry must be the same call (MRTR-5), of the round that was asked last, and
+//!   repeat in its headers what the first request did (HDR-11).
 //! - What a retry leaves unanswered is asked again (MRTR-9).
 //! - What is said on a call after a question is told after it (held.rs).
 //! - A call that is answered while its client is away keeps the answer for it.
@@ -27,6 +28,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, Envelope, Modern};
 use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::header::param;
 use crate::jsonrpc::{Id, Message};
 use crate::method;
 use crate::patch;
@@ -158,11 +160,17 @@ impl Modern {
         if let Some(why) = self.objection(request, headers) {
             return self.refuse(lane, request.id(), &why);
         }
-        let fits = |parked: &Parked| {
+        let fits = |parked: &&Parked| {
             parked.call.round.number == round && is_same_call(&parked.call.request, request)
         };
-        if !self.parked.get(&exchange).is_some_and(fits) {
+        let Some(parked) = self.parked.get(&exchange).filter(fits) else {
             return self.refuse(lane, request.id(), &Refusal::BadState);
+        };
+        // Who knows the tool saw the first request only.
+        let again = headers.map(|headers| param::check_again(&parked.call.said, headers));
+        if let Some(Err(mismatch)) = again {
+            let why = Refusal::HeaderMismatch { what: mismatch.to_string() };
+            return self.refuse(lane, request.id(), &why);
         }
         let Some(Parked { mut call, answer, .. }) = self.parked.remove(&exchange) else { return };
         let Some(id) = request.id().cloned() else { return };

@@ -1,12 +1,15 @@
 //! One client whose call asks it things. The state is the exchange and the
 //! round in plain sight here; sealing it is the owner's business.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 
 use super::*;
 use crate::exchange::Carrier;
+use crate::header::{Mirror, PARAM_PREFIX};
 use crate::limits::Limits;
 use crate::method::meta;
 use crate::server::Frame;
@@ -290,6 +293,33 @@ fn what_a_retry_leaves_open_and_does_not_permit_is_refused_at_the_server() {
     assert_eq!(client.heard()["params"]["data"], "on", "and nothing to wait for");
 }
 
+/// Whoever knows which arguments a tool wants repeated has seen the first request only.
+///
+/// wire: HDR-11, MRTR-5
+#[test]
+fn a_retry_repeats_the_arguments_that_its_call_repeated() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    let first = client.request("1", "");
+    let headers = client.headers(&["eu", "42"]);
+    client.half.handle_message(Lane(1), first, Some(&headers));
+    assert!(matches!(client.half.poll_up(), Some(Up::Open { said: Some(_), .. })));
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    let retry = client.request("2", r#""inputResponses":{"q1":{}}"#);
+    for others in [&[][..], &["eu"], &["us", "42"], &["EU", "42"]] {
+        let headers = client.headers(others);
+        client.half.handle_retry((Exchange(1), 1), Lane(2), &retry, Some(&headers));
+        let code = client.heard()["error"]["code"].clone();
+        assert_eq!(code, Refusal::HeaderMismatch { what: String::new() }.rpc_code(), "{others:?}");
+        assert!(client.half.poll_up().is_none());
+    }
+    // The same in other words, and one more that the tool may have come to want.
+    let headers = client.headers(&["=?base64?ZXU=?=", " 42 ", "7"]);
+    client.half.handle_retry((Exchange(1), 1), Lane(3), &retry, Some(&headers));
+    assert_eq!(client.supplied().len(), 1);
+}
+
 /// A question that is moot has nobody who waits for an answer.
 ///
 /// wire: GW-50
@@ -429,6 +459,21 @@ impl Client {
             self.declared
         );
         crate::jsonrpc::parse_one(text.into()).unwrap()
+    }
+
+    /// The headers of a POST that repeats these arguments.
+    fn headers(&self, arguments: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let version = crate::server::era::envelope_version(&self.request("0", ""))
+            .and_then(|version| patch::as_string(version).map(Cow::into_owned))
+            .expect("requests here have an envelope");
+        Mirror { version: &version, method: method::CALL_TOOL, name: Some("t") }
+            .write(&mut headers);
+        for (name, value) in ["a", "b", "c"].into_iter().zip(arguments) {
+            let name = HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).expect("a name");
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        headers
     }
 
     fn call(&mut self, lane: u64, id: &str, params: &str) {
