@@ -178,6 +178,9 @@ impl Modern {
         call.lane = lane;
         call.streaming = false;
         call.retry = Some(Envelope::of(request));
+        if answer.is_none() {
+            self.up.push_back(Up::Again { exchange, request: request.clone() });
+        }
         for (ask, answer) in call.round.take_answers(request) {
             self.up.push_back(Up::Supply { ask, answer });
         }

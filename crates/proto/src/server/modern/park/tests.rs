@@ -134,6 +134,7 @@ fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
         client.retry("1/1", 0, "3", answers);
         assert_eq!(client.heard()["id"], 3);
         let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
+        // The call is over: nobody need know who comes for its answer.
         let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
         let roots = patch::get(answer.payload().unwrap(), &["roots"]);
         assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
@@ -240,6 +241,23 @@ fn progress_goes_by_the_token_of_the_last_request() {
     client.retry("1/2", 0, "3", r#""inputResponses":{"q2":{}}"#);
     client.progress(4);
     assert!(client.half.poll_transmit().is_none(), "the retry wants no progress");
+}
+
+/// wire: META-3, GW-54
+#[test]
+fn who_answers_a_call_gets_its_last_request_before_the_input() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.declare("{\"sampling\":{}}");
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{}}"#);
+    let Some(Up::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
+        panic!("the retry comes first")
+    };
+    let declared = patch::get(request.payload().unwrap(), &["_meta", meta::CAPABILITIES]);
+    assert_eq!(declared, Some(&b"{\"sampling\":{}}"[..]));
+    assert!(matches!(client.half.poll_up(), Some(Up::Supply { .. })));
 }
 
 /// wire: MRTR-4, META-3
@@ -520,10 +538,11 @@ impl Client {
 
     fn supplied(&mut self) -> Vec<(u64, String)> {
         let verbs = std::iter::from_fn(|| self.half.poll_up());
-        let supplies = verbs.map(|verb| match verb {
+        let supplies = verbs.filter_map(|verb| match verb {
             Up::Supply { ask, answer } => {
-                (ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap())
+                Some((ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap()))
             }
+            Up::Again { .. } => None,
             other => panic!("{other:?}"),
         });
         supplies.collect()
