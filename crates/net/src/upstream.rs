@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -223,6 +223,12 @@ impl Upstream {
             core.half.handle_lost(&over(), now());
         }
         let works = self.carry(&mut core);
+        self.settle(core);
+        (result, works)
+    }
+
+    /// The half has made a step: what it has to tell is told, and its deadlines are kept.
+    fn settle(self: &Arc<Self>, mut core: MutexGuard<'_, Core>) {
         core.settle();
         let is_sooner = core.is_due_sooner();
         drop(core);
@@ -231,7 +237,6 @@ impl Upstream {
         }
         self.pass_down();
         self.told.notify_waiters();
-        (result, works)
     }
 
     /// Takes what the half wants sent to the road, in order.
@@ -318,11 +323,8 @@ impl Upstream {
         core.outbound_bytes = 0;
         core.choked = false;
         core.half.handle_lost(why, now());
-        core.settle();
-        drop(core);
+        self.settle(core);
         self.drained.notify_waiters();
-        self.pass_down();
-        self.told.notify_waiters();
     }
 
     /// Ends the connection without waiting for its end: what is open fails,

@@ -331,6 +331,9 @@ impl<T: Ticket> ToModern<T> {
                     self.handle_heard(number, &message, now);
                 }
                 Down::Finish { to: Errand::Call { number, .. }, answer } => {
+                    if answer.id().is_some() {
+                        self.listen_to_who_answers(now);
+                    }
                     self.handle_answer(number, &answer, now);
                 }
                 Down::Note { to: To::Call(Errand::Native(to)), message } => {

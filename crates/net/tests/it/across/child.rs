@@ -56,6 +56,27 @@ async fn a_server_that_dies_while_a_call_is_parked_fails_it_when_its_client_is_b
     within(bridge.close()).await;
 }
 
+/// Nobody has to call it for that.
+///
+/// wire: GW-51, SUB-10, STD-10
+#[tokio::test]
+async fn who_listens_at_a_server_that_dies_hears_soon_of_the_next_one() {
+    let journal = journal();
+    let bridge = child_bridge(journal.server(&[]), Children::PerSession);
+    let mut client = caller(&bridge);
+    let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:1"]});
+    client.ask("subscriptions/listen", able(json!({"notifications": wanted}))).await;
+    client.told("notifications/subscriptions/acknowledged").await;
+    let greetings = || journal.lines().iter().filter(|line| line.ends_with(" initialize")).count();
+    let before = greetings();
+    let die = able(json!({"name": "die", "arguments": {"code": 3}}));
+    client.call("tools/call", die).await;
+    client.told("notifications/tools/list_changed").await;
+    assert_eq!(greetings(), before + 1);
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}
+
 fn declaring(params: &Value, capabilities: Value) -> Value {
     let mut params = able(params.clone());
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;

@@ -69,8 +69,16 @@ pub(super) struct Ear<T> {
     due: Option<Instant>,
     /// Nothing was heard for a while.
     gap: bool,
-    /// Nobody listens until the next call.
-    rests: bool,
+    pause: Option<Pause>,
+}
+
+/// Why nobody listens for now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Pause {
+    /// Nobody uses the server, until the next call.
+    Rest,
+    /// It was away for too long; worth another try when it is seen to answer.
+    Away,
 }
 
 #[derive(Debug)]
@@ -94,7 +102,7 @@ impl<T> Default for Ear<T> {
             reconnect: Reconnect::new(ATTEMPTS),
             due: None,
             gap: false,
-            rests: false,
+            pause: None,
         }
     }
 }
@@ -114,7 +122,7 @@ impl<T: Ticket> ToModern<T> {
     /// The link is ended because nobody uses it. What is said meanwhile is not missed.
     pub fn rest(&mut self, why: &Refusal, now: Instant) {
         self.handle_lost(why, now);
-        (self.ear.due, self.ear.gap, self.ear.rests) = (None, false, true);
+        (self.ear.due, self.ear.gap, self.ear.pause) = (None, false, Some(Pause::Rest));
         self.ear.reconnect.handle_success();
     }
 
@@ -140,7 +148,15 @@ impl<T: Ticket> ToModern<T> {
     }
 
     pub(super) fn listen_after_rest(&mut self, now: Instant) {
-        if std::mem::take(&mut self.ear.rests) {
+        if self.ear.pause == Some(Pause::Rest) {
+            self.listen_anew(now);
+        }
+    }
+
+    /// The server answers a call.
+    pub(super) fn listen_to_who_answers(&mut self, now: Instant) {
+        if self.ear.pause == Some(Pause::Away) {
+            self.ear.reconnect.handle_success();
             self.listen_anew(now);
         }
     }
@@ -199,7 +215,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// Listens for what is wanted now. The old listen goes on until the new one is acknowledged.
     pub(super) fn listen_anew(&mut self, now: Instant) {
-        self.ear.due = None;
+        (self.ear.due, self.ear.pause) = (None, None);
         let wanted = self.wanted();
         let newest = self.ear.fresh.as_ref().or(self.ear.heard.as_ref());
         if newest.map(|listen| &listen.wanted) == wanted.as_ref() {
@@ -314,6 +330,7 @@ impl<T: Ticket> ToModern<T> {
         let refused = was_fresh && answer.kind() == Kind::Error && answer.id().is_some();
         if !refused {
             self.ear.due = self.ear.reconnect.handle_break(now, Duration::ZERO);
+            self.ear.pause = self.ear.due.is_none().then_some(Pause::Away);
         }
     }
 }

@@ -259,6 +259,32 @@ fn what_is_on_its_way_when_another_resource_is_watched_is_told_once() {
     );
 }
 
+/// wire: GW-22, SUB-10
+#[test]
+fn a_server_that_was_away_for_long_is_listened_to_when_it_answers_a_call() {
+    let listen = r#"subscriptions/listen {#OURS,"notifications":{"toolsListChanged":true}}"#;
+    let attempts = |each: &dyn Fn(u32) -> String| (2..23).map(each).collect::<Vec<_>>().join("\n");
+    let script = attempts(&|id| format!("unanswered {id}\nwait 60000"))
+        + r#"
+           wait 600000
+           open a1: 5 tools/list
+           unanswered 23
+           open a2: 6 tools/list
+           recv 24: 24 = {"resultType":"complete","tools":[]}
+           recv 25: notifications/subscriptions/acknowledged {"notifications":{"toolsListChanged":true}}"#;
+    let after = format!(
+        r#"
+           send 23: 23 tools/list {{"_meta":{{@}}}}
+           a1: finish - ! -32603 the stream broke
+           send 24: 24 tools/list {{"_meta":{{@}}}}
+           a2: finish 24 = {{"tools":[]}}
+           send 25: 25 {listen}
+           all: note notifications/tools/list_changed"#
+    );
+    let expected = attempts(&|id| format!("send {id}: {id} {listen}")) + &after;
+    check("2025-11-25", r#"{"tools":{"listChanged":true}}"#, &script, &expected);
+}
+
 /// wire: GW-22
 #[test]
 fn what_a_server_does_not_watch_is_refused_each_time() {
