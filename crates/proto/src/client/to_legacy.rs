@@ -36,6 +36,7 @@ use errand::Errand;
 use listen::Listen;
 use task::Tasks;
 
+mod again;
 mod answer;
 mod ask;
 mod errand;

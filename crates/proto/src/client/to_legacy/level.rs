@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::{CallId, Ticket};
+use crate::client::Ticket;
 use crate::exchange::{Carrier, Down, To};
 use crate::jsonrpc::Message;
 use crate::method;
@@ -28,14 +28,6 @@ impl<T: Ticket> ToLegacy<T> {
         let request = Message::request(&0.into(), method::SET_LEVEL, Some(params.as_bytes()));
         self.leveling += 1;
         self.inner.open(Errand::Level, &request, now);
-    }
-
-    /// A call goes on by another request, which wants logs of its own.
-    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
-        let Some(call) = self.calls.get_mut(&id.0) else { return };
-        call.level = method::wanted_severity(request.payload().unwrap_or_default());
-        self.set_level(None, now);
-        self.settle(now);
     }
 
     /// The server has heard what to log: the calls that want it may begin.
