@@ -169,6 +169,14 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// A modern client is back with input for a call, by this request.
+    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
+        // Who speaks the client's own era gets each request of it.
+        if let Self::ToLegacy(half) = self {
+            half.again(id, request, now);
+        }
+    }
+
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
         each!(self, half => half.drop_call(id, words, now));

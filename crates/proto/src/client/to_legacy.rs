@@ -36,6 +36,7 @@ use errand::Errand;
 use listen::Listen;
 use task::Tasks;
 
+mod again;
 mod answer;
 mod ask;
 mod errand;
@@ -169,8 +170,7 @@ impl<T: Ticket> ToLegacy<T> {
         if self.calls.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
-        let level = patch::string(params, &["_meta", meta::LOG_LEVEL]);
-        let level = level.and_then(|level| method::severity(&level));
+        let level = method::wanted_severity(params);
         self.set_level(level, now);
         let number = self.next_number();
         let client = client_of(params);

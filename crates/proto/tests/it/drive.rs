@@ -230,6 +230,7 @@ fn check_up(open: &mut HashSet<Exchange>, up: &Up) {
     match up {
         Up::Open { exchange, .. } => assert!(open.insert(*exchange), "opened twice"),
         Up::Drop { exchange, .. } => assert!(open.remove(exchange), "dropped twice"),
+        Up::Again { exchange, .. } => assert!(open.contains(exchange), "nobody was away"),
         Up::Supply { .. } | Up::Note { .. } => {}
     }
 }

@@ -83,7 +83,6 @@ const LINGER: Duration = Duration::from_millis(50);
 
 /// Whether a call that asked for `least` wants this record.
 fn is_wanted(record: &Message, least: Option<usize>) -> bool {
-    let level = record.payload().and_then(|params| patch::string(params, &["level"]));
-    let level = level.and_then(|level| method::severity(&level));
-    least.is_some_and(|least| level.is_none_or(|level| level >= least))
+    let params = record.payload().unwrap_or_default();
+    least.is_some_and(|least| method::is_grave(params, least))
 }

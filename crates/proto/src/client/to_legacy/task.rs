@@ -135,10 +135,10 @@ impl<T: Ticket> ToLegacy<T> {
         let tools = self.tasks.tools.as_ref();
         let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
         let is_call = call.request.method() == method::CALL_TOOL;
-        if !(takes_tasks && may_be && is_call && may_have) {
+        call.as_task = takes_tasks && may_be && is_call && may_have;
+        if !call.as_task {
             return Some(request);
         }
-        call.as_task = true;
         let params = patch::put(params, &[], "task", b"{}");
         Some(params.map_or_else(|| request.clone(), |params| request.with_payload(&params)))
     }
