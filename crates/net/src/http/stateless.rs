@@ -2,7 +2,8 @@
 //!
 //! Clients that never greet, or that reach another replica with each request, are
 //! served as if each request were a session: the server behind is greeted in the
-//! client's stead, and forgotten with the answer.
+//! client's stead, and forgotten with the answer. What would outlive that is not
+//! offered: the client's half is a bare one.
 
 use std::sync::Arc;
 
@@ -34,10 +35,11 @@ pub(super) async fn face(
     let limits = &site.rules().limits;
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    face.go_bare();
     face.speak_for(who);
     face.carry(headers)?;
     let held = site.sessions.open(&face)?;
-    if !is_greeting(incoming) {
+    if wants_server(incoming) {
         greet(&face, revision).await?;
     }
     Ok((face, held))
@@ -58,8 +60,15 @@ pub(super) fn refuse_others(method: &Method) -> Option<Response<Body>> {
     Some(response)
 }
 
-fn is_greeting(incoming: &Incoming) -> bool {
-    matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE)
+/// Whether somebody has to greet the server first: neither who does so nor who
+/// is refused in any case.
+fn wants_server(incoming: &Incoming) -> bool {
+    match incoming {
+        Incoming::One(message) => {
+            message.method() != method::INITIALIZE && !method::needs_session(message.method())
+        }
+        Incoming::Batch(_) => true,
+    }
 }
 
 async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
@@ -78,7 +87,8 @@ async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
     }
     let ready = Incoming::One(Message::notification(method::INITIALIZED, None));
     let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
-    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.await;
+    // The call that follows waits for its delivery where it has to.
+    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.detach();
     Ok(())
 }
 

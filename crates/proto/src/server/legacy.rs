@@ -27,6 +27,7 @@ use crate::refusal::Refusal;
 use crate::revision::Revision;
 
 mod ask;
+mod bare;
 mod stand;
 
 /// Resources one client may watch where the updates of others are kept away.
@@ -47,6 +48,8 @@ pub struct Legacy {
     /// Resources this client watches; others' updates are not for it.
     watched: HashSet<Box<str>>,
     only_watched: bool,
+    /// It has no session.
+    bare: bool,
     streams: Streams,
     /// `initialized` came while `initialize` was still with the inside.
     confirmed: bool,
@@ -96,6 +99,7 @@ impl Legacy {
             asks: HashMap::new(),
             watched: HashSet::new(),
             only_watched: false,
+            bare: false,
             streams: Streams::new(carrier, limits),
             confirmed: false,
             up: VecDeque::new(),
@@ -172,6 +176,10 @@ impl Legacy {
     fn handle_request(&mut self, lane: Lane, request: Message) {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
+        if let Some(why) = self.needs_session(&request) {
+            let answer = Message::refusal(Some(&id), &why);
+            return self.streams.answer(lane, answer.text().clone());
+        }
         if let Some(why) = self.objection(&id, &request) {
             let answer = Message::refusal(Some(&id), &why);
             return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
@@ -188,6 +196,7 @@ impl Legacy {
         self.by_id.insert(id.clone(), exchange);
         self.calls.insert(exchange, Call { id, lane, greets });
         self.note_watching(&request);
+        let request = self.for_server(request);
         self.up.push_back(Up::Open { exchange, request, said: None });
     }
 
@@ -287,7 +296,10 @@ impl Legacy {
 
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {
+        let is_of_others =
+            self.only_watched && message.method() == method::UPDATED && !self.watches(message);
+        let is_vain = self.bare && (exchange.is_none() || method::is_for_all(message.method()));
+        if is_of_others || is_vain {
             return;
         }
         let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
@@ -308,6 +320,8 @@ impl Legacy {
         let Some(call) = self.forget(exchange) else { return };
         if call.greets {
             self.handle_greeted(answer);
+            let welcome = self.for_client(answer).with_id(&call.id);
+            return self.streams.answer(call.lane, welcome.text().clone());
         }
         self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
     }
