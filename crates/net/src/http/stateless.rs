@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use switchboard_proto::exchange::Carrier;
+use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -27,7 +28,7 @@ use crate::who::Who;
 pub(super) async fn face(
     site: &Inner,
     who: &Who,
-    revision: Revision,
+    usual: Revision,
     incoming: &Incoming,
     headers: &HeaderMap,
 ) -> Result<(Arc<Face>, Held), Refusal> {
@@ -40,14 +41,18 @@ pub(super) async fn face(
     face.carry(headers)?;
     let held = site.sessions.open(&face)?;
     if wants_server(incoming) {
-        greet(&face, revision).await?;
+        greet(&face, spoken(headers, incoming).unwrap_or(usual)).await?;
     }
     Ok((face, held))
 }
 
 /// What wants no answer has nobody to go to.
 pub(super) fn wants_nothing(incoming: &Incoming) -> bool {
-    matches!(incoming, Incoming::One(message) if message.kind() != Kind::Request)
+    let is_quiet = |message: &Message| message.kind() != Kind::Request;
+    match incoming {
+        Incoming::One(message) => is_quiet(message),
+        Incoming::Batch(all) => all.iter().all(|one| one.as_ref().is_ok_and(is_quiet)),
+    }
 }
 
 /// There is nothing to listen to and nothing to end.
@@ -68,6 +73,15 @@ fn wants_server(incoming: &Incoming) -> bool {
             message.method() != method::INITIALIZE && !method::needs_session(message.method())
         }
         Incoming::Batch(_) => true,
+    }
+}
+
+/// The revision that the client has settled on, as far as it can be told. Those
+/// who send several messages at once are older than the header.
+fn spoken(headers: &HeaderMap, incoming: &Incoming) -> Option<Revision> {
+    match headers.get(header::PROTOCOL_VERSION) {
+        Some(name) => Revision::parse(name.to_str().ok()?.trim()),
+        None => matches!(incoming, Incoming::Batch(_)).then_some(Revision::ASSUMED),
     }
 }
 

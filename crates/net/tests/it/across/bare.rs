@@ -108,14 +108,15 @@ async fn find_out(server: &mut HttpServer) {
 
 /// What an answer says, whether it is a stream or not.
 async fn said(client: &Client, message: Value) -> Value {
-    let reply = within(client.post(&message)).await;
-    assert_eq!(reply.status, 200);
-    if !reply.is_stream() {
-        return reply.json().await;
-    }
-    let messages = reply.messages().await;
+    let messages = all_said(client, &message).await;
     assert_eq!(messages.len(), 1, "nothing but the answer: {messages:?}");
     messages.into_iter().next().unwrap()
+}
+
+async fn all_said(client: &Client, message: &Value) -> Vec<Value> {
+    let reply = within(client.post(message)).await;
+    assert_eq!(reply.status, 200);
+    if reply.is_stream() { reply.messages().await } else { vec![reply.json().await] }
 }
 
 /// wire: GW-11
@@ -279,4 +280,50 @@ async fn whoever_has_a_session_still_hears_by_the_connection_that_all_share() {
     lasting.told("notifications/tools/list_changed").await;
     assert_eq!(server.waiting(|_| true), 0);
     within(bridge.close()).await;
+}
+
+/// wire: GW-11, HTTP-3, HTTP-26, MSG-8
+#[tokio::test]
+async fn a_request_without_a_session_speaks_the_revision_of_its_header() {
+    let one = request(7, "tools/list");
+    let two = json!([request(7, "tools/list"), request(8, "resources/subscribe")]);
+    // Clients that send several at once are older than the header.
+    for (named, body, greeted) in [
+        (None, &one, LEGACY),
+        (Some("2025-06-18"), &one, "2025-06-18"),
+        (Some("2025-03-26"), &two, "2025-03-26"),
+        (None, &two, "2025-03-26"),
+    ] {
+        let mut server = HttpServer::start().await;
+        let bridge = bridge(&server, Children::PerSession);
+        let client = Client { version: named, ..client(&bridge) };
+        let (answers, ()) = tokio::join!(all_said(&client, body), async {
+            let hello = welcome(&mut server).await;
+            assert_eq!(hello["params"]["protocolVersion"], greeted, "{named:?}");
+            confirmed(&mut server).await;
+            server.post("tools/list").await.result(json!({"tools": []})).await;
+        });
+        let answer = |id: u64| answers.iter().find(|answer| answer["id"] == id);
+        assert_eq!(answer(7).unwrap()["result"]["tools"], json!([]), "{answers:?}");
+        if body.is_array() {
+            assert_eq!(answer(8).unwrap()["error"]["code"], -32601, "{answers:?}");
+        }
+        deleted(&mut server).await;
+        within(bridge.close()).await;
+    }
+}
+
+/// wire: GW-11
+#[tokio::test]
+async fn what_wants_no_answer_goes_nowhere_without_a_session() {
+    let mut server = HttpServer::start().await;
+    let bridge = bridge(&server, Children::PerSession);
+    let client = client(&bridge);
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/x"});
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    for message in [note.clone(), answer, json!([note, note])] {
+        assert_eq!(within(client.post(&message)).await.status, 202);
+    }
+    within(bridge.close()).await;
+    assert_eq!(server.waiting(|_| true), 0);
 }
