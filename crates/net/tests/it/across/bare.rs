@@ -327,3 +327,16 @@ async fn what_wants_no_answer_goes_nowhere_without_a_session() {
     within(bridge.close()).await;
     assert_eq!(server.waiting(|_| true), 0);
 }
+
+/// wire: GW-11, GW-81
+#[tokio::test]
+async fn one_request_without_a_session_is_one_child_for_whoever_wants_one_for_each_call() {
+    let journal = journal();
+    let bridge = child_bridge(journal.server(&[]), Children::PerRequest);
+    let client = client(&bridge);
+    let answer = said(&client, crate::client::call(3, "pid")).await;
+    assert!(answer["result"]["structuredContent"]["pid"].is_u64(), "{answer}");
+    assert_eq!(journal.pids().len(), 1);
+    journal.all_gone().await;
+    within(bridge.close()).await;
+}
