@@ -25,6 +25,7 @@ use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
+use stand::revision_in;
 
 mod ask;
 mod bare;
@@ -190,6 +191,7 @@ impl Legacy {
         }
         if greets {
             self.phase = Phase::Greeting;
+            self.note_greeting(&request);
         }
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
@@ -342,8 +344,9 @@ impl Legacy {
             self.phase = Phase::Fresh;
             return;
         }
-        let version = answer.payload().and_then(|r| patch::string(r, &["protocolVersion"]));
-        self.revision = version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name));
+        if !self.bare {
+            self.revision = revision_in(answer);
+        }
         self.streams.set_priming(self.revision.rules().priming);
         self.phase = if confirmed { Phase::Ready } else { Phase::AwaitingInitialized };
     }

@@ -69,10 +69,16 @@ fn client(bridge: &Arc<Bridge>) -> Client {
 
 /// Answers the greeting of a legacy server for one request.
 async fn welcome(server: &mut HttpServer) -> Value {
+    welcome_in(server, None).await
+}
+
+/// The same for one that speaks this revision, whatever it is asked for.
+async fn welcome_in(server: &mut HttpServer, only: Option<&str>) -> Value {
     let hello = server.post("initialize").await;
     let said = hello.message();
+    let asked = said["params"]["protocolVersion"].as_str();
     let result = json!({
-        "protocolVersion": said["params"]["protocolVersion"],
+        "protocolVersion": only.or(asked),
         "capabilities": capabilities(),
         "serverInfo": {"name": "far", "version": "1"},
     });
@@ -288,17 +294,18 @@ async fn a_request_without_a_session_speaks_the_revision_of_its_header() {
     let one = request(7, "tools/list");
     let two = json!([request(7, "tools/list"), request(8, "resources/subscribe")]);
     // Clients that send several at once are older than the header.
-    for (named, body, greeted) in [
-        (None, &one, LEGACY),
-        (Some("2025-06-18"), &one, "2025-06-18"),
-        (Some("2025-03-26"), &two, "2025-03-26"),
-        (None, &two, "2025-03-26"),
+    for (named, body, greeted, only) in [
+        (None, &one, LEGACY, None),
+        (Some("2025-06-18"), &one, "2025-06-18", None),
+        (Some("2025-03-26"), &two, "2025-03-26", None),
+        (None, &two, "2025-03-26", None),
+        (None, &two, "2025-03-26", Some("2025-06-18")),
     ] {
         let mut server = HttpServer::start().await;
         let bridge = bridge(&server, Children::PerSession);
         let client = Client { version: named, ..client(&bridge) };
         let (answers, ()) = tokio::join!(all_said(&client, body), async {
-            let hello = welcome(&mut server).await;
+            let hello = welcome_in(&mut server, only).await;
             assert_eq!(hello["params"]["protocolVersion"], greeted, "{named:?}");
             confirmed(&mut server).await;
             server.post("tools/list").await.result(json!({"tools": []})).await;

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use super::Legacy;
+use super::stand::revision_in;
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
 use crate::patch;
@@ -36,6 +37,14 @@ impl Legacy {
     pub(super) fn needs_session(&self, request: &Message) -> Option<Refusal> {
         let needs = self.bare && method::needs_session(request.method());
         needs.then(|| Refusal::UnknownMethod { method: request.method().to_owned() })
+    }
+
+    /// Who greets in the stead of a client says what that speaks. It hears nothing
+    /// of the answer, so that changes nothing.
+    pub(super) fn note_greeting(&mut self, request: &Message) {
+        if self.bare {
+            self.revision = revision_in(request);
+        }
     }
 
     /// A request without what only a session could be told of.
