@@ -198,13 +198,15 @@ async fn nothing_is_left_at_a_legacy_server_and_nobody_listens_there() {
     let mut server = HttpServer::start().await;
     let bridge = bridge(&server, Children::PerSession);
     let client = client(&bridge);
-    let call = crate::client::call(3, "t");
+    let mut call = crate::client::call(3, "t");
+    call["params"]["task"] = json!({"ttl": 1000});
     let (answer, ()) = tokio::join!(said(&client, call), async {
         let hello = welcome(&mut server).await;
         assert_eq!(hello["params"]["capabilities"], json!({}));
         confirmed(&mut server).await;
         let call = server.post("tools/call").await;
         let id = call.message()["id"].clone();
+        assert_eq!(call.message()["params"]["task"], Value::Null, "nobody would fetch its end");
         let mut stream = call.stream().await;
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         stream.event(&changed).await;
