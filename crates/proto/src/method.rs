@@ -176,6 +176,11 @@ pub fn is_about_core_tasks(method: &str) -> bool {
     matches!(method, GET_TASK | CANCEL_TASK | LIST_TASKS | TASK_RESULT)
 }
 
+/// Whether a request of the legacy era is about something that outlives its answer.
+pub fn needs_session(method: &str) -> bool {
+    matches!(method, SET_LEVEL | SUBSCRIBE | UNSUBSCRIBE) || is_about_core_tasks(method)
+}
+
 /// Whether a notification of a client went with the legacy era.
 pub fn is_legacy_notice(method: &str) -> bool {
     matches!(

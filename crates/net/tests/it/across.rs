@@ -1,6 +1,7 @@
 //! Clients of one era and servers of the other, with a bridge between them and
 //! sockets on the way.
 
+mod bare;
 mod child;
 mod fault;
 mod old;

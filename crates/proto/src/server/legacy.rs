@@ -27,8 +27,10 @@ use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
 use crate::watch::Watches;
+use stand::revision_in;
 
 mod ask;
+mod bare;
 mod stand;
 
 /// Who watches: here there is only one.
@@ -49,6 +51,8 @@ pub struct Legacy {
     /// Resources this client watches; others' updates are not for it.
     watched: Watches,
     only_watched: bool,
+    /// It has no session.
+    bare: bool,
     streams: Streams,
     /// `initialized` came while `initialize` was still with the inside.
     confirmed: bool,
@@ -100,6 +104,7 @@ impl Legacy {
             asks: HashMap::new(),
             watched: Watches::default(),
             only_watched: false,
+            bare: false,
             streams: Streams::new(carrier, limits),
             confirmed: false,
             up: VecDeque::new(),
@@ -176,6 +181,10 @@ impl Legacy {
     fn handle_request(&mut self, lane: Lane, request: Message) {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
+        if let Some(why) = self.needs_session(&request) {
+            let answer = Message::refusal(Some(&id), &why);
+            return self.streams.answer(lane, answer.text().clone());
+        }
         if let Some(why) = self.objection(&id, &request) {
             let answer = Message::refusal(Some(&id), &why);
             return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
@@ -186,12 +195,14 @@ impl Legacy {
         }
         if greets {
             self.phase = Phase::Greeting;
+            self.note_greeting(&request);
         }
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
         let watch = self.note_watching(exchange, &request);
         self.calls.insert(exchange, Call { id, lane, greets, watch });
+        let request = self.for_server(request);
         self.up.push_back(Up::Open { exchange, request, said: None });
     }
 
@@ -291,7 +302,10 @@ impl Legacy {
 
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {
+        let is_of_others =
+            self.only_watched && message.method() == method::UPDATED && !self.watches(message);
+        let is_vain = self.bare && (exchange.is_none() || method::is_for_all(message.method()));
+        if is_of_others || is_vain {
             return;
         }
         let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
@@ -311,6 +325,8 @@ impl Legacy {
         let Some(call) = self.forget(exchange, answer.kind() == Kind::Result) else { return };
         if call.greets {
             self.handle_greeted(answer);
+            let welcome = self.for_client(answer).with_id(&call.id);
+            return self.streams.answer(call.lane, welcome.text().clone());
         }
         self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
     }
@@ -331,8 +347,9 @@ impl Legacy {
             self.phase = Phase::Fresh;
             return;
         }
-        let version = answer.payload().and_then(|r| patch::string(r, &["protocolVersion"]));
-        self.revision = version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name));
+        if !self.bare {
+            self.revision = revision_in(answer);
+        }
         self.streams.set_priming(self.revision.rules().priming);
         self.phase = if confirmed { Phase::Ready } else { Phase::AwaitingInitialized };
     }
