@@ -97,6 +97,21 @@ fn scripts_get_json_and_may_name_a_file() {
 }
 
 #[test]
+fn a_section_with_a_slip_in_its_name_is_no_section_without_mistakes() {
+    let home = Home::new();
+    let text = r#"{"mcpServers": {"a": {"command": "x"}},
+  "switchbord": {"keys": {"ada": {"hash": "sha256:0"}}}}"#;
+    let file = home.write("m.json", text);
+    let told = format!("{file}:2:3: \"switchbord\" is nearly \"switchboard\"");
+    let checked = run(&["config", "check", &file], &[]);
+    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    assert!(checked.stdout.starts_with(&told), "{}", checked.stdout);
+    let checked = run(&["serve", "--check", "--config", &file], &[]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(1), ""), "{}", checked.stderr);
+    assert!(checked.stderr.starts_with(&told), "{}", checked.stderr);
+}
+
+#[test]
 fn a_file_is_checked_with_places_and_remedies() {
     let home = Home::new();
     let good = home.write("good.json", r#"{"mcpServers": {"a": {"command": "c"}}}"#);

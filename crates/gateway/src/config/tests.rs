@@ -198,6 +198,46 @@ fn a_mistake_is_told_with_its_place_and_what_to_write() {
 }
 
 #[test]
+fn a_section_of_ours_under_a_name_that_is_nearly_right_is_a_mistake() {
+    for name in ["switchbord", "swichboard", "Switchboard", "switch_board", "switchBoards"] {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "c"}}}}, "{name}": {{}}}}"#);
+        let told = format!(
+            "m.json:1:41: {name:?} is nearly \"switchboard\", and nothing in it holds \
+             -> write \"switchboard\""
+        );
+        check(&text, &[&told]);
+        let config = read("m.json", &text);
+        let error = config.errors().next().expect("it is no note");
+        assert_eq!(error.server, None, "it stops the gateway");
+    }
+    let twice = r#"{"mcpServers": {}, "switchboard": {"keys": {}}, "switchboard": {}}"#;
+    let told = "m.json:1:20: \"switchboard\" is there twice; the last one counts \
+                -> put all of it into one";
+    check(twice, &[told]);
+    let alone = Config::parse(Path::new("m.json"), r#"{"switchbord": {}}"#, &around());
+    let instead = "line 1: write \"switchboard\" for \"switchbord\"";
+    assert_eq!(alone.unwrap_err().instead(), instead);
+    let toml = read("m.toml", "[mcp_servers.a]\ncommand = \"c\"\n[switchbord.keys]\n");
+    assert_eq!(toml.errors().count(), 1);
+    let theirs = r#"{"mcpServers": {}, "dashboard": {}, "keyboard": {}, "switches": {}}"#;
+    check(theirs, &[]);
+}
+
+#[test]
+fn a_section_of_ours_among_the_servers_is_a_mistake() {
+    let neither = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
+    check(
+        r#"{"mcpServers": {"switchboard": {"keys": {}}}}"#,
+        &[
+            "m.json:1:33: no tool that we know has the key \"keys\" -> it is left out of account",
+            &format!(
+                "m.json:1:17: server \"switchboard\" has neither a command nor a URL -> {neither}"
+            ),
+        ],
+    );
+}
+
+#[test]
 fn one_bad_server_does_not_cost_the_others() {
     let config = read(
         "m.json",

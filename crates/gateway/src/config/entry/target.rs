@@ -22,7 +22,7 @@ impl Draft<'_> {
             }
             (None, None) => {
                 // What is wrong with either was told already.
-                if self.reader.problems.is_empty() {
+                if !self.reader.has_mistakes() {
                     let what = format!("server {:?} has neither a command nor a URL", name.text);
                     let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
                     self.reader.error(&name.place, what, instead);
