@@ -55,7 +55,9 @@ fn every_key_of_a_server_is_in_the_schema_with_its_purpose() {
         let description = properties[name]["description"].as_str().unwrap_or_default();
         assert!(!description.is_empty(), "{name}");
     }
-    assert!(properties.contains_key("idle_timeout"));
+    for name in ["idle_timeout", "include_tools", "env_file", "server_url"] {
+        assert!(properties.contains_key(name), "{name}");
+    }
 }
 
 /// `docs/config.schema.json` is what editors point at; `UPDATE=1` writes it anew.
