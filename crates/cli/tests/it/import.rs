@@ -68,6 +68,25 @@ fn what_is_new_is_added_to_a_file_that_keeps_what_it_has() {
     assert_eq!(left, 4, "no draft is left behind");
 }
 
+#[test]
+fn a_server_is_not_left_out_for_a_variable_in_its_places() {
+    let home = Home::new();
+    let text = r#"{"servers": {"v": {"command": "./run.sh", "envFile": "${HOME}/.env"},
+        "far": {"url": "${BASE_OF_NOBODY}/mcp"}}}"#;
+    let from = home.write("mcp.json", text);
+    home.write(".env", "A=1\n");
+    let shown = home.run(&["import", "--from", &from]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+    assert!(!shown.stdout.contains("left out"), "{}", shown.stdout);
+    let file = home.path.join("mine.json").to_str().unwrap().to_owned();
+    let written = home.run(&["import", "--from", &from, "--write", &file, "--yes"]);
+    assert!(written.stdout.contains("Added 2 servers"), "{}", written.stdout);
+    let checked = home.run(&["config", "check", &file]);
+    let base = "the environment variable BASE_OF_NOBODY is not set";
+    assert!(checked.stdout.contains(base), "{}", checked.stdout);
+    assert_eq!(checked.stdout.lines().count(), 1, "{}", checked.stdout);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_new_file_is_for_its_owner_alone() {

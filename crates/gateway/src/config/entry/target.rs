@@ -60,6 +60,10 @@ impl Draft<'_> {
     }
 
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
+        if self.reader.variables.are_left_in(&path) {
+            // Nobody knows where it is; servers with other files are others.
+            return vec![(path, String::new())];
+        }
         let path = self.reader.path(path);
         self.reader.besides.push(path.clone());
         dotenv::read(&path).unwrap_or_else(|error| {
@@ -86,6 +90,7 @@ impl Draft<'_> {
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+        let url = url.or_else(|| self.unfilled(&text));
         let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
             let what = "the URL is not one of http:// or https://".to_owned();
             self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
@@ -99,6 +104,18 @@ impl Draft<'_> {
         }
         let headers = self.header_map();
         Some(Target::Url { url, strategy, headers })
+    }
+
+    /// What stands for a URL whose variables stay what they are, and which is none
+    /// without them: its host is the first of them.
+    fn unfilled(&self, text: &str) -> Option<Uri> {
+        if !self.reader.variables.are_left_in(text) {
+            return None;
+        }
+        let name = text.split_once("${")?.1;
+        let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
+        let path: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("http://{}/{path}", &name[..end]).parse().ok()
     }
 
     fn header_map(&mut self) -> HeaderMap {
