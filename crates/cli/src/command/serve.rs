@@ -149,13 +149,6 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
     access::settle(args, plan)?;
     // One address is as good as another to see whether it can be made.
     web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
-    for line in unsupported(plan) {
-        if args.check {
-            write_finding(&line);
-        } else {
-            tracing::warn!("{line}");
-        }
-    }
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
@@ -172,16 +165,6 @@ fn tell(problems: &[Problem]) {
             tracing::warn!("{problem}; {}", problem.instead);
         }
     }
-}
-
-/// What a plan may say and this gateway does not do must not look done.
-fn unsupported(plan: &Plan) -> impl Iterator<Item = String> + '_ {
-    let deaf = plan.servers.iter().filter(|(_, server)| {
-        matches!(server.target, Target::Command(_)) && !server.credentials.is_static()
-    });
-    deaf.map(|(name, _)| {
-        format!("server {name:?} is a command: it gets no headers, give it variables")
-    })
 }
 
 fn cache(args: &GatewayArgs) -> Option<Cache> {

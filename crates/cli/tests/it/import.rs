@@ -116,6 +116,28 @@ fn scripts_get_json_and_may_name_a_file() {
 }
 
 #[test]
+fn what_has_no_effect_is_told_and_is_no_mistake() {
+    let home = Home::new();
+    let text = r#"{"mcpServers": {
+  "a": {"command": "x", "headers": {"X": "y"}, "cwd": "/no/such/folder"},
+  "b": {"url": "http://localhost:1/mcp", "env": {"A": "b"}}}}"#;
+    let file = home.write("m.json", text);
+    let notes = [
+        format!("{file}:2:25: \"headers\" has no effect: the server is a command (a note); leave"),
+        format!("{file}:2:55: there is no folder /no/such/folder (a note); make it before"),
+        format!("{file}:3:42: \"env\" has no effect: the server is elsewhere (a note); leave"),
+    ];
+    let checked = run(&["serve", "--check", "--config", &file], &[]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stdout, "no mistakes: 2 servers, 0 groups, 0 keys");
+    let lines: Vec<_> = checked.stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", checked.stderr);
+    for note in notes {
+        assert!(lines.iter().any(|line| line.starts_with(&note)), "{note}: {}", checked.stderr);
+    }
+}
+
+#[test]
 fn a_section_with_a_slip_in_its_name_is_no_section_without_mistakes() {
     let home = Home::new();
     let text = r#"{"mcpServers": {"a": {"command": "x"}},

@@ -36,6 +36,28 @@ pub(super) enum Meaning {
     Theirs,
 }
 
+/// What kind of server a key is for, if not for every kind.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Side {
+    Command,
+    Url,
+}
+
+impl Meaning {
+    /// The servers on which it has an effect; none for all. What makes a server one
+    /// of a kind is not asked here.
+    pub(super) fn side(self) -> Option<Side> {
+        match self {
+            Self::Cwd | Self::Env | Self::EnvFile | Self::EnvNames => Some(Side::Command),
+            Self::BearerVariable | Self::HeaderVariables | Self::Headers => Some(Side::Url),
+            Self::Ours(Ours::HeaderCommand | Ours::HeaderFile | Ours::PassHeaders) => {
+                Some(Side::Url)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What a key says that only we have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ours {

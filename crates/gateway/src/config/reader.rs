@@ -32,6 +32,11 @@ impl<'t> Reader<'t> {
         self.problems.iter().any(|problem| problem.weight == Weight::Error)
     }
 
+    /// Whether the file is only compared and copied.
+    pub(super) fn is_literal(&self) -> bool {
+        self.variables.around.is_literal()
+    }
+
     pub(super) fn wrong(&mut self, key: &Key, node: &Node, instead: &str) {
         let what = format!("{:?} is {}", key.text, node.kind());
         self.error(&node.place, what, instead);
@@ -220,7 +225,7 @@ impl<'t> Reader<'t> {
             self.wrong(key, node, "write the name of a variable in quotes");
             return None;
         };
-        if self.variables.around.is_literal() {
+        if self.is_literal() {
             return Some(format!("${{{name}}}"));
         }
         let value = self.variables.around.variable(name).map(ToOwned::to_owned);

@@ -41,8 +41,19 @@ pub fn schema() -> Value {
             "server": server(),
             "servers": {
                 "anyOf": [
-                    { "type": "object", "additionalProperties": { "$ref": "#/$defs/server" } },
-                    { "type": "array", "items": { "$ref": "#/$defs/server" } },
+                    {
+                        "type": "object",
+                        "propertyNames": nameable(),
+                        "additionalProperties": { "$ref": "#/$defs/server" },
+                    },
+                    {
+                        "type": "array",
+                        "items": {
+                            "$ref": "#/$defs/server",
+                            "properties": { "name": nameable() },
+                            "required": ["name"],
+                        },
+                    },
                     { "type": "null" },
                 ],
             },
@@ -58,6 +69,11 @@ pub fn schema() -> Value {
             "words": { "type": "array", "items": { "$ref": "#/$defs/text" } },
         },
     })
+}
+
+/// What a server may be called: not what is lost in a URL.
+fn nameable() -> Value {
+    json!({ "not": { "enum": ["", ".", ".."] } })
 }
 
 /// A reference to something that several keys are, with what the key is for.

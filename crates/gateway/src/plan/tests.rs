@@ -59,7 +59,7 @@ fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
                                   "annotations": {"readOnlyHint": true, "title": null}}},
                   "prompts": {"p": {"title": "P"}}},
             "b": {"url": "https://h/mcp", "process": {"pool": 3}, "passHeaders": ["X-Tenant"],
-                  "headerFile": "~/h", "headersHelper": ["get", "token"], "tools": ["only"]}},
+                  "headersHelper": ["get", "token"], "tools": ["only"]}},
         "switchboard": {"defaults": {"idleTimeout": "10m", "timeout": "1.5s", "process": "per-session",
                                      "maxConcurrency": 9, "startTimeout": 7}}}"#,
     );

@@ -1,11 +1,14 @@
 //! Where a server is, put together from its members.
 
+use std::path::PathBuf;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 
 use super::draft::{Draft, Kind};
 use crate::config::dotenv;
+use crate::config::key::Side;
 use crate::config::problem::{Place, Problem};
 use crate::config::tree::Key;
 
@@ -13,8 +16,14 @@ impl Draft<'_> {
     /// The server's command or URL; none if it has neither, which is told.
     pub(super) fn target(&mut self, name: &Key) -> Option<Target> {
         match (self.command.take(), self.url.take()) {
-            (Some(command), None) => self.command(name, command),
-            (None, Some(url)) => self.remote(url),
+            (Some(command), None) => {
+                self.tell_idle(Side::Command);
+                self.command(name, command)
+            }
+            (None, Some(url)) => {
+                self.tell_idle(Side::Url);
+                self.remote(url)
+            }
             (Some(_), Some((place, _))) => {
                 let what = "the server has a command and a URL".to_owned();
                 self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
@@ -55,8 +64,19 @@ impl Draft<'_> {
         command.name.clone_from(&name.text);
         command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
         command.env.append(&mut self.env);
-        command.cwd = self.cwd.take().map(|(_, cwd)| self.reader.path(cwd));
+        command.cwd = self.cwd.take().map(|cwd| self.folder(cwd));
         Some(Target::Command(command))
+    }
+
+    /// A folder may be made before the command is started.
+    fn folder(&mut self, (place, path): (Place, String)) -> PathBuf {
+        let path = self.reader.path(path);
+        if !self.reader.is_literal() && !path.is_dir() {
+            let what = format!("there is no folder {}", path.display());
+            let instead = "make it before the server is started, or change \"cwd\"";
+            self.reader.problems.push(Problem::note(&place, what, instead));
+        }
+        path
     }
 
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {

@@ -15,8 +15,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 fn around() -> Surroundings {
-    let pairs = [("HOME", "/u"), ("TOKEN", "s3cret"), ("LONG_TOKEN", "0123456789abcdef")];
-    Surroundings::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())), "/p")
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let pairs = [("HOME", folder), ("TOKEN", "s3cret"), ("LONG_TOKEN", "0123456789abcdef")];
+    Surroundings::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())), folder)
 }
 
 /// What the schema has against a file.

@@ -1,10 +1,12 @@
 //! Reads the keys of a server that are for a gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use http::HeaderName;
 
 use super::{Edit, Process, Settings, Sleep};
+use crate::config::gateway::Placed;
 use crate::config::key::Ours;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
@@ -31,14 +33,7 @@ impl Settings {
         let list = |reader: &mut Reader<'_>| reader.words(key, node);
         match ours {
             Ours::HeaderCommand => self.credentials.command = helper(reader, key, node),
-            Ours::HeaderFile => {
-                let files = match &node.value {
-                    Value::List(_) => list(reader).unwrap_or_default(),
-                    _ => reader.text(key, node).into_iter().collect(),
-                };
-                let files = files.into_iter().map(|file| reader.path(file));
-                self.credentials.files = files.collect();
-            }
+            Ours::HeaderFile => self.credentials.files = header_files(reader, key, node),
             Ours::Idle => self.sleep = sleep(reader, key, node),
             Ours::MaxCalls => self.calls = reader.count(key, node),
             Ours::NotPrompts => self.prompts.never = list(reader).unwrap_or_default(),
@@ -53,6 +48,21 @@ impl Settings {
             Ours::StartTime => {}
         }
     }
+}
+
+/// They are read at each connection, and may come later than we do.
+fn header_files(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for Placed { place, value } in reader.one_or_more(key, node) {
+        let file = reader.path(value);
+        if !reader.is_literal() && !file.exists() {
+            let what = format!("there is no file {}", file.display());
+            let instead = format!("make it before the server is reached, or change {:?}", key.text);
+            reader.problems.push(Problem::note(&place, what, instead));
+        }
+        files.push(file);
+    }
+    files
 }
 
 fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
