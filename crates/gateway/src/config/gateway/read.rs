@@ -126,13 +126,17 @@ pub(super) fn members<'t>(reader: &mut Reader<'_>, key: &Key, node: &'t Node) ->
 impl Gateway {
     fn member(&mut self, member: Member, reader: &mut Reader<'_>, key: &Key, node: &Node) {
         match member {
-            Member::Anonymous => self.anonymous = access::anonymous(reader, key, node),
+            Member::Anonymous => {
+                self.anonymous = access::anonymous(reader, key, node, &mut self.granted);
+            }
             Member::Defaults => self.defaults = defaults(reader, key, node),
             Member::Diagnostics => self.diagnostics = reader.flag(key, node),
             Member::Groups => self.groups = groups(reader, key, node),
             Member::Host => self.listen.host = reader.text(key, node),
             Member::Hosts => self.listen.hosts = reader.words(key, node).unwrap_or_default(),
-            Member::Keys => self.keys = access::keys(reader, key, node),
+            Member::Keys => {
+                self.keys = access::keys(reader, key, node, &mut self.granted);
+            }
             Member::Limits => self.bounds = bounds(reader, key, node),
             Member::Origins => self.listen.origins = reader.words(key, node).unwrap_or_default(),
             Member::Port => self.listen.port = port(reader, key, node),

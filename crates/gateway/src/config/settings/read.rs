@@ -140,17 +140,17 @@ fn shell(line: String) -> Vec<String> {
 
 fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
     let mut names = Vec::new();
-    for word in reader.words(key, node).unwrap_or_default() {
+    for Placed { place, value: word } in reader.placed(key, node) {
         match word.trim().parse::<HeaderName>() {
             Ok(name) if may_pass(&name) => names.push(name),
             Ok(name) => {
                 let what = format!("header {name} of a client is never passed on");
                 let instead = "leave it out; what a server needs goes into \"headers\"";
-                reader.error(&node.place, what, instead);
+                reader.error(&place, what, instead);
             }
             Err(_) => {
                 let what = format!("{word:?} is no name of a header");
-                reader.error(&node.place, what, "use letters, digits and dashes");
+                reader.error(&place, what, "use letters, digits and dashes");
             }
         }
     }
@@ -164,12 +164,18 @@ fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMa
         reader.wrong(key, node, &instead);
         return edits;
     };
+    let mut given = BTreeSet::new();
     for (name, node) in members {
-        if let Some(edit) = edit(reader, name, node) {
-            edits.insert(name.text.clone(), edit);
+        let Some(edit) = edit(reader, name, node) else { continue };
+        // Two things under one name would hide one of them.
+        if let (Some(name), Some(at)) = (&edit.name, node.get("name"))
+            && !given.insert(name.clone())
+        {
+            let what = format!("{:?} gives the name {name:?} twice", key.text);
+            reader.error(&at.place, what, "give each its own name");
         }
+        edits.insert(name.text.clone(), edit);
     }
-    tell_same_names(reader, key, &edits);
     edits
 }
 
@@ -204,15 +210,4 @@ fn legal(reader: &mut Reader<'_>, node: &Node, name: &str) -> bool {
         reader.error(&node.place, what, "use letters, digits, _ and -, 64 at most");
     }
     legal
-}
-
-/// Two things under one name would hide one of them.
-fn tell_same_names(reader: &mut Reader<'_>, key: &Key, edits: &BTreeMap<String, Edit>) {
-    let mut seen = BTreeSet::new();
-    for name in edits.values().filter_map(|edit| edit.name.as_deref()) {
-        if !seen.insert(name) {
-            let what = format!("{:?} gives the name {name:?} twice", key.text);
-            reader.problems.push(Problem::error(&key.place, what, "give each its own name"));
-        }
-    }
 }
