@@ -202,6 +202,15 @@ fn mistakes_in_our_keys_are_told_with_what_to_write() {
 }
 
 #[test]
+fn blanks_around_a_key_do_not_make_it_long() {
+    check(
+        r#"{"switchboard": {"keys": {"k": {"key": "${SHORT:-  short key      }"}}}}"#,
+        &["m.json:1:40: \"key\" has fewer than 16 characters \
+           -> make one with: switchboard key new"],
+    );
+}
+
+#[test]
 fn a_mistake_in_a_list_is_told_where_it_stands() {
     let text = format!(
         r#"{{"servers": {{"a": {{"url": "http://h/", "passHeaders": [

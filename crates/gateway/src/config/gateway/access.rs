@@ -8,7 +8,7 @@ use crate::config::key::find;
 use crate::config::problem::{Problem, Weight};
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
-use crate::policy::{KeyHash, Principal};
+use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// What a member of a key, or of `anonymous`, says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,9 +36,6 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
     ("rateLimit", Member::Rate),
     ("servers", Member::Servers),
 ];
-
-/// Characters of a key in clear: fewer can be guessed.
-const MIN_KEY: usize = 16;
 
 const NEW: &str = "make one with: switchboard key new";
 
@@ -189,7 +186,7 @@ fn in_clear(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
     }
     let mut hashes = Vec::new();
     for Placed { place, value } in reader.one_or_more(key, node) {
-        if value.chars().count() < MIN_KEY {
+        if KeyHash::is_weak(&value) {
             let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
             reader.error(&place, what, NEW);
         }
