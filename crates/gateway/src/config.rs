@@ -35,7 +35,9 @@ mod tests;
 mod tree;
 
 pub use entry::{Entry, Timeouts};
-pub use gateway::{Anonymous, Bounds, Defaults, Gateway, Group, Listen, Placed, ToolSearch};
+pub use gateway::{
+    Anonymous, Bounds, Defaults, Gateway, Granted, Group, Listen, Placed, ToolSearch,
+};
 pub use import::{Candidate, Fate, Import, MergeError};
 pub use key::nearest;
 pub use known::{Known, known};

@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use grant::Grant;
-pub use key::{BadHash, KeyHash, PREFIX};
+pub use key::{BadHash, KeyHash, MIN_KEY, PREFIX};
 pub use meter::{BadRate, Busy, Meter, Rate};
 pub use who::who;
 pub(crate) use who::{Mark, mark};

@@ -90,7 +90,7 @@ pub trait Servers {
     /// Whose this is, if that can be told from its name and the server may have
     /// more than is known: it has not said yet what it offers, or offers
     /// something else to each client.
-    fn unlisted(&self, offered: &str) -> Option<Owned>;
+    fn unlisted(&self, kind: Kind, offered: &str) -> Option<Owned>;
     /// The only server that may have resources that nobody lists, if there is one only.
     fn only_with_resources(&self) -> Option<Arc<str>>;
 }
@@ -103,8 +103,8 @@ pub fn route(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Wa
         | method::DISCOVER
         | method::LISTEN
         | method::SET_LEVEL => return Way::Here,
-        method::CALL_TOOL => named(request, &["name"], "tool", |n| catalog.tool(n), servers),
-        method::GET_PROMPT => named(request, &["name"], "prompt", |n| catalog.prompt(n), servers),
+        method::CALL_TOOL => named(request, &["name"], Kind::Tools, catalog, servers),
+        method::GET_PROMPT => named(request, &["name"], Kind::Prompts, catalog, servers),
         method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
             let find = |uri: &str| catalog.resource(uri).cloned();
             resource(request, &["uri"], find, servers)
@@ -127,17 +127,22 @@ fn params(request: &Message) -> &[u8] {
     request.payload().unwrap_or(b"{}")
 }
 
-fn named<'c>(
+/// A tool or a prompt.
+fn named(
     request: &Message,
     path: &[&str],
-    what: &'static str,
-    find: impl Fn(&str) -> Option<&'c Owned>,
+    kind: Kind,
+    catalog: &Catalog,
     servers: &impl Servers,
 ) -> Found {
     let params = params(request);
     let offered = patch::string(params, path).ok_or(Nowhere::Params { member: "name" })?;
+    let (what, listed) = match kind {
+        Kind::Prompts => ("prompt", catalog.prompt(&offered)),
+        _ => ("tool", catalog.tool(&offered)),
+    };
     // Perhaps it is there; its server knows better.
-    let owned = find(&offered).cloned().or_else(|| servers.unlisted(&offered));
+    let owned = listed.cloned().or_else(|| servers.unlisted(kind, &offered));
     let owned = owned.ok_or_else(|| Nowhere::Unknown { what, name: offered.into_owned() })?;
     let name = Value::from(owned.name).to_string();
     let params = patch::replace(params, path, name.as_bytes());
@@ -160,9 +165,7 @@ fn resource(
 fn complete(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Found {
     let kind = patch::string(params(request), &["ref", "type"]);
     match kind.as_deref() {
-        Some("ref/prompt") => {
-            named(request, &["ref", "name"], "prompt", |name| catalog.prompt(name), servers)
-        }
+        Some("ref/prompt") => named(request, &["ref", "name"], Kind::Prompts, catalog, servers),
         Some("ref/resource") => {
             let find = |text: &str| catalog.template(text).cloned();
             resource(request, &["ref", "uri"], find, servers)

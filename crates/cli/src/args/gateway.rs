@@ -34,7 +34,8 @@ pub(crate) struct GatewayArgs {
     /// The address to listen on (default: what the file says, else 127.0.0.1)
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Let in only who sends this as X-API-Key or as a bearer token; ${VAR} is replaced
+    /// Let in only who sends this as X-API-Key or as a bearer token, 16 characters or more;
+    /// ${VAR} is replaced
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
     /// Listen on an address that other machines reach although anybody may come in

@@ -68,6 +68,25 @@ fn what_is_new_is_added_to_a_file_that_keeps_what_it_has() {
     assert_eq!(left, 4, "no draft is left behind");
 }
 
+#[test]
+fn a_server_is_not_left_out_for_a_variable_in_its_places() {
+    let home = Home::new();
+    let text = r#"{"servers": {"v": {"command": "./run.sh", "envFile": "${HOME}/.env"},
+        "far": {"url": "${BASE_OF_NOBODY}/mcp"}}}"#;
+    let from = home.write("mcp.json", text);
+    home.write(".env", "A=1\n");
+    let shown = home.run(&["import", "--from", &from]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+    assert!(!shown.stdout.contains("left out"), "{}", shown.stdout);
+    let file = home.path.join("mine.json").to_str().unwrap().to_owned();
+    let written = home.run(&["import", "--from", &from, "--write", &file, "--yes"]);
+    assert!(written.stdout.contains("Added 2 servers"), "{}", written.stdout);
+    let checked = home.run(&["config", "check", &file]);
+    let base = "the environment variable BASE_OF_NOBODY is not set";
+    assert!(checked.stdout.contains(base), "{}", checked.stdout);
+    assert_eq!(checked.stdout.lines().count(), 1, "{}", checked.stdout);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_new_file_is_for_its_owner_alone() {
@@ -94,6 +113,43 @@ fn scripts_get_json_and_may_name_a_file() {
     assert_eq!(lines, ["\"github\" \"github\" \"new\"", "\"files\" \"files\" \"new\""]);
     let none = home.run(&["import", "--from", "/no/such/file.json"]);
     assert!(none.code == Some(1) && none.stderr.contains("cannot read"), "{}", none.stderr);
+}
+
+#[test]
+fn what_has_no_effect_is_told_and_is_no_mistake() {
+    let home = Home::new();
+    let text = r#"{"mcpServers": {
+  "a": {"command": "x", "headers": {"X": "y"}, "cwd": "/no/such/folder"},
+  "b": {"url": "http://localhost:1/mcp", "env": {"A": "b"}}}}"#;
+    let file = home.write("m.json", text);
+    let notes = [
+        format!("{file}:2:25: \"headers\" has no effect: the server is a command (a note); leave"),
+        format!("{file}:2:55: there is no folder /no/such/folder (a note); make it before"),
+        format!("{file}:3:42: \"env\" has no effect: the server is elsewhere (a note); leave"),
+    ];
+    let checked = run(&["serve", "--check", "--config", &file], &[]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stdout, "no mistakes: 2 servers, 0 groups, 0 keys");
+    let lines: Vec<_> = checked.stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", checked.stderr);
+    for note in notes {
+        assert!(lines.iter().any(|line| line.starts_with(&note)), "{note}: {}", checked.stderr);
+    }
+}
+
+#[test]
+fn a_section_with_a_slip_in_its_name_is_no_section_without_mistakes() {
+    let home = Home::new();
+    let text = r#"{"mcpServers": {"a": {"command": "x"}},
+  "switchbord": {"keys": {"ada": {"hash": "sha256:0"}}}}"#;
+    let file = home.write("m.json", text);
+    let told = format!("{file}:2:3: \"switchbord\" is nearly \"switchboard\"");
+    let checked = run(&["config", "check", &file], &[]);
+    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    assert!(checked.stdout.starts_with(&told), "{}", checked.stdout);
+    let checked = run(&["serve", "--check", "--config", &file], &[]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(1), ""), "{}", checked.stderr);
+    assert!(checked.stderr.starts_with(&told), "{}", checked.stderr);
 }
 
 #[test]

@@ -162,6 +162,16 @@ fn an_empty_key_fails_the_start() {
     }
 }
 
+/// As in a file: fewer characters can be guessed.
+#[test]
+fn a_short_key_fails_the_start_of_a_gateway() {
+    for key in ["", "twelve chars", "  fifteen chars    ", "${NONE:-short}"] {
+        let line = ["serve", "--port", "0", "--no-cache", "--api-key", key];
+        let hint = "hint: make one with: switchboard key new";
+        fails(&line, "error: --api-key has fewer than 16 characters", hint);
+    }
+}
+
 #[test]
 fn two_servers_of_one_name_fail_the_start() {
     let named = |name| ["--named-server", name, "true"];

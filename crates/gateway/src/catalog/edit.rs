@@ -1,10 +1,8 @@
 //! What of a server clients see, and in whose words.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use switchboard_net::roster::{Definition, Kind};
+use switchboard_net::roster::Definition;
 use switchboard_proto::patch;
 
 use crate::name;
@@ -20,12 +18,7 @@ pub(super) fn shaped(plan: Option<&ServerPlan>, definition: &Definition) -> Opti
     if !plan.filter(definition.kind).lets(&own) {
         return None;
     }
-    let edits = match definition.kind {
-        Kind::Tools => &plan.tool_edits,
-        Kind::Prompts => &plan.prompt_edits,
-        Kind::Resources | Kind::Templates => const { &BTreeMap::new() },
-    };
-    let edit = edits.get(&own);
+    let edit = plan.edits(definition.kind).get(&own);
     let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
     let offered = plan.offered(shown);
     let text = edit.and_then(|edit| edited(&text, edit)).unwrap_or(text);

@@ -137,8 +137,33 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     plan.prefix = Some("p".to_owned());
     let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(&plan));
     assert_eq!(catalog.tool("p__read").unwrap().name, "read");
-    assert_eq!(plan.meant("p__read").as_deref(), Some("read"));
-    assert_eq!(plan.meant("any__read"), None);
+    let meant = |kind, offered| plan.meant(kind, offered);
+    assert_eq!(meant(Kind::Tools, "p__read").as_deref(), Some("read"));
+    assert_eq!(meant(Kind::Tools, "any__read"), None);
+}
+
+#[test]
+fn what_has_another_name_is_meant_by_that_one_only() {
+    let mut plan = ServerPlan::new("a", Target::Command(Command::parse("true").unwrap()));
+    for (own, name) in [("sleep", "nap"), ("walk", "go.on"), ("same", "same")] {
+        let name = Some(name.to_owned());
+        plan.tool_edits.insert(own.to_owned(), Edit { name, ..Edit::default() });
+    }
+    let words = Edit { title: Some("Read".to_owned()), ..Edit::default() };
+    plan.tool_edits.insert("read".to_owned(), words);
+    let meant = |kind, offered: &str| plan.meant(kind, offered).unwrap_or_default();
+    for (offered, own) in [
+        ("a__nap", "sleep"),
+        ("a__sleep", ""),
+        (&*name::offered("a", "go.on"), "walk"),
+        ("a__walk", ""),
+        ("a__same", "same"),
+        ("a__read", "read"),
+        ("a__other", "other"),
+    ] {
+        assert_eq!(meant(Kind::Tools, offered), own, "{offered}");
+    }
+    assert_eq!(meant(Kind::Prompts, "a__sleep"), "sleep");
 }
 
 #[test]

@@ -91,6 +91,11 @@ pub(super) fn read(
     };
     let variables = Variables { around, inputs: section.inputs, braces: section.braces };
     let mut draft = Draft::new(variables);
+    if matches!(name.text.as_str(), "" | "." | "..") {
+        // Clients make another path of it before they ask for it.
+        let what = format!("{:?} is no name for a server: it is part of a URL", name.text);
+        draft.reader.error(&name.place, what, "use letters, digits, _, - and .");
+    }
     for (key, value) in members {
         draft.member(key, value);
     }

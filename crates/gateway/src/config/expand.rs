@@ -51,6 +51,11 @@ impl Variables<'_> {
         self.replace(text, |inner| self.value(inner))
     }
 
+    /// Whether a text has variables that stay what they are.
+    pub(super) fn are_left_in(&self, text: &str) -> bool {
+        self.around.is_literal() && text.contains("${")
+    }
+
     /// The same text with the variables that every file may have: what only one
     /// client knows is put in other words.
     pub(super) fn portable(&self, text: &str) -> String {

@@ -33,8 +33,19 @@ pub struct Gateway {
     pub keys: Vec<Placed<Arc<Principal>>>,
     /// What whoever shows no key may do.
     pub anonymous: Anonymous,
+    /// The servers and groups that keys and whoever has none are granted by name.
+    pub granted: Vec<Placed<Granted>>,
     /// What holds for every server that does not say otherwise.
     pub defaults: Defaults,
+}
+
+/// What a grant names; some files must have it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Granted {
+    /// A group, or several by a name with `*`.
+    Group(String),
+    /// A server, or several by a name with `*`.
+    Server(String),
 }
 
 /// What whoever shows no key may do.

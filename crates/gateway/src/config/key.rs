@@ -36,6 +36,28 @@ pub(super) enum Meaning {
     Theirs,
 }
 
+/// What kind of server a key is for, if not for every kind.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Side {
+    Command,
+    Url,
+}
+
+impl Meaning {
+    /// The servers on which it has an effect; none for all. What makes a server one
+    /// of a kind is not asked here.
+    pub(super) fn side(self) -> Option<Side> {
+        match self {
+            Self::Cwd | Self::Env | Self::EnvFile | Self::EnvNames => Some(Side::Command),
+            Self::BearerVariable | Self::HeaderVariables | Self::Headers => Some(Side::Url),
+            Self::Ours(Ours::HeaderCommand | Ours::HeaderFile | Ours::PassHeaders) => {
+                Some(Side::Url)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What a key says that only we have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ours {
@@ -55,7 +77,8 @@ pub(super) enum Ours {
     ToolEdits,
 }
 
-/// Every key that some tool knows, in the spelling of that tool.
+/// Every key that some tool knows, in the spelling of that tool; for `camelCase`
+/// `snake_case` is as good, for TOML.
 pub(super) const KEYS: &[(&str, Meaning)] = &[
     ("args", Meaning::Args),
     ("bearer_token_env_var", Meaning::BearerVariable),
@@ -140,11 +163,12 @@ pub(super) const THEIRS: &[&str] = &[
 /// What a key says; none if nobody uses it.
 pub(super) fn meaning(name: &str) -> Option<Meaning> {
     let known = KEYS.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
+    let known = known.or_else(|| find(KEYS, name));
     let ours = || find(OURS, name).map(Meaning::Ours);
     known.or_else(ours).or_else(|| THEIRS.contains(&name).then_some(Meaning::Theirs))
 }
 
-/// What a key of ours says, `camelCase` or `snake_case`.
+/// What a key in `camelCase` says, however it is written: so or in `snake_case`.
 pub(super) fn find<T: Copy>(keys: &[(&str, T)], name: &str) -> Option<T> {
     let name = camel(name);
     keys.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning)
@@ -207,21 +231,4 @@ fn distance(left: &str, right: &str) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slip_of_the_pen_leads_to_the_key_that_was_meant() {
-        let check = |name: &str| similar(name).unwrap_or("nothing");
-        assert_eq!(check("comand"), "command");
-        assert_eq!(check("Command"), "command");
-        assert_eq!(check("agrs"), "args");
-        assert_eq!(check("arguments"), "args");
-        assert_eq!(check("header"), "headers");
-        assert_eq!(check("URL"), "url");
-        assert_eq!(check("enviroment"), "environment");
-        assert_eq!(check("startup-timeout-sec"), "startup_timeout_sec");
-        assert_eq!(check("colour"), "nothing");
-        assert_eq!(check("x"), "nothing");
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::expand::{Variables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, Weight};
 use super::tree::{Key, Node, Value};
 
 /// What the variables of the file stand for, and what was wrong so far.
@@ -25,6 +25,16 @@ impl<'t> Reader<'t> {
 
     pub(super) fn error(&mut self, place: &Place, what: String, instead: impl Into<String>) {
         self.problems.push(Problem::error(place, what, instead));
+    }
+
+    /// Whether something is wrong so far; notes do not count.
+    pub(super) fn has_mistakes(&self) -> bool {
+        self.problems.iter().any(|problem| problem.weight == Weight::Error)
+    }
+
+    /// Whether the file is only compared and copied.
+    pub(super) fn is_literal(&self) -> bool {
+        self.variables.around.is_literal()
     }
 
     pub(super) fn wrong(&mut self, key: &Key, node: &Node, instead: &str) {
@@ -215,7 +225,7 @@ impl<'t> Reader<'t> {
             self.wrong(key, node, "write the name of a variable in quotes");
             return None;
         };
-        if self.variables.around.is_literal() {
+        if self.is_literal() {
             return Some(format!("${{{name}}}"));
         }
         let value = self.variables.around.variable(name).map(ToOwned::to_owned);

@@ -4,6 +4,8 @@
 //! It is stricter than reading in one thing: a key of a server that no tool has
 //! is a mistake here and a note there, for an editor should underline it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::gateway::{AccessMember, BOUNDS, Bound, DEFAULTS, KEY_MEMBERS, MEMBERS, Member, NAME};
@@ -39,8 +41,19 @@ pub fn schema() -> Value {
             "server": server(),
             "servers": {
                 "anyOf": [
-                    { "type": "object", "additionalProperties": { "$ref": "#/$defs/server" } },
-                    { "type": "array", "items": { "$ref": "#/$defs/server" } },
+                    {
+                        "type": "object",
+                        "propertyNames": nameable(),
+                        "additionalProperties": { "$ref": "#/$defs/server" },
+                    },
+                    {
+                        "type": "array",
+                        "items": {
+                            "$ref": "#/$defs/server",
+                            "properties": { "name": nameable() },
+                            "required": ["name"],
+                        },
+                    },
                     { "type": "null" },
                 ],
             },
@@ -56,6 +69,11 @@ pub fn schema() -> Value {
             "words": { "type": "array", "items": { "$ref": "#/$defs/text" } },
         },
     })
+}
+
+/// What a server may be called: not what is lost in a URL.
+fn nameable() -> Value {
+    json!({ "not": { "enum": ["", ".", ".."] } })
 }
 
 /// A reference to something that several keys are, with what the key is for.
@@ -91,13 +109,15 @@ fn server() -> Value {
     let known = KEYS.iter().map(|(name, meaning)| (*name, known(*meaning)));
     let ours = OURS.iter().map(|(name, key)| (*name, ours(*key)));
     let theirs = THEIRS.iter().map(|name| (*name, json!({ "description": "For another tool." })));
-    let mut server = object(ours);
+    let mut server = object(ours.chain(known));
     if let Some(properties) = server["properties"].as_object_mut() {
-        properties.extend(known.chain(theirs).map(|(name, schema)| (name.to_owned(), schema)));
+        properties.extend(theirs.map(|(name, schema)| (name.to_owned(), schema)));
     }
-    let has = |name: &str| json!({ "required": [name] });
-    let places = ["command", "url", "serverUrl", "httpUrl"].map(has);
-    server["oneOf"] = json!(places);
+    let is_place = |meaning| matches!(meaning, Meaning::Command | Meaning::HttpUrl | Meaning::Url);
+    let places = KEYS.iter().filter(|(_, meaning)| is_place(*meaning)).map(|(name, _)| *name);
+    let places: BTreeSet<_> = places.flat_map(|name| [name.to_owned(), snake(name)]).collect();
+    let places = places.iter().map(|name| json!({ "required": [name] }));
+    server["oneOf"] = Value::Array(places.collect());
     server
 }
 

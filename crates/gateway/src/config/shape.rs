@@ -54,8 +54,9 @@ pub(super) fn has_section(tree: &Node) -> bool {
 /// What to write into a file without servers.
 pub(super) fn instead(tree: &Node, file: &Path) -> String {
     let keys = tree.table().into_iter().flatten();
+    let names = SECTIONS.into_iter().chain([super::gateway::NAME]);
     for (key, _) in keys {
-        if let Some(name) = nearest(&key.text, SECTIONS.iter().copied()) {
+        if let Some(name) = nearest(&key.text, names.clone()) {
             return format!("line {}: write {name:?} for {:?}", key.place.line, key.text);
         }
     }

@@ -17,7 +17,7 @@ fn read(file: &str, text: &str) -> Config {
 
 /// What is wrong with a file of JSON, a line each: place, fact, remedy.
 #[track_caller]
-fn check(text: &str, expected: &[&str]) {
+fn check(text: &str, expected: &[&str]) -> Config {
     let config = read("m.json", text);
     let told = config.problems.iter();
     let told: Vec<_> = told.map(|problem| format!("{problem} -> {}", problem.instead)).collect();
@@ -25,6 +25,7 @@ fn check(text: &str, expected: &[&str]) {
     for line in &told {
         assert!(!line.contains("s3cret"), "{line}");
     }
+    config
 }
 
 /// A server as one line.
@@ -78,7 +79,8 @@ fn the_file_of_an_editor_is_read_with_its_inputs() {
           }
         }"#,
     );
-    assert_eq!(config.problems, []);
+    let told: Vec<_> = config.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, [".vscode/mcp.json:4:81: there is no folder /p/sub"]);
     assert_eq!(line(&config, "a"), "/p/run in /p/sub");
     assert_eq!(line(&config, "b"), "SseOnly http://localhost:1/sse?k=none");
 }
@@ -198,6 +200,46 @@ fn a_mistake_is_told_with_its_place_and_what_to_write() {
 }
 
 #[test]
+fn a_section_of_ours_under_a_name_that_is_nearly_right_is_a_mistake() {
+    for name in ["switchbord", "swichboard", "Switchboard", "switch_board", "switchBoards"] {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "c"}}}}, "{name}": {{}}}}"#);
+        let told = format!(
+            "m.json:1:41: {name:?} is nearly \"switchboard\", and nothing in it holds \
+             -> write \"switchboard\""
+        );
+        check(&text, &[&told]);
+        let config = read("m.json", &text);
+        let error = config.errors().next().expect("it is no note");
+        assert_eq!(error.server, None, "it stops the gateway");
+    }
+    let twice = r#"{"mcpServers": {}, "switchboard": {"keys": {}}, "switchboard": {}}"#;
+    let told = "m.json:1:20: \"switchboard\" is there twice; the last one counts \
+                -> put all of it into one";
+    check(twice, &[told]);
+    let alone = Config::parse(Path::new("m.json"), r#"{"switchbord": {}}"#, &around());
+    let instead = "line 1: write \"switchboard\" for \"switchbord\"";
+    assert_eq!(alone.unwrap_err().instead(), instead);
+    let toml = read("m.toml", "[mcp_servers.a]\ncommand = \"c\"\n[switchbord.keys]\n");
+    assert_eq!(toml.errors().count(), 1);
+    let theirs = r#"{"mcpServers": {}, "dashboard": {}, "keyboard": {}, "switches": {}}"#;
+    check(theirs, &[]);
+}
+
+#[test]
+fn a_section_of_ours_among_the_servers_is_a_mistake() {
+    let neither = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
+    check(
+        r#"{"mcpServers": {"switchboard": {"keys": {}}}}"#,
+        &[
+            "m.json:1:33: no tool that we know has the key \"keys\" -> it is left out of account",
+            &format!(
+                "m.json:1:17: server \"switchboard\" has neither a command nor a URL -> {neither}"
+            ),
+        ],
+    );
+}
+
+#[test]
 fn one_bad_server_does_not_cost_the_others() {
     let config = read(
         "m.json",
@@ -222,6 +264,77 @@ fn keys_of_other_tools_are_no_mistakes_and_unknown_ones_a_note() {
     let config = read("m.json", r#"{"mcpServers": {"a": {"command": "c", "mascot": "cat"}}}"#);
     assert_eq!(config.servers.len(), 1);
     assert_eq!(config.problems[0].weight, Weight::Note);
+}
+
+#[test]
+fn what_has_no_effect_is_worth_a_note() {
+    let config = check(
+        r#"{"mcpServers": {
+          "a": {"command": "c", "headers": {"X": "y"}, "bearer_token_env_var": "TOKEN",
+                "passHeaders": ["X-Tenant"], "headersHelper": "h", "args": [], "env": {"A": "b"}},
+          "b": {"url": "https://e.com/mcp", "env": {"A": "b"}, "cwd": "/", "envFile": "none.env",
+                "headers": {"X": "y"}},
+          "of others": {"command": "c", "headers": {}, "passHeaders": []},
+          "too": {"url": "https://e.com/mcp", "env": {}, "type": "http"}}}"#,
+        &[
+            "m.json:2:33: \"headers\" has no effect: the server is a command \
+             -> leave it out; what a command needs goes into \"env\" or \"args\"",
+            "m.json:2:56: \"bearer_token_env_var\" has no effect: the server is a command \
+             -> leave it out; what a command needs goes into \"env\" or \"args\"",
+            "m.json:3:17: \"passHeaders\" has no effect: the server is a command \
+             -> leave it out; what a command needs goes into \"env\" or \"args\"",
+            "m.json:3:46: \"headersHelper\" has no effect: the server is a command \
+             -> leave it out; what a command needs goes into \"env\" or \"args\"",
+            "m.json:4:45: \"env\" has no effect: the server is elsewhere \
+             -> leave it out; what a URL needs goes into \"headers\"",
+            "m.json:4:64: \"cwd\" has no effect: the server is elsewhere \
+             -> leave it out; what a URL needs goes into \"headers\"",
+            "m.json:4:76: \"envFile\" has no effect: the server is elsewhere \
+             -> leave it out; what a URL needs goes into \"headers\"",
+        ],
+    );
+    assert_eq!((config.errors().count(), config.servers.len()), (0, 4));
+}
+
+#[test]
+fn a_folder_or_a_file_of_headers_that_is_not_there_is_worth_a_note() {
+    let text = r#"{"servers": {
+      "a": {"command": "c", "cwd": "src"}, "b": {"command": "c", "cwd": "no/such"},
+      "c": {"url": "http://h/", "headerFile": "tests/some.env"},
+      "d": {"url": "http://h/", "headerFile": ["tests/some.env",
+        "no.headers"]}}}"#;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let around = Surroundings::new([], folder);
+    let config = Config::parse(Path::new("m.json"), text, &around).unwrap();
+    assert_eq!((config.errors().count(), config.servers.len()), (0, 4));
+    let told: Vec<_> = config.problems.iter().map(ToString::to_string).collect();
+    let at = |path: &str| folder.join(path).display().to_string();
+    let expected = [
+        format!("m.json:2:73: there is no folder {}", at("no/such")),
+        format!("m.json:5:9: there is no file {}", at("no.headers")),
+    ];
+    assert_eq!(told, expected);
+    let files = &config.servers[3].settings.credentials.files;
+    assert_eq!(files, &[folder.join("tests/some.env"), folder.join("no.headers")]);
+    let literal = Config::parse(Path::new("m.json"), text, &around.literal()).unwrap();
+    assert_eq!(literal.problems, [], "that is for whoever uses it");
+}
+
+#[test]
+fn a_name_that_is_lost_in_a_url_is_no_name_for_a_server() {
+    let told = |place: &str, name: &str| {
+        format!(
+            "m.json:{place}: {name:?} is no name for a server: it is part of a URL -> use letters, digits, _, - and ."
+        )
+    };
+    let expected = [told("1:14", ""), told("1:36", "."), told("1:59", "..")];
+    let expected = expected.each_ref().map(String::as_str);
+    let text = r#"{"servers": {"": {"command": "c"}, ".": {"command": "c"}, "..": {"command": "c"},
+        "...": {"command": "c"}, "a b": {"command": "c"}, ".x": {"command": "c"}}}"#;
+    let config = check(text, &expected);
+    assert_eq!(config.errors().count(), 3);
+    assert_eq!(config.servers.len(), 3);
+    check(r#"{"servers": [{"name": "..", "command": "c"}]}"#, &[&told("1:23", "..")]);
 }
 
 #[test]

@@ -49,6 +49,15 @@ impl Node {
         }
     }
 
+    /// Whether it is an object or a list with nothing in it.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.value {
+            Value::List(items) => items.is_empty(),
+            Value::Table(members) => members.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Its members, if it has any; of two with one name the last counts.
     pub(super) fn table(&self) -> Option<&[(Key, Self)]> {
         match &self.value {

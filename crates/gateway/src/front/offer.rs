@@ -127,12 +127,16 @@ impl Front {
         if is_missing != Some(true) {
             return false;
         }
+        let kind = match request.method() {
+            method::CALL_TOOL => Kind::Tools,
+            _ => Kind::Prompts,
+        };
         let name = string(&["name"]).or_else(|| string(&["ref", "name"]));
         let members = self.members();
         let mut late = person.awaited().into_iter().filter(|server| members.contains(server));
         late.any(|server| {
             let backend = self.fleet.backend(&server);
-            let meant = |name: &str| backend.is_some_and(|it| it.plan.meant(name).is_some());
+            let meant = |name: &str| backend.is_some_and(|it| it.plan.meant(kind, name).is_some());
             name.as_deref().is_none_or(meant)
         })
     }
@@ -178,12 +182,12 @@ impl Front {
 }
 
 impl Servers for Front {
-    fn unlisted(&self, offered: &str) -> Option<Owned> {
+    fn unlisted(&self, kind: Kind, offered: &str) -> Option<Owned> {
         let (deferred, members) = (self.deferred(), self.members());
         let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
         let meant = members.iter().filter_map(|server| {
             let plan = &self.fleet.backend(server)?.plan;
-            let name = plan.meant(offered)?;
+            let name = plan.meant(kind, offered)?;
             let may_be = plan.is_personal() || is_late(Arc::clone(server));
             may_be.then(|| Owned { server: Arc::clone(server), name })
         });

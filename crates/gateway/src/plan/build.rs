@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Plan, ServerPlan};
-use crate::config::{Anonymous, Config, Defaults, Entry, Gateway, Group, Placed, Problem, nearest};
+use crate::config::{
+    Anonymous, Config, Defaults, Entry, Gateway, Granted, Group, Place, Placed, Problem, nearest,
+};
 use crate::glob::fits;
 use crate::policy::Principal;
 
@@ -61,7 +63,9 @@ impl Plan {
         self.diagnostics = diagnostics.unwrap_or_default();
         let mut groups = BTreeMap::new();
         for Placed { value: group, .. } in gateways.iter().flat_map(|gateway| &gateway.groups) {
-            problems.extend(group.servers.iter().filter_map(|server| unknown(server, names)));
+            let servers = group.servers.iter();
+            problems
+                .extend(servers.filter_map(|server| unknown(&server.place, &server.value, names)));
             groups.entry(group.name.clone()).or_insert_with(|| self.members(group));
         }
         self.groups = groups;
@@ -88,16 +92,17 @@ impl Plan {
         problems: &mut Vec<Problem>,
     ) {
         let mut principals: Vec<Arc<Principal>> = Vec::new();
-        for Placed { place, value } in gateways.iter().flat_map(|gateway| &gateway.keys) {
+        for Placed { place, value } in gateways.iter().flat_map(|gateway| &gateway.granted) {
+            problems.extend(match value {
+                Granted::Group(name) => self.no_group(place, name),
+                Granted::Server(name) => unknown(place, name, names),
+            });
+        }
+        for Placed { value, .. } in gateways.iter().flat_map(|gateway| &gateway.keys) {
             // Nobody in particular is somebody else, and has no key.
             if value.name.is_empty() || principals.iter().any(|other| other.name == value.name) {
                 continue;
             }
-            let placed = |name: &String| Placed { place: place.clone(), value: name.clone() };
-            let servers = value.grant.servers.iter().flatten().map(placed);
-            problems.extend(servers.filter_map(|server| unknown(&server, names)));
-            let groups = value.grant.groups.iter().flatten().map(placed);
-            problems.extend(groups.filter_map(|group| self.no_group(&group)));
             principals.push(Arc::new(self.granted(value)));
         }
         let mut said = gateways.iter().map(|gateway| &gateway.anonymous);
@@ -111,8 +116,7 @@ impl Plan {
         self.access.principals = principals;
     }
 
-    fn no_group(&self, group: &Placed<String>) -> Option<Problem> {
-        let Placed { place, value: name } = group;
+    fn no_group(&self, place: &Place, name: &str) -> Option<Problem> {
         if name.contains('*') || self.groups.contains_key(name) {
             return None;
         }
@@ -142,9 +146,8 @@ impl Plan {
 }
 
 /// What is wrong with the name of a server that no file has.
-fn unknown(server: &Placed<String>, names: &BTreeSet<&str>) -> Option<Problem> {
-    let Placed { place, value: name } = server;
-    if name.contains('*') || names.contains(name.as_str()) {
+fn unknown(place: &Place, name: &str, names: &BTreeSet<&str>) -> Option<Problem> {
+    if name.contains('*') || names.contains(name) {
         return None;
     }
     let near = nearest(name, names.iter().copied());

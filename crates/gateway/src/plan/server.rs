@@ -122,15 +122,31 @@ impl ServerPlan {
         }
     }
 
-    /// What it calls something that is offered under this name, if that can be told from the name.
-    pub fn meant(&self, offered: &str) -> Option<String> {
+    /// What clients see of a kind instead of what the server says, by its name there.
+    pub fn edits(&self, kind: Kind) -> &BTreeMap<String, Edit> {
+        match kind {
+            Kind::Tools => &self.tool_edits,
+            Kind::Prompts => &self.prompt_edits,
+            Kind::Resources | Kind::Templates => const { &BTreeMap::new() },
+        }
+    }
+
+    /// What it calls something of a kind that is offered under this name, if that can
+    /// be told from the name: none if it is offered under another.
+    pub fn meant(&self, kind: Kind, offered: &str) -> Option<String> {
+        let edits = self.edits(kind);
+        let named = edits.iter().filter_map(|(own, edit)| Some((own, edit.name.as_deref()?)));
+        if let Some((own, _)) = named.clone().find(|(_, name)| self.offered(name) == offered) {
+            return Some(own.clone());
+        }
         let prefix = self.prefix.as_deref().unwrap_or(&self.name);
         let name = match name::parts(offered) {
             _ if prefix.is_empty() => offered,
             Some((server, name)) if server == prefix => name,
             _ => return None,
         };
-        Some(name.to_owned())
+        let is_away = named.into_iter().any(|(own, _)| own == name);
+        (!is_away).then(|| name.to_owned())
     }
 
     /// Whether what it offers may be another thing for each client: each has a

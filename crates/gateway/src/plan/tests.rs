@@ -59,7 +59,7 @@ fn a_server_says_how_it_is_treated_and_defaults_fill_in() {
                                   "annotations": {"readOnlyHint": true, "title": null}}},
                   "prompts": {"p": {"title": "P"}}},
             "b": {"url": "https://h/mcp", "process": {"pool": 3}, "passHeaders": ["X-Tenant"],
-                  "headerFile": "~/h", "headersHelper": ["get", "token"], "tools": ["only"]}},
+                  "headersHelper": ["get", "token"], "tools": ["only"]}},
         "switchboard": {"defaults": {"idleTimeout": "10m", "timeout": "1.5s", "process": "per-session",
                                      "maxConcurrency": 9, "startTimeout": 7}}}"#,
     );
@@ -169,8 +169,10 @@ fn mistakes_in_our_keys_are_told_with_what_to_write() {
              -> write seconds, or \"500ms\", \"30s\", \"5m\", \"1h\"",
             "m.json:2:49: \"maxConcurrency\" is a number \
              -> write a whole number above 0, without quotes",
-            "m.json:2:67: header authorization of a client is never passed on \
+            "m.json:2:68: header authorization of a client is never passed on \
              -> leave it out; what a server needs goes into \"headers\"",
+            "m.json:2:52: \"passHeaders\" has no effect: the server is a command \
+             -> leave it out; what a command needs goes into \"env\" or \"args\"",
         ],
     );
     check(
@@ -194,7 +196,54 @@ fn mistakes_in_our_keys_are_told_with_what_to_write() {
             "m.json:3:84: \"toolSearch\" is text \
              -> write true, false, or the number of tools to search above",
             "m.json:2:30: there is no server \"alpah\" -> write \"alpha\"",
-            "m.json:3:13: there is no group \"h\" -> add it to \"groups\"",
+            "m.json:3:46: there is no group \"h\" -> add it to \"groups\"",
+        ],
+    );
+}
+
+#[test]
+fn blanks_around_a_key_do_not_make_it_long() {
+    check(
+        r#"{"switchboard": {"keys": {"k": {"key": "${SHORT:-  short key      }"}}}}"#,
+        &["m.json:1:40: \"key\" has fewer than 16 characters \
+           -> make one with: switchboard key new"],
+    );
+}
+
+#[test]
+fn a_mistake_in_a_list_is_told_where_it_stands() {
+    let text = format!(
+        r#"{{"servers": {{"a": {{"url": "http://h/", "passHeaders": [
+            "X-Tenant",
+            "Cookie"],
+          "tools": {{
+            "x": {{"name": "same"}},
+            "y": {{"title": "Y",
+                   "name": "same"}}}}}}}},
+  "switchboard": {{
+    "groups": {{"g": ["a"]}},
+    "keys": {{
+      "ada": {{
+        "hash": "{}",
+        "servers": [
+          "a",
+          "nope"],
+        "groups": [
+          "nog"]}}}},
+    "anonymous": {{"servers": ["b*",
+        "nobody"]}}}}}}"#,
+        KeyHash::of(b"secret")
+    );
+    let instead = "write the name of a server, or a part of it with *";
+    check(
+        &text,
+        &[
+            "m.json:3:13: header cookie of a client is never passed on \
+             -> leave it out; what a server needs goes into \"headers\"",
+            "m.json:7:28: \"tools\" gives the name \"same\" twice -> give each its own name",
+            &format!("m.json:15:11: there is no server \"nope\" -> {instead}"),
+            "m.json:17:11: there is no group \"nog\" -> add it to \"groups\"",
+            &format!("m.json:19:9: there is no server \"nobody\" -> {instead}"),
         ],
     );
 }

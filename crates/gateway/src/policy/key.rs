@@ -11,6 +11,9 @@ use ring::digest::{SHA256, digest};
 /// What a hash in a file starts with.
 pub const PREFIX: &str = "sha256:";
 
+/// Characters of a key that people choose themselves: fewer can be guessed.
+pub const MIN_KEY: usize = 16;
+
 /// The SHA-256 of a key.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct KeyHash([u8; 32]);
@@ -26,6 +29,11 @@ impl KeyHash {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, key).as_ref());
         Self(bytes)
+    }
+
+    /// Whether a key that people chose can be guessed; blanks around it are none of it.
+    pub fn is_weak(key: &str) -> bool {
+        key.trim().chars().count() < MIN_KEY
     }
 
     /// Whether both are of one key. Takes the same time wherever they differ.

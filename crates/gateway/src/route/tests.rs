@@ -10,7 +10,7 @@ use crate::name;
 struct Two;
 
 impl Servers for Two {
-    fn unlisted(&self, offered: &str) -> Option<Owned> {
+    fn unlisted(&self, _: Kind, offered: &str) -> Option<Owned> {
         let (server, name) = name::parts(offered).filter(|(server, _)| *server == "late")?;
         Some(Owned { server: server.into(), name: name.to_owned() })
     }
@@ -23,7 +23,7 @@ impl Servers for Two {
 struct One;
 
 impl Servers for One {
-    fn unlisted(&self, _: &str) -> Option<Owned> {
+    fn unlisted(&self, _: Kind, _: &str) -> Option<Owned> {
         None
     }
 

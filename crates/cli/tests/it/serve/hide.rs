@@ -37,6 +37,38 @@ fn same(one: (&str, Result<Value, CallError>), none: (&str, Result<Value, CallEr
     assert_eq!(told(one.1).replace(one.0, none.0), told(none.1), "{what}");
 }
 
+#[tokio::test]
+async fn what_has_another_name_is_not_to_be_had_by_its_old_one() {
+    let more = json!({
+        "tools": {"echo": {"name": "say"}},
+        "prompts": {"test_simple_prompt": {"name": "plain"}},
+    });
+    // Also where the server may have tools that the gateway does not know of.
+    for process in ["per-session", "shared"] {
+        let mut more = more.clone();
+        more["process"] = process.into();
+        let gateway = server("legacy", &more);
+        for era in ERAS {
+            let what = format!("{process}, {era:?}");
+            let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
+            let tools = listed(&client, "tools/list", "tools", "name").await;
+            assert!(tools.contains(&"a__say".to_owned()), "{what}: {tools:?}");
+            let said = client.call_tool("a__say", json!({"message": "hello"})).await.unwrap();
+            assert!(text(&said).contains("hello"), "{what}: {said}");
+            let old = client.call_tool("a__echo", json!({"message": "hello"})).await;
+            let none = client.call_tool("none", json!({})).await;
+            same(("a__echo", old), ("none", none), &what);
+            client.prompt("a__plain", json!({})).await.unwrap();
+            let old = client.prompt("a__test_simple_prompt", json!({})).await;
+            let none = client.prompt("none", json!({})).await;
+            same(("a__test_simple_prompt", old), ("none", none), &what);
+            let alone = gateway.client_at("/servers/a/mcp", era, ClientOptions::default()).await;
+            let said = alone.call_tool("echo", json!({"message": "hello"})).await.unwrap();
+            assert!(text(&said).contains("hello"), "{what}: its own path has its own names");
+        }
+    }
+}
+
 const TEMPLATE: &str = "test://template/{id}/data";
 
 #[tokio::test]

@@ -183,7 +183,8 @@ fn other_machines_come_in_only_if_the_user_says_so() {
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("--allow-unauthenticated"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--api-key"), "{}", refused.stderr);
-    let args = ["serve", "--host", "0.0.0.0", "--port", "0", "--no-cache", "--api-key", "k"];
+    let args = ["serve", "--host", "0.0.0.0", "--port", "0", "--no-cache"];
+    let args = [&args[..], &["--api-key", "a key of some length"]].concat();
     let mut let_in = Switchboard::start(&args);
     let served = let_in.until_logged("serving http://0.0.0.0:");
     let (_, port) = served.split_once("0.0.0.0:").unwrap();

@@ -2,7 +2,7 @@
 
 use super::Timeouts;
 use crate::config::expand::Variables;
-use crate::config::key::{Meaning, Ours, meaning, similar};
+use crate::config::key::{Meaning, Ours, Side, meaning, similar};
 use crate::config::problem::{Place, Problem};
 use crate::config::reader::Reader;
 use crate::config::settings::Settings;
@@ -26,6 +26,8 @@ pub(super) struct Draft<'t> {
     pub(super) timeouts: Timeouts,
     pub(super) tools: Filter,
     pub(super) settings: Settings,
+    /// Keys that are for servers of one kind.
+    sided: Vec<(Key, Side)>,
 }
 
 /// What a file calls a transport.
@@ -70,12 +72,17 @@ impl<'t> Draft<'t> {
             timeouts: Timeouts::default(),
             tools: Filter::default(),
             settings: Settings::default(),
+            sided: Vec::new(),
         }
     }
 
     /// Takes in one member of the server.
     pub(super) fn member(&mut self, key: &Key, node: &Node) {
         let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
+        // Some clients write all keys into each server.
+        if let Some(side) = meaning.side().filter(|_| !node.is_empty()) {
+            self.sided.push((key.clone(), side));
+        }
         let place = || node.place.clone();
         match meaning {
             Meaning::Args => {
@@ -125,6 +132,20 @@ impl<'t> Draft<'t> {
             }
             Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
             Meaning::Name | Meaning::Theirs => {}
+        }
+    }
+
+    /// Tells of keys that do nothing for a server of this kind.
+    pub(super) fn tell_idle(&mut self, side: Side) {
+        let (what, instead) = match side {
+            Side::Command => {
+                ("a command", "leave it out; what a command needs goes into \"env\" or \"args\"")
+            }
+            Side::Url => ("elsewhere", "leave it out; what a URL needs goes into \"headers\""),
+        };
+        for (key, _) in self.sided.iter().filter(|(_, other)| *other != side) {
+            let what = format!("{:?} has no effect: the server is {what}", key.text);
+            self.reader.problems.push(Problem::note(&key.place, what, instead));
         }
     }
 

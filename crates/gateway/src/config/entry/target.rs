@@ -1,11 +1,14 @@
 //! Where a server is, put together from its members.
 
+use std::path::PathBuf;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 
 use super::draft::{Draft, Kind};
 use crate::config::dotenv;
+use crate::config::key::Side;
 use crate::config::problem::{Place, Problem};
 use crate::config::tree::Key;
 
@@ -13,8 +16,14 @@ impl Draft<'_> {
     /// The server's command or URL; none if it has neither, which is told.
     pub(super) fn target(&mut self, name: &Key) -> Option<Target> {
         match (self.command.take(), self.url.take()) {
-            (Some(command), None) => self.command(name, command),
-            (None, Some(url)) => self.remote(url),
+            (Some(command), None) => {
+                self.tell_idle(Side::Command);
+                self.command(name, command)
+            }
+            (None, Some(url)) => {
+                self.tell_idle(Side::Url);
+                self.remote(url)
+            }
             (Some(_), Some((place, _))) => {
                 let what = "the server has a command and a URL".to_owned();
                 self.reader.error(&place, what, "keep one of \"command\" and \"url\"");
@@ -22,7 +31,7 @@ impl Draft<'_> {
             }
             (None, None) => {
                 // What is wrong with either was told already.
-                if self.reader.problems.is_empty() {
+                if !self.reader.has_mistakes() {
                     let what = format!("server {:?} has neither a command nor a URL", name.text);
                     let instead = "add \"command\": \"…\" for a program, or \"url\": \"https://…\"";
                     self.reader.error(&name.place, what, instead);
@@ -55,11 +64,26 @@ impl Draft<'_> {
         command.name.clone_from(&name.text);
         command.env = self.env_file.take().map(|file| self.file(file)).unwrap_or_default();
         command.env.append(&mut self.env);
-        command.cwd = self.cwd.take().map(|(_, cwd)| self.reader.path(cwd));
+        command.cwd = self.cwd.take().map(|cwd| self.folder(cwd));
         Some(Target::Command(command))
     }
 
+    /// A folder may be made before the command is started.
+    fn folder(&mut self, (place, path): (Place, String)) -> PathBuf {
+        let path = self.reader.path(path);
+        if !self.reader.is_literal() && !path.is_dir() {
+            let what = format!("there is no folder {}", path.display());
+            let instead = "make it before the server is started, or change \"cwd\"";
+            self.reader.problems.push(Problem::note(&place, what, instead));
+        }
+        path
+    }
+
     fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
+        if self.reader.variables.are_left_in(&path) {
+            // Nobody knows where it is; servers with other files are others.
+            return vec![(path, String::new())];
+        }
         let path = self.reader.path(path);
         self.reader.besides.push(path.clone());
         dotenv::read(&path).unwrap_or_else(|error| {
@@ -86,6 +110,7 @@ impl Draft<'_> {
         }
         let url: Option<Uri> = text.trim().parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+        let url = url.or_else(|| self.unfilled(&text));
         let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
             let what = "the URL is not one of http:// or https://".to_owned();
             self.reader.error(&place, what, "write it in full: \"https://example.com/mcp\"");
@@ -99,6 +124,18 @@ impl Draft<'_> {
         }
         let headers = self.header_map();
         Some(Target::Url { url, strategy, headers })
+    }
+
+    /// What stands for a URL whose variables stay what they are, and which is none
+    /// without them: its host is the first of them.
+    fn unfilled(&self, text: &str) -> Option<Uri> {
+        if !self.reader.variables.are_left_in(text) {
+            return None;
+        }
+        let name = text.split_once("${")?.1;
+        let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
+        let path: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("http://{}/{path}", &name[..end]).parse().ok()
     }
 
     fn header_map(&mut self) -> HeaderMap {

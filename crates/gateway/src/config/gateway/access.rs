@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::read::members;
-use super::{Anonymous, Placed, names};
+use super::{Anonymous, Granted, Placed, names};
 use crate::config::key::find;
 use crate::config::problem::{Problem, Weight};
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
-use crate::policy::{KeyHash, Principal};
+use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// What a member of a key, or of `anonymous`, says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,17 +37,19 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
     ("servers", Member::Servers),
 ];
 
-/// Characters of a key in clear: fewer can be guessed.
-const MIN_KEY: usize = 16;
-
 const NEW: &str = "make one with: switchboard key new";
 
 /// Everybody with a key, by name.
-pub(super) fn keys(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Placed<Arc<Principal>>> {
+pub(super) fn keys(
+    reader: &mut Reader<'_>,
+    key: &Key,
+    node: &Node,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Vec<Placed<Arc<Principal>>> {
     let mut keys: Vec<Placed<Arc<Principal>>> = Vec::new();
     for (name, node) in members(reader, key, node) {
         let before = reader.problems.len();
-        let mut principal = principal(reader, name, node);
+        let mut principal = principal(reader, name, node, granted);
         principal.name.clone_from(&name.text);
         if name.text.is_empty() {
             let what = "a key has no name".to_owned();
@@ -79,13 +81,18 @@ pub(super) fn keys(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<Place
 }
 
 /// Whoever shows no key: everything, nothing, or a grant.
-pub(super) fn anonymous(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Anonymous {
+pub(super) fn anonymous(
+    reader: &mut Reader<'_>,
+    key: &Key,
+    node: &Node,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Anonymous {
     match &node.value {
         Value::Bool(true) => Anonymous::Granted(Arc::default()),
         Value::Bool(false) => Anonymous::Nobody,
         Value::Table(_) => {
             let before = reader.problems.len();
-            let principal = principal(reader, key, node);
+            let principal = principal(reader, key, node, granted);
             if reader.problems.len() > before {
                 return Anonymous::Nobody;
             }
@@ -102,7 +109,12 @@ pub(super) fn anonymous(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Anon
     }
 }
 
-fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
+fn principal(
+    reader: &mut Reader<'_>,
+    key: &Key,
+    node: &Node,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Principal {
     let mut principal = Principal::default();
     for (key, node) in members(reader, key, node) {
         let Some(member) = find(MEMBERS, &key.text) else {
@@ -112,7 +124,9 @@ fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
         let grant = &mut principal.grant;
         match member {
             Member::Calls => principal.calls = reader.count(key, node).map(usize::from),
-            Member::Groups => grant.groups = reader.words(key, node),
+            Member::Groups => {
+                grant.groups = Some(names_in(reader, key, node, Granted::Group, granted));
+            }
             Member::Hash => principal.keys.extend(hashes(reader, key, node)),
             Member::Key => principal.keys.extend(in_clear(reader, key, node)),
             Member::NotTools => grant.tools.never = reader.words(key, node).unwrap_or_default(),
@@ -127,11 +141,29 @@ fn principal(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Principal {
                     }
                 }
             }
-            Member::Servers => grant.servers = reader.words(key, node),
+            Member::Servers => {
+                grant.servers = Some(names_in(reader, key, node, Granted::Server, granted));
+            }
             Member::Sessions => principal.sessions = reader.count(key, node).map(usize::from),
         }
     }
     principal
+}
+
+/// The names in a list; whether somebody has them is asked when all files are read.
+fn names_in(
+    reader: &mut Reader<'_>,
+    key: &Key,
+    node: &Node,
+    what: fn(String) -> Granted,
+    granted: &mut Vec<Placed<Granted>>,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for Placed { place, value } in reader.placed(key, node) {
+        granted.push(Placed { place, value: what(value.clone()) });
+        names.push(value);
+    }
+    names
 }
 
 fn hashes(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
@@ -154,7 +186,7 @@ fn in_clear(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
     }
     let mut hashes = Vec::new();
     for Placed { place, value } in reader.one_or_more(key, node) {
-        if value.chars().count() < MIN_KEY {
+        if KeyHash::is_weak(&value) {
             let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
             reader.error(&place, what, NEW);
         }

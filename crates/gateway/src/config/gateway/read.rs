@@ -2,7 +2,7 @@
 
 use super::{Bounds, Defaults, Gateway, Group, Placed, ToolSearch, access};
 use crate::config::expand::Variables;
-use crate::config::key::{Meaning, Ours, find, meaning};
+use crate::config::key::{Meaning, Ours, find, meaning, nearest};
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::surroundings::Surroundings;
@@ -83,6 +83,7 @@ pub(in crate::config) fn read(
     problems: &mut Vec<Problem>,
 ) -> Gateway {
     let mut gateway = Gateway::default();
+    tell_misnamed(tree, problems);
     let Some(section) = tree.get(NAME) else { return gateway };
     let mut reader = Reader::new(Variables { around, inputs: tree.get("inputs"), braces: false });
     let key = Key { text: NAME.to_owned(), place: section.place.clone() };
@@ -94,6 +95,23 @@ pub(in crate::config) fn read(
     }
     problems.append(&mut reader.problems);
     gateway
+}
+
+/// A section that is not read may be about who must not come in.
+fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
+    let members = tree.table().unwrap_or_default();
+    let last = members.iter().rposition(|(key, _)| key.text == NAME);
+    for (at, (key, _)) in members.iter().enumerate() {
+        if key.text == NAME {
+            if last != Some(at) {
+                let what = format!("{NAME:?} is there twice; the last one counts");
+                problems.push(Problem::error(&key.place, what, "put all of it into one"));
+            }
+        } else if nearest(&key.text, [NAME].into_iter()).is_some() {
+            let what = format!("{:?} is nearly {NAME:?}, and nothing in it holds", key.text);
+            problems.push(Problem::error(&key.place, what, format!("write {NAME:?}")));
+        }
+    }
 }
 
 /// The members of an object; none if it is something else, which is told.
@@ -108,13 +126,17 @@ pub(super) fn members<'t>(reader: &mut Reader<'_>, key: &Key, node: &'t Node) ->
 impl Gateway {
     fn member(&mut self, member: Member, reader: &mut Reader<'_>, key: &Key, node: &Node) {
         match member {
-            Member::Anonymous => self.anonymous = access::anonymous(reader, key, node),
+            Member::Anonymous => {
+                self.anonymous = access::anonymous(reader, key, node, &mut self.granted);
+            }
             Member::Defaults => self.defaults = defaults(reader, key, node),
             Member::Diagnostics => self.diagnostics = reader.flag(key, node),
             Member::Groups => self.groups = groups(reader, key, node),
             Member::Host => self.listen.host = reader.text(key, node),
             Member::Hosts => self.listen.hosts = reader.words(key, node).unwrap_or_default(),
-            Member::Keys => self.keys = access::keys(reader, key, node),
+            Member::Keys => {
+                self.keys = access::keys(reader, key, node, &mut self.granted);
+            }
             Member::Limits => self.bounds = bounds(reader, key, node),
             Member::Origins => self.listen.origins = reader.words(key, node).unwrap_or_default(),
             Member::Port => self.listen.port = port(reader, key, node),

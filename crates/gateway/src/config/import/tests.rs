@@ -95,6 +95,50 @@ fn servers_of_all_clients_come_together_once() {
 }
 
 #[test]
+fn variables_in_places_and_urls_are_left_for_whoever_reads_them() {
+    let folder = Folder::new("variables");
+    folder.file("", "dot.env", "A=1\n");
+    let from = [folder.file(
+        "VS Code",
+        "mcp.json",
+        r#"{"servers": {
+            "v": {"command": "run", "envFile": "${workspaceFolder}/dot.env"},
+            "w": {"command": "run", "envFile": "${HOME}/other.env"},
+            "again": {"command": "run", "envFile": "${HOME}/other.env"},
+            "far": {"url": "${BASE}/mcp"}, "whole": {"url": "${BASE}"},
+            "near": {"url": "https://${env:HOST}:${PORT}/mcp"},
+            "nearer": {"url": "https://${HOST}:${OTHER_PORT}/mcp"},
+            "gone": {"command": "run", "envFile": "none.env"},
+            "half": {"url": "e.com/mcp"}}}"#,
+    )];
+    let import = folder.gather(&from, None);
+    assert_eq!(
+        fates(&import),
+        [
+            "VS Code v: Added(\"v\")",
+            "VS Code w: Added(\"w\")",
+            "VS Code again: Same(\"w\")",
+            "VS Code far: Added(\"far\")",
+            "VS Code whole: Added(\"whole\")",
+            "VS Code near: Added(\"near\")",
+            "VS Code nearer: Added(\"nearer\")",
+            "VS Code gone: Broken",
+            "VS Code half: Broken",
+        ]
+    );
+    let text = import.merge("").unwrap();
+    assert!(text.contains("\"${workspaceFolder}/dot.env\""), "{text}");
+    assert!(text.contains("\"https://${HOST}:${PORT}/mcp\""), "{text}");
+    let pairs = [("BASE", "http://h"), ("HOST", "h"), ("PORT", "1"), ("OTHER_PORT", "2")];
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let home = [("HOME".to_owned(), folder.0.display().to_string())];
+    let around = Surroundings::new(pairs.into_iter().chain(home), &folder.0);
+    let read = Config::parse(Path::new("m.json"), &text, &around).unwrap();
+    let broken: Vec<_> = read.errors().filter_map(|error| error.server.as_deref()).collect();
+    assert_eq!(broken, ["w"], "its file is not there");
+}
+
+#[test]
 fn a_file_that_is_there_keeps_all_it_has() {
     let folder = Folder::new("keeps");
     let before = "// mine\n{\n  \"servers\": {\n    // old\n    \"a\": { \"command\": \"old\" }, // why\n  },\n  \"x\": 1\n}\n";

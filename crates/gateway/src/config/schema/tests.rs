@@ -15,8 +15,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 fn around() -> Surroundings {
-    let pairs = [("HOME", "/u"), ("TOKEN", "s3cret"), ("LONG_TOKEN", "0123456789abcdef")];
-    Surroundings::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())), "/p")
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let pairs = [("HOME", folder), ("TOKEN", "s3cret"), ("LONG_TOKEN", "0123456789abcdef")];
+    Surroundings::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())), folder)
 }
 
 /// What the schema has against a file.
@@ -55,7 +56,9 @@ fn every_key_of_a_server_is_in_the_schema_with_its_purpose() {
         let description = properties[name]["description"].as_str().unwrap_or_default();
         assert!(!description.is_empty(), "{name}");
     }
-    assert!(properties.contains_key("idle_timeout"));
+    for name in ["idle_timeout", "include_tools", "env_file", "server_url"] {
+        assert!(properties.contains_key(name), "{name}");
+    }
 }
 
 /// `docs/config.schema.json` is what editors point at; `UPDATE=1` writes it anew.

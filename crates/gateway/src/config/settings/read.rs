@@ -1,10 +1,12 @@
 //! Reads the keys of a server that are for a gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use http::HeaderName;
 
 use super::{Edit, Process, Settings, Sleep};
+use crate::config::gateway::Placed;
 use crate::config::key::Ours;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
@@ -31,14 +33,7 @@ impl Settings {
         let list = |reader: &mut Reader<'_>| reader.words(key, node);
         match ours {
             Ours::HeaderCommand => self.credentials.command = helper(reader, key, node),
-            Ours::HeaderFile => {
-                let files = match &node.value {
-                    Value::List(_) => list(reader).unwrap_or_default(),
-                    _ => reader.text(key, node).into_iter().collect(),
-                };
-                let files = files.into_iter().map(|file| reader.path(file));
-                self.credentials.files = files.collect();
-            }
+            Ours::HeaderFile => self.credentials.files = header_files(reader, key, node),
             Ours::Idle => self.sleep = sleep(reader, key, node),
             Ours::MaxCalls => self.calls = reader.count(key, node),
             Ours::NotPrompts => self.prompts.never = list(reader).unwrap_or_default(),
@@ -53,6 +48,21 @@ impl Settings {
             Ours::StartTime => {}
         }
     }
+}
+
+/// They are read at each connection, and may come later than we do.
+fn header_files(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for Placed { place, value } in reader.one_or_more(key, node) {
+        let file = reader.path(value);
+        if !reader.is_literal() && !file.exists() {
+            let what = format!("there is no file {}", file.display());
+            let instead = format!("make it before the server is reached, or change {:?}", key.text);
+            reader.problems.push(Problem::note(&place, what, instead));
+        }
+        files.push(file);
+    }
+    files
 }
 
 fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
@@ -130,17 +140,17 @@ fn shell(line: String) -> Vec<String> {
 
 fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
     let mut names = Vec::new();
-    for word in reader.words(key, node).unwrap_or_default() {
+    for Placed { place, value: word } in reader.placed(key, node) {
         match word.trim().parse::<HeaderName>() {
             Ok(name) if may_pass(&name) => names.push(name),
             Ok(name) => {
                 let what = format!("header {name} of a client is never passed on");
                 let instead = "leave it out; what a server needs goes into \"headers\"";
-                reader.error(&node.place, what, instead);
+                reader.error(&place, what, instead);
             }
             Err(_) => {
                 let what = format!("{word:?} is no name of a header");
-                reader.error(&node.place, what, "use letters, digits and dashes");
+                reader.error(&place, what, "use letters, digits and dashes");
             }
         }
     }
@@ -154,12 +164,18 @@ fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMa
         reader.wrong(key, node, &instead);
         return edits;
     };
+    let mut given = BTreeSet::new();
     for (name, node) in members {
-        if let Some(edit) = edit(reader, name, node) {
-            edits.insert(name.text.clone(), edit);
+        let Some(edit) = edit(reader, name, node) else { continue };
+        // Two things under one name would hide one of them.
+        if let (Some(name), Some(at)) = (&edit.name, node.get("name"))
+            && !given.insert(name.clone())
+        {
+            let what = format!("{:?} gives the name {name:?} twice", key.text);
+            reader.error(&at.place, what, "give each its own name");
         }
+        edits.insert(name.text.clone(), edit);
     }
-    tell_same_names(reader, key, &edits);
     edits
 }
 
@@ -194,15 +210,4 @@ fn legal(reader: &mut Reader<'_>, node: &Node, name: &str) -> bool {
         reader.error(&node.place, what, "use letters, digits, _ and -, 64 at most");
     }
     legal
-}
-
-/// Two things under one name would hide one of them.
-fn tell_same_names(reader: &mut Reader<'_>, key: &Key, edits: &BTreeMap<String, Edit>) {
-    let mut seen = BTreeSet::new();
-    for name in edits.values().filter_map(|edit| edit.name.as_deref()) {
-        if !seen.insert(name) {
-            let what = format!("{:?} gives the name {name:?} twice", key.text);
-            reader.problems.push(Problem::error(&key.place, what, "give each its own name"));
-        }
-    }
 }
