@@ -73,6 +73,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool) {
         let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
         call.asked = true;
+        self.inner.put_to(ask, call.inner);
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, Asked { number, guess });
