@@ -2,7 +2,9 @@
 //! sockets on the way.
 
 mod child;
+mod ear;
 mod fault;
+mod forgotten;
 mod old;
 mod rule;
 mod session;

@@ -153,6 +153,27 @@ async fn a_renewed_session_has_what_the_client_had_set_up() {
     caller.answer(id).await;
 }
 
+/// wire: HTTP-18, HTTP-22
+#[tokio::test]
+async fn a_broken_call_is_taken_up_again_in_its_own_session() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = greeted(&mut server).await;
+    let broken = caller.ask("tools/call", json!({"name": "one"})).await;
+    let mut stream = server.post("tools/call").await.stream().await;
+    stream.write("id: e1\nretry: 300\ndata:\n\n").await;
+    stream.reset();
+    let id = caller.ask("tools/call", json!({"name": "two"})).await;
+    server.post("tools/call").await.answer(404, &[], "").await;
+    server.greet(Some("s2"), LEGACY).await;
+    server.post("tools/call").await.result(json!({})).await;
+    caller.answer(id).await;
+    let again = server.get().await;
+    assert_eq!(again.header("mcp-session-id"), Some("s1"));
+    assert_eq!(again.header("last-event-id"), Some("e1"));
+    again.answer(404, &[], "").await;
+    error_of(&caller.answer(broken).await);
+}
+
 /// wire: HTTP-23, GW-82
 #[tokio::test]
 async fn the_session_is_deleted_when_the_client_leaves() {
