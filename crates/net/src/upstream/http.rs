@@ -4,7 +4,7 @@
 //!   POST ──▶ 200 JSON ─────────────▶ the answer
 //!       ├──▶ 200 event stream ─────▶ messages; broken: resumed, if legacy and it had ids
 //!       ├──▶ 202 ──────────────────▶ nothing to wait for
-//!       ├──▶ 404, with a session ──▶ greet again, send it once more
+//!       ├──▶ 404, with a session ──▶ greet again, send it once more, unless it is the answer
 //!       ├──▶ 400, 404, 405 to the first greeting ──▶ perhaps HTTP+SSE (OLD-7)
 //!       └──▶ any other ────────────▶ its JSON-RPC error, else `HTTP <status>: <text>`
 //! ```
@@ -171,7 +171,7 @@ impl Upstream {
             status => {
                 let refused = Refused::read(response, &link.last_shown()).await;
                 let of_session = status == StatusCode::NOT_FOUND && post.session.id.is_some();
-                if of_session && is_call {
+                if of_session && is_call && !refused.answers(post.message.id()) {
                     return self.handle_session_over(link, post);
                 }
                 self.take_error(post, &refused)
