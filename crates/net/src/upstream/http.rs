@@ -143,9 +143,11 @@ impl Upstream {
 
     async fn converse(self: &Arc<Self>, post: &Post) -> Works {
         let Some(link) = self.link() else { return Works::none() };
-        if let Some(after) = &post.after {
-            // Too late or not, it is our turn.
-            _ = tokio::time::timeout(CONFIRM_WAIT, after.said()).await;
+        if let Some(after) = &post.after
+            && tokio::time::timeout(CONFIRM_WAIT, after.said()).await.is_err()
+        {
+            // Too late or not, it is our turn, and the next ones'.
+            self.stop_waiting_for(after);
         }
         if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
             link.until_heard().await;

@@ -32,6 +32,8 @@ pub(super) enum Ear {
     /// The handshake is not over.
     #[default]
     NotYet,
+    /// It is not over, and no call waits for it any more.
+    Late,
     /// The server has not said yet whether we may.
     Asking,
     Listening,
@@ -81,6 +83,7 @@ impl Link {
         if tokio::time::timeout(HEAR_WAIT, ear.wait_for(|ear| ear.is_settled())).await.is_err() {
             // Too late or not, the calls have to begin, and the next ones at once.
             self.heard();
+            self.change_ear(Ear::NotYet, Ear::Late);
         }
     }
 
@@ -113,7 +116,7 @@ impl Upstream {
     pub(super) fn listen(self: &Arc<Self>, link: &Link) {
         let mut session = None;
         link.ear.send_if_modified(|ear| {
-            let begins = matches!(*ear, Ear::NotYet | Ear::Lost);
+            let begins = matches!(*ear, Ear::NotYet | Ear::Late | Ear::Lost);
             if begins {
                 *ear = Ear::Asking;
                 session = Some(link.session());
@@ -242,4 +245,32 @@ impl Upstream {
 fn is_final(status: StatusCode, was_heard: bool) -> bool {
     let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
     status == StatusCode::METHOD_NOT_ALLOWED || !was_heard && !passes.contains(&status)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Uri};
+    use switchboard_proto::client::Sharing;
+    use switchboard_proto::revision::Era;
+
+    use super::*;
+    use crate::http::fetch::{Fetch, FetchOptions};
+    use crate::upstream::{Server, Strategy};
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_wait_once_for_a_client_that_never_ends_its_handshake() {
+        let fetch = Fetch::new(FetchOptions::default()).unwrap();
+        let url = Uri::from_static("http://127.0.0.1:1/mcp");
+        let server = Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch);
+        let up = Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default());
+        let link = up.link().unwrap();
+        let begun = tokio::time::Instant::now();
+        link.until_heard().await;
+        assert_eq!(begun.elapsed(), HEAR_WAIT);
+        link.until_heard().await;
+        assert_eq!(begun.elapsed(), HEAR_WAIT, "the next one waits too");
+        // It may be over later.
+        up.listen(link);
+        assert_eq!(*link.ear.borrow(), Ear::Asking);
+    }
 }
