@@ -23,6 +23,7 @@ use crate::serve::Offer;
 use crate::serve::web::{self, Around, Web};
 use crate::signal::Stop;
 use crate::target;
+use access::Reach;
 use place::Stands;
 use reload::Follow;
 
@@ -120,6 +121,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
         let servers = [("demo".to_owned(), demo)].into();
         let mut plan = Plan { servers, ..Plan::default() };
         access::settle(args, &mut plan)?;
+        Reach::of(args, &plan).check(&plan.access)?;
         return Ok(Reading { plan, ..Reading::default() });
     }
     let mut reading = Reading::of(&args.config, &target::surroundings()?);
@@ -139,14 +141,16 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     if reading.errors().any(stops) {
         return Err(Failure::new(MISTAKES));
     }
-    check_plan(args, &mut reading.plan)?;
+    let reach = Reach::of(args, &reading.plan);
+    check_plan(args, &mut reading.plan, &reach)?;
     Ok(reading)
 }
 
 /// Adds what the command line says; what makes a plan one that cannot be followed,
 /// although its files are right.
-fn check_plan(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure> {
+fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Reach) -> Result<(), Failure> {
     access::settle(args, plan)?;
+    reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
     web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
     for line in unsupported(plan) {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method::{self, meta};
+use switchboard_proto::method::meta;
 use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
@@ -70,16 +70,15 @@ impl Children {
         server: Era,
         passed: &HeaderMap,
     ) -> Whose {
-        let greets = request.method() == method::INITIALIZE;
         let era = face.era();
         let together = || {
             let is_user = self == Self::PerUser || !passed.is_empty();
             if is_user { Whose::User(era, user(face, passed)) } else { Whose::All(era) }
         };
         match (self, era) {
-            (Self::PerRequest, _) if !greets => Whose::Call(face.number(), exchange),
+            (Self::PerRequest, _) => Whose::Call(face.number(), exchange),
             (Self::Shared, _) | (Self::PerUser, Era::Legacy) => together(),
-            (Self::PerRequest, _) | (_, Era::Legacy) => Whose::Client(face.number()),
+            (_, Era::Legacy) => Whose::Client(face.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
             (_, Era::Modern) if face.carrier() == Carrier::Http => {
                 Whose::Alike(user(face, passed), declared(request))

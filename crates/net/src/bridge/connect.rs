@@ -29,7 +29,8 @@ impl Bridge {
         if state.closed || face.phase() == Some(Phase::Ended) {
             return Err(upstream::over());
         }
-        if request.method() == method::INITIALIZE && self.children == Children::PerRequest {
+        let greets = request.method() == method::INITIALIZE;
+        if greets && self.children == Children::PerRequest {
             state.hellos.insert(face.number(), request.clone());
         }
         if let Some(upstream) = state.connections.get(&whose) {
@@ -41,7 +42,7 @@ impl Bridge {
             tokio::spawn(idle::sweep(Weak::clone(&self.this)));
         }
         let hello = match whose {
-            Whose::Call(number, _) => state.hellos.get(&number).cloned(),
+            Whose::Call(number, _) if !greets => state.hellos.get(&number).cloned(),
             _ => None,
         };
         let server = self.server_for(face);

@@ -36,7 +36,7 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
     let exit = child.stop(up.server.grace()).await;
-    if talked.is_some() && !up.scouts() {
+    if matches!(talked, Some(Either::Right(_))) && !up.scouts() {
         up.server.traffic().broke();
     }
     match talked {

@@ -9,8 +9,9 @@ use switchboard_gateway::plan::{Changes, Reading, Secret};
 use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
+use super::access::Reach;
 use super::place::Stands;
-use super::{check_plan, serve_args, tell};
+use super::{check_plan, host, serve_args, tell};
 use crate::args::GatewayArgs;
 use crate::exit::Failure;
 use crate::log;
@@ -20,6 +21,8 @@ use crate::target;
 /// Has the gateway do what the files say.
 pub(super) struct Follow {
     args: GatewayArgs,
+    /// Whom the address lets in that is bound, whatever the files say now.
+    reach: Reach,
     gateway: Arc<Gateway>,
     watch: Watch,
     loaded: Arc<Loaded>,
@@ -75,8 +78,11 @@ impl Follow {
             }
         }
         let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
-        let (args, gateway) = (args.clone(), Arc::clone(gateway));
-        Ok(Self { args, gateway, watch, loaded: Arc::new(Loaded { state }) })
+        let plan = gateway.plan();
+        let reach = Reach::of(args, &plan);
+        let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
+        let gateway = Arc::clone(gateway);
+        Ok(Self { args, reach, gateway, watch, loaded: Arc::new(Loaded { state }) })
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
@@ -110,7 +116,8 @@ impl Follow {
         }
         // The servers of before may still speak.
         log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
-        let checked = check_plan(&self.args, &mut reading.plan);
+        let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
+        let was_open = self.gateway.plan().access.is_open();
         let applied = checked
             .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
         match applied {
@@ -125,6 +132,9 @@ impl Follow {
                     stands.end_listens(&changes);
                 }
                 told(&changes);
+                if !was_open && self.gateway.plan().access.is_open() {
+                    tracing::warn!("no key is needed any more: anybody may come in");
+                }
                 0
             }
             Err(failure) => {

@@ -251,6 +251,45 @@ fn other_machines_come_in_by_the_keys_of_the_file() {
     assert!(refused.stderr.contains("--allow-unauthenticated"), "{}", refused.stderr);
 }
 
+/// The address is what was bound, whatever the file says now.
+#[test]
+fn a_changed_file_lets_nobody_in_from_other_machines_without_a_key() {
+    let home = Home::new();
+    let write = |section: Value| {
+        let config = json!({"mcpServers": {"it": rude()}, "switchboard": section});
+        let draft = home.write("draft.json", &config.to_string());
+        let file = home.path.join("servers.json");
+        std::fs::rename(draft, &file).unwrap();
+        file.display().to_string()
+    };
+    let file = write(json!({"host": "0.0.0.0", "keys": {"ada": key(ADA, json!({}))}}));
+    let mut gateway =
+        Switchboard::start(&["serve", "--config", &file, "--port", "0", "--no-cache"]);
+    let served = gateway.until_logged("serving http://0.0.0.0:");
+    let (_, port) = served.split_once("0.0.0.0:").unwrap();
+    let port = port.split_once("/mcp").unwrap().0.parse().unwrap();
+    for section in [
+        json!({"host": "127.0.0.1"}),
+        json!({}),
+        json!({"host": "0.0.0.0"}),
+        json!({"host": "0.0.0.0", "allowUnauthenticated": true}),
+    ] {
+        write(section.clone());
+        gateway.until_logged("anybody who reaches this machine could come in");
+        assert_eq!(send(port, "GET /status", &[], b"").status, 401, "{section}");
+        assert_eq!(send(port, "GET /status", &[("X-API-Key", ADA)], b"").status, 200, "{section}");
+    }
+}
+
+#[test]
+fn that_no_key_is_needed_any_more_is_told() {
+    let keys = json!({"keys": {"ada": key(ADA, json!({}))}});
+    let mut gateway = keyed(&json!({"it": rude()}), keys);
+    gateway.rewrite(&json!({"it": rude()}), &json!({}));
+    gateway.process.until_logged("no key is needed any more");
+    assert_eq!(send(gateway.port, "GET /status", &[], b"").status, 200);
+}
+
 #[test]
 fn a_mistake_in_who_may_come_in_lets_nobody_in() {
     let home = Home::new();

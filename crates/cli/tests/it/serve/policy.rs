@@ -79,14 +79,15 @@ async fn modern_clients_of_different_users_have_different_processes() {
 async fn a_pool_has_children_waiting_and_a_session_takes_one() {
     let gateway = Gateway::start(&json!({"pool": with(&json!({"pool": 2}))}));
     gateway.until_ready(&["pool"]);
-    // Ours, which lists the tools, and two that wait; each may have a guard.
+    // Ours, which lists the tools, and two that wait; each has a guard.
     let waiting = || {
         let mut children = gateway.process.children();
         children.sort_unstable();
         children
     };
-    until("two wait", || waiting().len() >= 3);
+    let servers = || gateway.status()["servers"]["pool"]["children"].as_u64();
     for era in ERAS {
+        until("two wait", || servers() == Some(3));
         let before = waiting();
         let client = gateway.client(era, &["pool"]).await;
         let taken = pid(&client, "pool__pid").await;

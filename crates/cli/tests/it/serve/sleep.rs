@@ -42,6 +42,7 @@ async fn a_server_that_nobody_uses_sleeps_and_the_next_call_of_the_session_wakes
             assert_eq!(told.load(Ordering::SeqCst), before, "{process}, {era:?}");
             client.close().await;
         }
+        assert_eq!(gateway.status()["servers"]["it"]["restarts"], 0, "{process}: nothing broke");
     }
 }
 

@@ -14,6 +14,8 @@ async fn each_call_has_a_child_of_its_own_that_ends_with_it() {
     let mut caller = caller(&bridge);
     caller.greet().await;
     let greeted = journal.pids().len();
+    // The one that was greeted has nothing else to do.
+    journal.all_gone().await;
     let mut seen = Vec::new();
     for _ in 0..5 {
         let place = caller.tool("pid", json!({})).await;
