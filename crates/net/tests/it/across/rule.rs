@@ -1,6 +1,7 @@
 //! Rules of the way between the eras that need a wire to be seen.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::bridge::Bridge;
@@ -18,12 +19,18 @@ use super::{MODERN, able, bridge_to, builder, host, text};
 use crate::client::{Client, LEGACY, Way, call, request};
 use crate::upstream::{before, child_bridge, fetch, journal};
 
+/// Answers are plain JSON, however long a child takes to start.
+fn unhurried() -> SiteOptions {
+    let limits = Limits { stream_after: Duration::from_mins(1), ..Limits::default() };
+    SiteOptions { limits: Arc::new(limits), ..SiteOptions::default() }
+}
+
 /// A site before a bridge to a server of one era.
 async fn before_site(server: Arc<Server>) -> (Arc<Bridge>, Way) {
     let limits = Arc::new(Limits::default());
     let url = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
     let bridge = bridge_to(url, limits);
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, SiteOptions::default());
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
     (bridge, Way::Direct(site))
 }
 
@@ -126,8 +133,7 @@ async fn a_legacy_client_resumes_what_a_modern_server_cannot() {
 async fn modern_requests_share_a_legacy_session_if_they_are_alike() {
     let journal = journal();
     let bridge = child_bridge(journal.server(&[]), switchboard_net::bridge::Children::PerSession);
-    let options = SiteOptions::default();
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
     let client = Client::modern(Way::Direct(site));
     let pid = async |token: &str, capabilities: Value| {
         let mut message = call(1, "pid");
@@ -154,7 +160,7 @@ async fn modern_requests_share_a_legacy_session_if_they_are_alike() {
 async fn whoever_says_something_else_each_time_has_a_bound_of_their_own() {
     let journal = journal();
     let bridge = child_bridge(journal.server(&[]), switchboard_net::bridge::Children::PerSession);
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, SiteOptions::default());
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
     let client = Client::modern(Way::Direct(site));
     let pid = async |token: &str, mark: u64| {
         let mut message = call(1, "pid");
@@ -191,7 +197,7 @@ async fn no_header_of_a_client_goes_on_to_the_server() {
         let target = target.speaking(era);
         let children = switchboard_net::bridge::Children::PerSession;
         let bridge = Bridge::new(target, children, Arc::new(Limits::default()));
-        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, SiteOptions::default());
+        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
         let client = Client::modern(Way::Direct(site));
         let mut message = call(1, "t");
         message["params"] = able(message["params"].clone());
