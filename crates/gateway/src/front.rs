@@ -226,6 +226,7 @@ impl Inside for Front {
         match verb {
             Up::Open { exchange, request, said } => self.open(face, exchange, &request, said),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
+            Up::Again { .. } => self.tell_all(face, &verb),
             Up::Supply { ask, answer } => {
                 let answer = self.fleet.tasks.given(face, &answer).into_owned();
                 self.tell_all(face, &Up::Supply { ask, answer })

@@ -126,6 +126,15 @@ impl Bridge {
         works
     }
 
+    fn again(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
+        let seat = Seat::native(Arc::<Face>::clone(face), exchange);
+        let mut works = Works::none();
+        for upstream in self.serving(face) {
+            works.append(upstream.again(&seat, request));
+        }
+        works
+    }
+
     /// What belongs to no call goes by each connection that is for more than one.
     fn note(&self, face: &Face, message: &Message) -> Works {
         let mut works = Works::none();

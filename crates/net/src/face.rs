@@ -28,6 +28,7 @@ use crate::park::Parking;
 use crate::who::{Turns, Who};
 pub use intro::Intro;
 
+mod bare;
 pub(crate) mod carry;
 mod intro;
 mod lend;

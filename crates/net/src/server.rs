@@ -274,6 +274,11 @@ impl Inside for Server {
             Up::Open { exchange, request, said } => {
                 return self.open(face, exchange, request, said);
             }
+            Up::Again { exchange, request } => {
+                if let Some(call) = self.seats.find(face.number(), exchange) {
+                    call.again(request);
+                }
+            }
             Up::Supply { ask, answer } => self.asks.supply(ask, answer),
             Up::Drop { exchange, .. } => {
                 self.unlisten(face.number(), exchange);

@@ -70,6 +70,8 @@ pub struct Upstream {
     modern: AtomicBool,
     /// It is asked for its era only: if its child ends, another follows that is no restart.
     scouts: AtomicBool,
+    /// Nobody would ever be told what belongs to no call.
+    deaf: AtomicBool,
     core: Mutex<Core>,
     /// Held by whoever passes verbs to the faces.
     passing: Mutex<()>,
@@ -131,6 +133,7 @@ impl Upstream {
             shared: AtomicBool::new(sharing == Sharing::Shared),
             modern: AtomicBool::new(eras.server == Era::Modern),
             scouts: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             core: Mutex::new(core),
             passing: Mutex::new(()),
             faces: Mutex::new(HashMap::new()),

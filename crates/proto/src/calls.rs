@@ -10,7 +10,8 @@
 //!                │
 //!                ▼        answer
 //!   progress ┌─ Open ───────────────▶ gone    Event::Answered
-//!   (extends)└──▶│
+//!   (extends)└──▶│ ▲
+//!                │ └─ hold, release: it is our side that is waited for meanwhile
 //!                │ cancel, or deadline        Event::GaveUp
 //!                ▼        answer, or grace over
 //!             Dropped ──────────────▶ gone    nothing
@@ -81,6 +82,15 @@ struct Open<T> {
     quiet: Duration,
     deadline: Instant,
     latest: Instant,
+    /// What of our side the peer waits for.
+    holds: usize,
+}
+
+impl<T> Open<T> {
+    /// When to give up on it, if the peer shows no sign of life after `now`.
+    fn due(&self, now: Instant) -> Instant {
+        if self.holds > 0 { self.latest } else { self.latest.min(after(now, self.quiet)) }
+    }
 }
 
 impl<T> Calls<T> {
@@ -108,7 +118,8 @@ impl<T> Calls<T> {
         self.next_id += 1;
         let latest = after(now, patience.total);
         let deadline = latest.min(after(now, patience.quiet));
-        self.open.insert(id, Open { ticket, quiet: patience.quiet, deadline, latest });
+        let quiet = patience.quiet;
+        self.open.insert(id, Open { ticket, quiet, deadline, latest, holds: 0 });
         self.deadlines.insert((deadline, id));
         id
     }
@@ -131,20 +142,35 @@ impl<T> Calls<T> {
 
     /// The peer reported progress on `id`: it is alive, so wait longer.
     pub fn handle_progress(&mut self, id: u64, now: Instant) {
+        self.change(id, now, |_| {});
+    }
+
+    /// The peer waits for our side: until as many times [`release`](Self::release),
+    /// only the time in all runs.
+    pub fn hold(&mut self, id: u64, now: Instant) {
+        self.change(id, now, |call| call.holds += 1);
+    }
+
+    /// The peer has what it waited for.
+    pub fn release(&mut self, id: u64, now: Instant) {
+        self.change(id, now, |call| call.holds = call.holds.saturating_sub(1));
+    }
+
+    /// There is a sign of life.
+    fn change(&mut self, id: u64, now: Instant, change: impl FnOnce(&mut Open<T>)) {
         let Some(call) = self.open.get_mut(&id) else { return };
         self.deadlines.remove(&(call.deadline, id));
-        call.deadline = call.latest.min(after(now, call.quiet));
+        change(call);
+        call.deadline = call.due(now);
         self.deadlines.insert((call.deadline, id));
     }
 
     /// The peer took `id` on for an unknown time: its answer is waited for as long as it takes.
     pub fn keep(&mut self, id: u64, now: Instant) {
-        let Some(call) = self.open.get_mut(&id) else { return };
-        self.deadlines.remove(&(call.deadline, id));
-        call.quiet = FOR_EVER;
-        call.latest = now + FOR_EVER;
-        call.deadline = call.latest;
-        self.deadlines.insert((call.deadline, id));
+        self.change(id, now, |call| {
+            call.quiet = FOR_EVER;
+            call.latest = now + FOR_EVER;
+        });
     }
 
     /// Time has reached `now`. Call when [`poll_timeout`](Self::poll_timeout) says so.

@@ -34,7 +34,6 @@ mod script;
 pub mod to_legacy;
 pub mod to_modern;
 mod tools;
-mod watch;
 
 /// What a call's owner must be able to say of itself.
 pub trait Ticket: Clone + PartialEq {
@@ -152,7 +151,7 @@ impl<T: Ticket> Half<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         match self {
-            Self::Legacy(half) => half.supply(ask, answer),
+            Self::Legacy(half) => half.supply(ask, answer, now),
             // It asked nothing.
             Self::Modern(_) => {}
             Self::ToModern(half) => half.supply(ask, answer, now),
@@ -163,10 +162,18 @@ impl<T: Ticket> Half<T> {
     /// Nobody is there to answer a question.
     pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
         match self {
-            Self::Legacy(half) => half.refuse_ask(ask),
+            Self::Legacy(half) => half.refuse_ask(ask, now),
             Self::Modern(_) => {}
             Self::ToModern(half) => half.refuse_ask(ask, now),
             Self::ToLegacy(half) => half.refuse_ask(ask, now),
+        }
+    }
+
+    /// A modern client is back with input for a call, by this request.
+    pub fn again(&mut self, id: CallId, request: &Message, now: Instant) {
+        // Who speaks the client's own era gets each request of it.
+        if let Self::ToLegacy(half) = self {
+            half.again(id, request, now);
         }
     }
 

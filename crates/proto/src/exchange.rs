@@ -8,7 +8,7 @@
 //!   open    someone asks                   Up::Open
 //!   note    something on the way           Up::Note, Down::Note
 //!   ask     the server needs input         Down::Ask
-//!   supply  here is the input              Up::Supply
+//!   supply  here is the input              Up::Again, Up::Supply
 //!   finish  the answer                     Down::Finish
 //!   drop    nobody wants it any more       Up::Drop (a call), Down::Recall (a question)
 //! ```
@@ -56,6 +56,9 @@ pub enum Up {
     /// A call begins. `said` is what the client sent as `Mcp-Param-*` headers,
     /// none if it has no headers to send.
     Open { exchange: Exchange, request: Message, said: Said },
+    /// A modern client is back with input for a call that waited for it. From here on
+    /// the call is made by this request, as far as `_meta` goes. Answers follow.
+    Again { exchange: Exchange, request: Message },
     /// The answer to a question.
     Supply { ask: Ask, answer: Message },
     /// Something that wants no answer.
@@ -92,6 +95,7 @@ impl Up {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",
+            Self::Again { .. } => "again",
             Self::Supply { .. } => "supply",
             Self::Note { .. } => "note",
             Self::Drop { .. } => "drop",

@@ -65,6 +65,7 @@ pub mod revision;
 pub mod server;
 pub mod sse;
 pub mod trace;
+mod watch;
 
 #[cfg(test)]
 mod shorthand;

@@ -44,7 +44,8 @@ pub struct Limits {
     /// Tasks that are remembered for clients of the other era than their server's;
     /// with none, calls are waited for instead.
     pub tasks: usize,
-    /// How long the answer to a call may keep us waiting without a sign of life.
+    /// How long the answer to a call may keep us waiting without a sign of life. It
+    /// does not run while the client of the call is asked something.
     pub quiet: Duration,
     /// How long a call may take in all; a task keeps its session no longer either.
     pub total: Duration,

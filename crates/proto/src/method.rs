@@ -1,5 +1,7 @@
 //! What we know of each method. Methods that are not here pass all the same.
 
+use crate::patch;
+
 /// Opens a legacy conversation.
 pub const INITIALIZE: &str = "initialize";
 /// Ends the legacy handshake.
@@ -174,6 +176,11 @@ pub fn is_about_core_tasks(method: &str) -> bool {
     matches!(method, GET_TASK | CANCEL_TASK | LIST_TASKS | TASK_RESULT)
 }
 
+/// Whether a request of the legacy era is about something that outlives its answer.
+pub fn needs_session(method: &str) -> bool {
+    matches!(method, SET_LEVEL | SUBSCRIBE | UNSUBSCRIBE) || is_about_core_tasks(method)
+}
+
 /// Whether a notification of a client went with the legacy era.
 pub fn is_legacy_notice(method: &str) -> bool {
     matches!(
@@ -202,6 +209,19 @@ pub fn is_legacy_only(method: &str) -> bool {
 /// How grave a log record is, from debug on; none if there is no such level (LOG-1).
 pub fn severity(level: &str) -> Option<usize> {
     LEVELS.iter().position(|name| *name == level)
+}
+
+/// How grave log records must be for who made a request with these params; none if
+/// it wants none (LOG-1).
+pub fn wanted_severity(params: &[u8]) -> Option<usize> {
+    severity(&patch::string(params, &["_meta", meta::LOG_LEVEL])?)
+}
+
+/// Whether a log record with these params is as grave as `least`, or has a level of
+/// its server's own.
+pub fn is_grave(params: &[u8], least: usize) -> bool {
+    let level = patch::string(params, &["level"]);
+    level.and_then(|level| severity(&level)).is_none_or(|level| level >= least)
 }
 
 /// The levels of log records, the least grave first.

@@ -43,7 +43,7 @@ pub(crate) struct WebArgs {
     /// Let allowed web pages also read this header (repeatable)
     #[arg(long, requires = "port", value_name = "NAME")]
     pub(crate) expose_header: Vec<String>,
-    /// No sessions: each request stands alone, its server greeted in the revision DATE
+    /// No sessions: each request stands alone, in the revision DATE if it names none
     #[arg(long, requires = "port", value_name = "DATE", value_parser = revision)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = LATEST)]
     pub(crate) stateless: Option<Revision>,

@@ -301,7 +301,7 @@ impl Inside for Alone {
         match verb {
             Up::Open { exchange, request, said } => self.open(face, exchange, request, said),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
-            Up::Supply { .. } => self.tell_all(face, &verb),
+            Up::Again { .. } | Up::Supply { .. } => self.tell_all(face, &verb),
             Up::Note { .. } => {
                 let leg = self.session(face).and_then(|session| session.find(&self.name));
                 match leg.as_ref().and_then(|leg| leg.greeted()) {

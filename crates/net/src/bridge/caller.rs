@@ -70,6 +70,7 @@ impl Bridge {
         let face = &caller.face;
         match verb {
             Up::Open { exchange, request, said } => self.open(caller, exchange, &request, &said),
+            Up::Again { exchange, request } => self.again(face, exchange, &request),
             Up::Supply { ask, answer } => self.supply(face, ask, &answer),
             Up::Note { message } => self.note(face, &message),
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message.as_ref()),

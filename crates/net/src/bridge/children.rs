@@ -76,7 +76,8 @@ impl Children {
             if is_user { Whose::User(era, user(face, passed)) } else { Whose::All(era) }
         };
         match (self, era) {
-            (Self::PerRequest, _) => Whose::Call(face.number(), exchange),
+            // What came by one request without a session is one call already.
+            (Self::PerRequest, _) if !face.is_bare() => Whose::Call(face.number(), exchange),
             (Self::Shared, _) | (Self::PerUser, Era::Legacy) => together(),
             (_, Era::Legacy) => Whose::Client(face.number()),
             (_, Era::Modern) if server == Era::Modern => together(),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
+use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
@@ -57,6 +58,9 @@ impl Bridge {
             let limits = self.limits();
             Upstream::between(server, eras, whose.sharing(), hello, limits)
         };
+        if face.is_bare() && whose.sharing() == Sharing::Alone {
+            upstream.go_deaf();
+        }
         state.connections.insert(whose, Arc::clone(&upstream));
         drop(state);
         self.fill_pool();
@@ -75,7 +79,11 @@ impl Bridge {
         let own = state.connections.iter().filter(|(whose, _)| whose.is_own(face));
         let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
         let shared = state.connections.get(&whose).cloned().filter(|_| own.is_empty());
-        own.into_iter().chain(shared).collect()
+        drop(state);
+        // To a modern server this means that somebody wants to hear of changes.
+        let is_vain = message.method() == method::INITIALIZED && face.is_bare();
+        let hears = |upstream: &Arc<Upstream>| !is_vain || upstream.era() == Era::Legacy;
+        own.into_iter().chain(shared).filter(hears).collect()
     }
 
     /// The server, as it is reached for this client.

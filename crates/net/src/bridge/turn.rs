@@ -63,7 +63,7 @@ impl Bridge {
                 self.call_next();
                 (!was_waiting).then_some((caller, verb))
             }
-            Up::Supply { .. } | Up::Note { .. } => Some((caller, verb)),
+            Up::Again { .. } | Up::Supply { .. } | Up::Note { .. } => Some((caller, verb)),
         }
     }
 

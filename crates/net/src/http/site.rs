@@ -76,7 +76,8 @@ pub struct SiteOptions {
     /// Added to every answer.
     pub headers: HeaderMap,
     /// No sessions: each request of a legacy client stands alone, and its server
-    /// is greeted in this revision.
+    /// is greeted in this revision, unless the request names another. What needs a
+    /// session is not offered then.
     pub stateless: Option<Revision>,
     /// Whether clients of the modern era are served.
     pub modern: bool,

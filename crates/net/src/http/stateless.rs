@@ -2,13 +2,15 @@
 //!
 //! Clients that never greet, or that reach another replica with each request, are
 //! served as if each request were a session: the server behind is greeted in the
-//! client's stead, and forgotten with the answer.
+//! client's stead, and forgotten with the answer. What would outlive that is not
+//! offered: the client's half is a bare one.
 
 use std::sync::Arc;
 
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use switchboard_proto::exchange::Carrier;
+use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -26,7 +28,7 @@ use crate::who::Who;
 pub(super) async fn face(
     site: &Inner,
     who: &Who,
-    revision: Revision,
+    usual: Revision,
     incoming: &Incoming,
     headers: &HeaderMap,
 ) -> Result<(Arc<Face>, Held), Refusal> {
@@ -34,18 +36,23 @@ pub(super) async fn face(
     let limits = &site.rules().limits;
     let inside = Arc::clone(&site.inside);
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    face.go_bare();
     face.speak_for(who);
     face.carry(headers)?;
     let held = site.sessions.open(&face)?;
-    if !is_greeting(incoming) {
-        greet(&face, revision).await?;
+    if wants_server(incoming) {
+        greet(&face, spoken(headers, incoming).unwrap_or(usual)).await?;
     }
     Ok((face, held))
 }
 
 /// What wants no answer has nobody to go to.
 pub(super) fn wants_nothing(incoming: &Incoming) -> bool {
-    matches!(incoming, Incoming::One(message) if message.kind() != Kind::Request)
+    let is_quiet = |message: &Message| message.kind() != Kind::Request;
+    match incoming {
+        Incoming::One(message) => is_quiet(message),
+        Incoming::Batch(all) => all.iter().all(|one| one.as_ref().is_ok_and(is_quiet)),
+    }
 }
 
 /// There is nothing to listen to and nothing to end.
@@ -58,8 +65,24 @@ pub(super) fn refuse_others(method: &Method) -> Option<Response<Body>> {
     Some(response)
 }
 
-fn is_greeting(incoming: &Incoming) -> bool {
-    matches!(incoming, Incoming::One(message) if message.method() == method::INITIALIZE)
+/// Whether somebody has to greet the server first: neither who does so nor who
+/// is refused in any case.
+fn wants_server(incoming: &Incoming) -> bool {
+    match incoming {
+        Incoming::One(message) => {
+            message.method() != method::INITIALIZE && !method::needs_session(message.method())
+        }
+        Incoming::Batch(_) => true,
+    }
+}
+
+/// The revision that the client has settled on, as far as it can be told. Those
+/// who send several messages at once are older than the header.
+fn spoken(headers: &HeaderMap, incoming: &Incoming) -> Option<Revision> {
+    match headers.get(header::PROTOCOL_VERSION) {
+        Some(name) => Revision::parse(name.to_str().ok()?.trim()),
+        None => matches!(incoming, Incoming::Batch(_)).then_some(Revision::ASSUMED),
+    }
 }
 
 async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
@@ -78,7 +101,8 @@ async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
     }
     let ready = Incoming::One(Message::notification(method::INITIALIZED, None));
     let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
-    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.await;
+    // The call that follows waits for its delivery where it has to.
+    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.detach();
     Ok(())
 }
 

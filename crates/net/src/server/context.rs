@@ -49,8 +49,10 @@ pub struct Context {
 pub(super) struct State {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
+    /// What its client said the last time it came back with input.
+    retry: Mutex<Option<Message>>,
     pub(super) way: Way,
-    /// What progress goes by, as the client wrote it.
+    /// What progress goes by, as the client wrote it first.
     token: Option<Box<[u8]>>,
     /// How long a task for this call is to be remembered; none if its client takes none.
     pub(super) task_ttl: Option<Duration>,
@@ -69,6 +71,7 @@ impl State {
         Self {
             server,
             caller,
+            retry: Mutex::default(),
             way,
             token: None,
             task_ttl: None,
@@ -76,6 +79,27 @@ impl State {
             asked: AtomicBool::new(false),
             unwanted: Stop::new(),
             over: Stop::new(),
+        }
+    }
+
+    /// The client is back, by another request, which speaks for itself (META-3).
+    pub(super) fn again(&self, request: Message) {
+        *lock(&self.retry) = Some(request);
+    }
+
+    /// Who calls, as it says of itself at present.
+    fn speaker(&self) -> Caller {
+        match &*lock(&self.retry) {
+            Some(retry) => Caller::Request(retry.clone()),
+            None => self.caller.clone(),
+        }
+    }
+
+    /// What progress goes by at present.
+    fn token(&self) -> Option<Box<[u8]>> {
+        match &*lock(&self.retry) {
+            Some(retry) => progress_token(retry),
+            None => self.token.clone(),
         }
     }
 
@@ -116,9 +140,8 @@ impl Context {
             method::CALL_TOOL => task::ttl(&caller, request),
             _ => None,
         };
-        let token = request.payload().unwrap_or_default();
-        let token = patch::get(token, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into);
-        let state = State { token, task_ttl, ..State::new(server, caller, way) };
+        let state =
+            State { token: progress_token(request), task_ttl, ..State::new(server, caller, way) };
         Self { state: Arc::new(state), promise: Promise::default() }
     }
 
@@ -129,9 +152,9 @@ impl Context {
 
     /// The same call, going on as a task.
     pub(super) fn as_task(&self, task: Arc<Task>) -> Self {
-        let (server, caller) = (Arc::clone(&self.state.server), self.state.caller.clone());
+        let (server, caller) = (Arc::clone(&self.state.server), self.state.speaker());
         let state = State {
-            token: self.state.token.clone(),
+            token: self.state.token(),
             reported: Mutex::new(*lock(&self.state.reported)),
             ..State::new(server, caller, Way::Task(task))
         };
@@ -143,7 +166,7 @@ impl Context {
     /// Said only if the client wants to hear it, and only if `progress` is more
     /// than the last time (PRG-1). A client that does not keep up misses some.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = &self.state.token else { return };
+        let Some(token) = self.state.token() else { return };
         let mut reported = lock(&self.state.reported);
         if !progress.is_finite() || progress <= *reported {
             return;
@@ -159,7 +182,7 @@ impl Context {
             params.insert("message".to_owned(), message.into());
         }
         let params = Value::Object(params).to_string();
-        let params = patch::put(params.as_bytes(), &[], meta::PROGRESS_TOKEN, token);
+        let params = patch::put(params.as_bytes(), &[], meta::PROGRESS_TOKEN, &token);
         if let Some(params) = params {
             self.note(&Message::notification(method::PROGRESS, Some(&params)));
         }
@@ -167,7 +190,7 @@ impl Context {
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Serialize) {
-        let wanted = self.state.caller.level().is_some_and(|least| level >= least);
+        let wanted = self.state.speaker().level().is_some_and(|least| level >= least);
         if !wanted || !self.server().logs() {
             return;
         }
@@ -216,12 +239,12 @@ impl Context {
 
     /// What the client calls itself (`name`, `version`, ...). Never to be trusted (MOD-7).
     pub fn client_info(&self) -> Option<Value> {
-        self.state.caller.client()
+        self.state.speaker().client()
     }
 
     /// What the client can do, as it declared it.
     pub fn client_capabilities(&self) -> Value {
-        self.state.caller.capabilities()
+        self.state.speaker().capabilities()
     }
 
     /// The client's settings of an extension; none if it does not have it, and
@@ -245,6 +268,11 @@ impl Context {
     pub fn server(&self) -> &Arc<Server> {
         &self.state.server
     }
+}
+
+fn progress_token(request: &Message) -> Option<Box<[u8]>> {
+    let params = request.payload()?;
+    patch::get(params, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into)
 }
 
 /// A number as people write it: `50`, not `50.0`.

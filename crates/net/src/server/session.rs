@@ -184,6 +184,10 @@ impl Seats {
         lock(self.part(face)).calls.insert((face, exchange), call);
     }
 
+    pub(super) fn find(&self, face: u64, exchange: Exchange) -> Option<Arc<State>> {
+        lock(self.part(face)).calls.get(&(face, exchange)).cloned()
+    }
+
     pub(super) fn rise(&self, face: u64, exchange: Exchange) -> Option<Arc<State>> {
         lock(self.part(face)).calls.remove(&(face, exchange))
     }

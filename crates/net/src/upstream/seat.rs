@@ -4,11 +4,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use switchboard_proto::client::Ticket;
+use switchboard_proto::client::{Half, Ticket};
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::jsonrpc::Message;
 
+use super::Upstream;
 use crate::face::Face;
+use crate::inside::Works;
 
 /// Somebody behind the calls: a client that is served, a client of ours, or who
 /// stands before one.
@@ -38,6 +40,19 @@ pub trait Recipient: fmt::Debug + Send + Sync {
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     /// It is cut loose.
     fn end(self: Arc<Self>);
+}
+
+impl Upstream {
+    /// A modern client is back with input for a call, by this request.
+    pub(crate) fn again(self: &Arc<Self>, seat: &Seat, request: &Message) -> Works {
+        let again = |half: &mut Half<Seat>, now| {
+            if let Some(id) = half.find(seat) {
+                half.again(id, request, now);
+            }
+        };
+        let works = self.step(again).1;
+        self.when_room(works)
+    }
 }
 
 impl Recipient for Face {

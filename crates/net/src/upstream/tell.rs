@@ -1,5 +1,6 @@
 //! The way back: what a server says, to the clients it is meant for.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError, Weak};
 
 use switchboard_proto::client::Sharing;
@@ -16,6 +17,15 @@ impl Upstream {
         if !there {
             faces.insert(face.number(), Arc::downgrade(face));
         }
+    }
+
+    /// Nobody will ever be told what belongs to no call: it need not be listened for.
+    pub(crate) fn go_deaf(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
     }
 
     /// Whether somebody is told what belongs to no call.

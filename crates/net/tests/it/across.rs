@@ -1,6 +1,7 @@
 //! Clients of one era and servers of the other, with a bridge between them and
 //! sockets on the way.
 
+mod bare;
 mod child;
 mod fault;
 mod old;
@@ -236,6 +237,35 @@ async fn a_modern_client_listens_at_a_legacy_server() {
     assert_eq!(client.told("notifications/progress").await["params"]["progressToken"], 7);
     let more = client.early().iter().filter(|it| it["method"] == "notifications/message");
     assert_eq!(more.count(), 0, "only who asked for them gets log records");
+}
+
+/// wire: GW-54, LOG-1
+#[tokio::test]
+async fn log_records_of_a_legacy_server_are_for_the_request_that_asks_for_them() {
+    let later = Tool::new("later").run(async |_: Value, cx: Context| {
+        cx.log(Level::Info, None, json!("before"));
+        cx.roots().await?;
+        cx.log(Level::Info, None, json!("between"));
+        cx.roots().await?;
+        cx.log(Level::Info, None, json!("after"));
+        Ok::<_, Error>("done")
+    });
+    let server = builder(Some(Era::Legacy)).tool(later).build().unwrap();
+    let limits = Arc::new(Limits::default());
+    let url = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let mut client = caller(&bridge_to(url, limits));
+    let mut call = able(json!({"name": "later"}));
+    for level in [json!("info"), Value::Null] {
+        let asked = client.call("tools/call", call.clone()).await["result"].clone();
+        let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        call["inputResponses"] = json!({key: {"roots": []}});
+        call["requestState"] = asked["requestState"].clone();
+        call["_meta"]["io.modelcontextprotocol/logLevel"] = level;
+    }
+    assert_eq!(text(&client.call("tools/call", call).await), "done");
+    let logs = client.early().iter().filter(|it| it["method"] == "notifications/message");
+    let logs: Vec<_> = logs.map(|log| log["params"]["data"].clone()).collect();
+    assert_eq!(logs, ["between"]);
 }
 
 /// wire: GW-1

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::peer::within;
 
+mod again;
 mod ask;
 mod call;
 mod change;

@@ -111,6 +111,48 @@ fn answer_after_the_grace_is_unasked() {
 }
 
 #[test]
+fn time_does_not_run_while_our_side_is_waited_for() {
+    check(
+        "call a
+         call b
+         hold 1
+         hold 1
+         hold 9
+         at 20s
+         release 1
+         progress 1
+         at 29s
+         at 30s
+         release 1
+         release 1
+         at 59s
+         answer 1",
+        "b: TimedOut
+         a: answered",
+    );
+    check(
+        "call a
+         hold 1
+         at 25s
+         release 1
+         at 54s
+         at 55s",
+        "a: TimedOut",
+    );
+}
+
+#[test]
+fn the_time_in_all_runs_while_our_side_is_waited_for() {
+    check(
+        "call a
+         hold 1
+         at 59s
+         at 60s",
+        "a: TimedOut",
+    );
+}
+
+#[test]
 fn answer_to_no_call_is_unasked() {
     check("answer 7", "refused: answer to call 7, which is not open");
 }
@@ -193,6 +235,8 @@ fn check(script: &str, expected: &str) {
             ("call", ticket) => _ = calls.begin(ticket, now),
             ("cancel", id) => calls.cancel(id.parse().unwrap(), now),
             ("keep", id) => calls.keep(id.parse().unwrap(), now),
+            ("hold", id) => calls.hold(id.parse().unwrap(), now),
+            ("release", id) => calls.release(id.parse().unwrap(), now),
             ("progress", id) => calls.handle_progress(id.parse().unwrap(), now),
             ("answer", id) => match calls.handle_answer(id.parse().unwrap()) {
                 Ok(()) => {}

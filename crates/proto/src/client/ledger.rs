@@ -153,6 +153,22 @@ impl<O> Ledger<O> {
         self.calls.keep(id.0, now);
     }
 
+    /// The server waits for the client of a call.
+    pub(super) fn hold(&mut self, id: CallId, now: Instant) {
+        self.calls.hold(id.0, now);
+    }
+
+    /// It has what it waited for.
+    pub(super) fn release(&mut self, id: CallId, now: Instant) {
+        self.calls.release(id.0, now);
+    }
+
+    /// Open calls of this method, and what was asked.
+    pub(super) fn of_method(&self, method: &str) -> impl Iterator<Item = (CallId, &Message)> {
+        let open = self.calls.iter().map(|(id, call)| (CallId(id), &call.request));
+        open.filter(move |(_, request)| request.method() == method)
+    }
+
     /// Nobody wants the answer any more.
     pub(super) fn cancel(&mut self, id: CallId, now: Instant) -> Option<Call<O>> {
         self.calls.cancel(id.0, now);

@@ -21,20 +21,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use super::ledger::{Call, Ledger, cancel_notice};
-use super::watch::Watches;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
+use crate::watch::Watches;
 use ghost::Ghost;
 use whose::client;
 
 mod ask;
 mod ghost;
 mod greet;
+mod watch;
 mod whose;
 
 /// One legacy server.
@@ -91,6 +91,8 @@ struct Asked<T> {
     /// The lane it came by, and the call it was asked on.
     lane: Lane,
     on: Option<CallId>,
+    /// The calls whose time does not run until it is answered.
+    holds: Vec<CallId>,
 }
 
 impl<T: Ticket> Legacy<T> {
@@ -150,13 +152,18 @@ impl<T: Ticket> Legacy<T> {
         if request.method() == method::INITIALIZE {
             return self.greet(ticket, request, now);
         }
-        if let Some(id) = self.settle_watch(&ticket, request) {
+        if let Some(id) = self.answer_watch(&ticket, request) {
             return id;
+        }
+        if request.method() == method::SET_LEVEL {
+            self.level = Some(request.clone());
         }
         if self.phase == Phase::Lost {
             self.revive(now);
         }
+        let owner = ticket.owner();
         let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
+        self.begin_watch(id, owner, request);
         self.send_in_order(id.lane(), message);
         id
     }
@@ -165,24 +172,6 @@ impl<T: Ticket> Legacy<T> {
     fn fail(&mut self, to: T, why: &Refusal) -> CallId {
         self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
         CallId::DONE
-    }
-
-    /// Keeps track of what is watched. A client that stops while another goes
-    /// on is answered here.
-    fn settle_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
-        let params = request.payload().unwrap_or_default();
-        let uri = || patch::string(params, &["uri"]);
-        match request.method() {
-            method::SUBSCRIBE => self.watches.add(&uri()?, ticket.owner()),
-            method::UNSUBSCRIBE if !self.watches.remove(&uri()?, ticket.owner()) => {
-                let answer = Message::result(&Id::from(0), b"{}");
-                self.down.push_back(Down::Finish { to: ticket.clone(), answer });
-                return Some(CallId::DONE);
-            }
-            method::SET_LEVEL => self.level = Some(request.clone()),
-            _ => {}
-        }
-        None
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -217,6 +206,7 @@ impl<T: Ticket> Legacy<T> {
             // It cannot be cancelled (UTL-1), and others may wait for it.
             call.owner = Owner::Revival;
         } else if let Some(call) = self.ledger.cancel(id, now) {
+            self.end_watch(id, &call, false);
             self.linger(id, &call, now);
             self.withdraw(id, words);
         }
@@ -237,6 +227,8 @@ impl<T: Ticket> Legacy<T> {
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
         let is_theirs =
             |o: &Owner<T>| matches!(o, Owner::Client(ticket) if ticket.owner() == owner);
+        // Also what was only asked for: the server may have taken it on already.
+        let orphans = self.watches.forget(owner);
         for id in self.ledger.ids(is_theirs) {
             self.drop_call(id, None, now);
         }
@@ -245,9 +237,9 @@ impl<T: Ticket> Legacy<T> {
         let asked =
             asked.filter(|(_, asked)| matches!(&asked.to, To::Call(t) if t.owner() == owner));
         for ask in asked.map(|(&ask, _)| ask).collect::<Vec<_>>() {
-            self.refuse_ask(ask);
+            self.refuse_ask(ask, now);
         }
-        for uri in self.watches.forget(owner) {
+        for uri in orphans {
             self.renew(method::UNSUBSCRIBE, &uri, now);
         }
     }
@@ -262,8 +254,9 @@ impl<T: Ticket> Legacy<T> {
     }
 
     fn handle_answer(&mut self, answer: &Message, now: Instant) {
-        let Some((_, call)) = self.ledger.answer(answer) else { return self.lay(answer) };
+        let Some((id, call)) = self.ledger.answer(answer) else { return self.lay(answer) };
         self.ledger.running.see(&call.request, answer, now);
+        self.end_watch(id, &call, answer.kind() == Kind::Result);
         let greets = call.request.method() == method::INITIALIZE;
         match call.owner {
             Owner::Client(to) => {
@@ -290,7 +283,7 @@ impl<T: Ticket> Legacy<T> {
                 None if alone => self.push_note(To::Session, message),
                 None => {}
             },
-            method::CANCELLED => self.handle_recall(message),
+            method::CANCELLED => self.handle_recall(message, now),
             method::LOG => {
                 let sole = if alone { self.ledger.sole_asking() } else { self.ledger.sole() };
                 match of_lane.or_else(|| self.client_of(sole?)) {
@@ -322,12 +315,13 @@ impl<T: Ticket> Legacy<T> {
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
         let answer = Message::refusal(Some(&Id::from(lane.0)), why);
-        if let Some((_, call)) = self.ledger.answer(&answer) {
-            self.handle_failure(call, &Message::refusal(None, why));
+        if let Some((id, call)) = self.ledger.answer(&answer) {
+            self.handle_failure(id, call, &Message::refusal(None, why));
         }
     }
 
-    fn handle_failure(&mut self, call: Call<Owner<T>>, answer: &Message) {
+    fn handle_failure(&mut self, id: CallId, call: Call<Owner<T>>, answer: &Message) {
+        self.end_watch(id, &call, false);
         match call.owner {
             Owner::Client(to) => {
                 self.down.push_back(Down::Finish { to, answer: answer.clone() });
@@ -348,7 +342,7 @@ impl<T: Ticket> Legacy<T> {
                 self.withdraw(id, None);
             }
             let answer = Message::refusal(None, &call.timed_out(now));
-            self.handle_failure(call, &answer);
+            self.handle_failure(id, call, &answer);
         }
     }
 

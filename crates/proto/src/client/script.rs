@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   open a1: 7 tools/call {…}    a client opens a call; its letter is its owner
+//!   again a1: 8 tools/call {…}   it is back with input for it
 //!   note: …   drop a1   supply 1: …   refuse 1   gone a   wait 5   lost   hears   deaf
 //!   recv 2: …                    the server says something, by the lane of call 2
 //!   unanswered 2                 that lane ended without an answer
@@ -60,6 +61,10 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "drop" => {
                 let id = half.find(&ticket).expect("it is open");
                 half.drop_call(id, None, now);
+            }
+            "again" => {
+                let id = half.find(&ticket).expect("it is open");
+                half.again(id, &message(&rest), now);
             }
             "look" => {
                 let needed = if half.is_needed(now) { "needed" } else { "not needed" };

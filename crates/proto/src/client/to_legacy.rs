@@ -36,6 +36,7 @@ use errand::Errand;
 use listen::Listen;
 use task::Tasks;
 
+mod again;
 mod answer;
 mod ask;
 mod errand;
@@ -169,8 +170,7 @@ impl<T: Ticket> ToLegacy<T> {
         if self.calls.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
-        let level = patch::string(params, &["_meta", meta::LOG_LEVEL]);
-        let level = level.and_then(|level| method::severity(&level));
+        let level = method::wanted_severity(params);
         self.set_level(level, now);
         let number = self.next_number();
         let client = client_of(params);
@@ -324,7 +324,7 @@ impl<T: Ticket> ToLegacy<T> {
             Errand::Return => self.reconnect.handle_success(),
             Errand::Level => self.handle_leveled(now),
             Errand::Tools => self.handle_tools(answer, now),
-            Errand::TaskEnd(number) => self.handle_task_end(number, answer),
+            Errand::TaskEnd(number) => self.handle_task_end(number, answer, now),
             Errand::Unwatch { .. } | Errand::Aside => {}
         }
     }
@@ -352,9 +352,9 @@ impl<T: Ticket> ToLegacy<T> {
         self.finish_with_logs(number, answer, now);
     }
 
-    fn finish(&mut self, number: u64, answer: Message) {
+    fn finish(&mut self, number: u64, answer: Message, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
-            self.settle_asks_of(number, &call.ticket);
+            self.settle_asks_of(number, &call.ticket, now);
             self.down.push_back(Down::Finish { to: call.ticket, answer });
         }
     }

@@ -106,6 +106,27 @@ pub fn check(
     Ok(())
 }
 
+/// Whether `headers` repeat what those of an earlier request for the same call said.
+/// Others may be there: what they should say cannot be known from it.
+pub fn check_again(
+    before: &[(HeaderName, HeaderValue)],
+    headers: &HeaderMap,
+) -> Result<(), Mismatch> {
+    for (header, meant) in before {
+        let Some(said) = only(headers, header)? else {
+            return Err(Mismatch::Missing { header: header.clone() });
+        };
+        if said == meant {
+            continue;
+        }
+        let (said, meant) = (decode(header.clone(), said)?, decode(header.clone(), meant)?);
+        if said != meant {
+            return Err(Mismatch::differs(header.clone(), &said, &*meant));
+        }
+    }
+    Ok(())
+}
+
 /// Collects the annotations below `schema`, which `path` leads to. A parsed
 /// document is at most 128 levels deep, so recursing is safe.
 fn walk<'a>(

@@ -14,7 +14,8 @@
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Frame;
 use super::streams::Streams;
@@ -25,12 +26,15 @@ use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
+use crate::watch::Watches;
+use stand::revision_in;
 
 mod ask;
+mod bare;
 mod stand;
 
-/// Resources one client may watch where the updates of others are kept away.
-const MOST_WATCHED: usize = 4096;
+/// Who watches: here there is only one.
+const SELF: u64 = 0;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
@@ -45,8 +49,10 @@ pub struct Legacy {
     next_ask: u64,
     asks: HashMap<u64, Asked>,
     /// Resources this client watches; others' updates are not for it.
-    watched: HashSet<Box<str>>,
+    watched: Watches,
     only_watched: bool,
+    /// It has no session.
+    bare: bool,
     streams: Streams,
     /// `initialized` came while `initialize` was still with the inside.
     confirmed: bool,
@@ -73,6 +79,8 @@ struct Call {
     id: Id,
     lane: Lane,
     greets: bool,
+    /// The resource that it asks to be watched.
+    watch: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -94,8 +102,9 @@ impl Legacy {
             by_id: HashMap::new(),
             next_ask: 1,
             asks: HashMap::new(),
-            watched: HashSet::new(),
+            watched: Watches::default(),
             only_watched: false,
+            bare: false,
             streams: Streams::new(carrier, limits),
             confirmed: false,
             up: VecDeque::new(),
@@ -172,6 +181,10 @@ impl Legacy {
     fn handle_request(&mut self, lane: Lane, request: Message) {
         let Some(id) = request.id().cloned() else { return };
         let greets = request.method() == method::INITIALIZE;
+        if let Some(why) = self.needs_session(&request) {
+            let answer = Message::refusal(Some(&id), &why);
+            return self.streams.answer(lane, answer.text().clone());
+        }
         if let Some(why) = self.objection(&id, &request) {
             let answer = Message::refusal(Some(&id), &why);
             return self.streams.turn_away(lane, why.http_status(), answer.text().clone());
@@ -182,12 +195,14 @@ impl Legacy {
         }
         if greets {
             self.phase = Phase::Greeting;
+            self.note_greeting(&request);
         }
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
-        self.calls.insert(exchange, Call { id, lane, greets });
-        self.note_watching(&request);
+        let watch = self.note_watching(exchange, &request);
+        self.calls.insert(exchange, Call { id, lane, greets, watch });
+        let request = self.for_server(request);
         self.up.push_back(Up::Open { exchange, request, said: None });
     }
 
@@ -200,7 +215,10 @@ impl Legacy {
         if self.calls.len() >= self.most_calls {
             return Some(Refusal::TooManyCalls);
         }
-        if method == method::SUBSCRIBE && self.watched.len() >= MOST_WATCHED {
+        if method == method::SUBSCRIBE
+            && let Some(uri) = uri(request)
+            && !self.watched.have_room(std::iter::once(&*uri))
+        {
             return Some(Refusal::TooManyWatched);
         }
         match self.phase {
@@ -211,24 +229,21 @@ impl Legacy {
         }
     }
 
-    /// Remembers which resources the client wants to hear about.
-    fn note_watching(&mut self, request: &Message) {
-        if !self.only_watched {
-            return;
+    /// Remembers which resources the client wants to hear about: the one that it
+    /// asks for now, if it does.
+    fn note_watching(&mut self, exchange: Exchange, request: &Message) -> Option<Box<str>> {
+        match request.method() {
+            method::SUBSCRIBE if self.only_watched => {
+                let uri = uri(request)?;
+                self.watched.ask(&uri, SELF, exchange.0);
+                return Some(uri.into());
+            }
+            method::UNSUBSCRIBE if self.only_watched => {
+                self.watched.remove(&uri(request)?, SELF);
+            }
+            _ => {}
         }
-        let watches = match request.method() {
-            method::SUBSCRIBE => true,
-            method::UNSUBSCRIBE => false,
-            _ => return,
-        };
-        let Some(uri) = request.payload().and_then(|params| patch::string(params, &["uri"])) else {
-            return;
-        };
-        if watches {
-            self.watched.insert(uri.into());
-        } else {
-            self.watched.remove(&*uri);
-        }
+        None
     }
 
     fn handle_notification(&mut self, message: Message) {
@@ -248,7 +263,7 @@ impl Legacy {
         if self.calls.get(&exchange).is_some_and(|call| call.greets) {
             return;
         }
-        if let Some(call) = self.forget(exchange) {
+        if let Some(call) = self.forget(exchange, false) {
             self.streams.settle(call.lane);
             self.up.push_back(Up::Drop { exchange, message: Some(message) });
         }
@@ -287,7 +302,10 @@ impl Legacy {
 
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        if self.only_watched && message.method() == method::UPDATED && !self.watches(message) {
+        let is_of_others =
+            self.only_watched && message.method() == method::UPDATED && !self.watches(message);
+        let is_vain = self.bare && (exchange.is_none() || method::is_for_all(message.method()));
+        if is_of_others || is_vain {
             return;
         }
         let lane = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);
@@ -299,15 +317,16 @@ impl Legacy {
 
     /// Whether an update is about a watched resource, or one beneath it (SUB-13).
     fn watches(&self, update: &Message) -> bool {
-        let uri = update.payload().and_then(|params| patch::string(params, &["uri"]));
-        uri.is_some_and(|uri| self.watched.iter().any(|watched| covers(watched, &uri)))
+        uri(update).is_some_and(|uri| self.watched.uris().any(|watched| covers(watched, &uri)))
     }
 
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
-        let Some(call) = self.forget(exchange) else { return };
+        let Some(call) = self.forget(exchange, answer.kind() == Kind::Result) else { return };
         if call.greets {
             self.handle_greeted(answer);
+            let welcome = self.for_client(answer).with_id(&call.id);
+            return self.streams.answer(call.lane, welcome.text().clone());
         }
         self.streams.answer(call.lane, answer.with_id(&call.id).text().clone());
     }
@@ -328,15 +347,19 @@ impl Legacy {
             self.phase = Phase::Fresh;
             return;
         }
-        let version = answer.payload().and_then(|r| patch::string(r, &["protocolVersion"]));
-        self.revision = version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name));
+        if !self.bare {
+            self.revision = revision_in(answer);
+        }
         self.streams.set_priming(self.revision.rules().priming);
         self.phase = if confirmed { Phase::Ready } else { Phase::AwaitingInitialized };
     }
 
-    fn forget(&mut self, exchange: Exchange) -> Option<Call> {
+    fn forget(&mut self, exchange: Exchange, is_granted: bool) -> Option<Call> {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
+        if let Some(uri) = &call.watch {
+            self.watched.settle(uri, SELF, exchange.0, is_granted);
+        }
         Some(call)
     }
 
@@ -367,6 +390,10 @@ impl Legacy {
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
     }
+}
+
+fn uri(message: &Message) -> Option<Cow<'_, str>> {
+    patch::string(message.payload()?, &["uri"])
 }
 
 /// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.

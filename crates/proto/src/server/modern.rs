@@ -19,7 +19,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Frame;
-use super::era::envelope_version;
 use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
 use crate::header::{Mirror, PARAM_PREFIX};
 use crate::jsonrpc::{Id, Kind, Message, Refused};
@@ -28,9 +27,11 @@ use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
+use envelope::{Envelope, check_envelope};
 use held::Held;
 use park::{Parked, Round};
 
+mod envelope;
 mod held;
 mod park;
 
@@ -59,20 +60,12 @@ struct Call {
     streaming: bool,
     /// As it came first.
     request: Message,
+    /// The arguments that it repeated as headers.
+    said: Vec<(HeaderName, HeaderValue)>,
     round: Round,
-    token: Token,
+    /// What its client said of itself the last time it came back with input.
+    retry: Option<Envelope>,
     held: Held,
-}
-
-/// What progress goes by.
-#[derive(Debug)]
-enum Token {
-    /// As the first request has it.
-    Original,
-    /// As the last retry has it.
-    Newer(Vec<u8>),
-    /// The last retry asked for none.
-    Unwanted,
 }
 
 impl Modern {
@@ -175,8 +168,9 @@ impl Modern {
             listens,
             streaming: false,
             request: request.clone(),
+            said: said.clone().unwrap_or_default(),
             round: Round::default(),
-            token: Token::Original,
+            retry: None,
             held: Held::default(),
         };
         self.calls.insert(exchange, call);
@@ -313,39 +307,6 @@ impl Modern {
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
-    }
-}
-
-impl Call {
-    /// A notification as the client's last request wants it: progress under
-    /// the token it brought, or not at all (GW-55).
-    fn in_its_words(&self, message: &Message) -> Option<Message> {
-        match &self.token {
-            _ if message.method() != method::PROGRESS => Some(message.clone()),
-            Token::Original => Some(message.clone()),
-            Token::Newer(token) => {
-                let params = patch::replace(message.payload()?, &[meta::PROGRESS_TOKEN], token)?;
-                Some(message.with_payload(&params))
-            }
-            Token::Unwanted => None,
-        }
-    }
-}
-
-/// Both required members of the envelope, each of its type (META-1).
-fn check_envelope(request: &Message) -> Result<String, Refusal> {
-    let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
-    let version = envelope_version(request)
-        .ok_or_else(|| broken(&format!("{} is missing", meta::VERSION)))?;
-    let version = patch::as_string(version)
-        .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
-    let params = request.payload().unwrap_or_default();
-    match patch::get(params, &["_meta", meta::CAPABILITIES]) {
-        None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
-        Some(value) if !value.starts_with(b"{") => {
-            Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
-        }
-        Some(_) => Ok(version.into_owned()),
     }
 }
 

@@ -34,6 +34,8 @@ const UNHEARD: usize = 256;
 #[derive(Debug)]
 pub(super) struct Streams {
     carrier: Carrier,
+    /// Whether a client may come back to a stream.
+    resumable: bool,
     priming: bool,
     retry_ms: u64,
     most: usize,
@@ -64,6 +66,7 @@ impl Streams {
     pub(super) fn new(carrier: Carrier, limits: &Limits) -> Self {
         Self {
             carrier,
+            resumable: true,
             priming: false,
             retry_ms: u64::try_from(limits.retry.as_millis()).unwrap_or(u64::MAX),
             most: limits.streams,
@@ -80,7 +83,12 @@ impl Streams {
 
     /// From here on streams begin with a priming event.
     pub(super) fn set_priming(&mut self, priming: bool) {
-        self.priming = priming;
+        self.priming = priming && self.resumable;
+    }
+
+    /// Nobody comes back to a stream: nothing of one is kept, and no event has an id.
+    pub(super) fn forget_all(&mut self) {
+        self.resumable = false;
     }
 
     pub(super) fn poll(&mut self) -> Option<(Lane, Frame)> {
@@ -229,8 +237,11 @@ impl Streams {
         let Some(stream) = self.open.get_mut(&number) else { return };
         stream.seq += 1;
         let event = EventId { stream: number, seq: stream.seq };
-        self.history.push(event, &text, last);
-        let frame = Frame::Message { event: Some(event), text };
+        let event = self.resumable.then_some(event);
+        if let Some(event) = event {
+            self.history.push(event, &text, last);
+        }
+        let frame = Frame::Message { event, text };
         self.out.extend(stream.lane.map(|lane| (lane, frame)));
     }
 

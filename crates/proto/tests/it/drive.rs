@@ -230,6 +230,7 @@ fn check_up(open: &mut HashSet<Exchange>, up: &Up) {
     match up {
         Up::Open { exchange, .. } => assert!(open.insert(*exchange), "opened twice"),
         Up::Drop { exchange, .. } => assert!(open.remove(exchange), "dropped twice"),
+        Up::Again { exchange, .. } => assert!(open.contains(exchange), "nobody was away"),
         Up::Supply { .. } | Up::Note { .. } => {}
     }
 }
@@ -360,7 +361,7 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
                 }
             }
             8 => half.note(dice.notice()),
-            9 => half.supply(Ask(dice.roll() % 8), &dice.answer()),
+            9 => half.supply(Ask(dice.roll() % 8), &dice.answer(), now),
             10 => half.handle_unanswered(lane, &gone()),
             11 => half.handle_session_over(lane, now),
             12 => {
@@ -372,7 +373,7 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
                 waiting.calls.retain(|call, _| call.owner != owner);
             }
             _ if dice.roll().is_multiple_of(4) => half.handle_lost(&gone()),
-            _ => half.refuse_ask(Ask(dice.roll() % 8)),
+            _ => half.refuse_ask(Ask(dice.roll() % 8), now),
         }
         while half.poll_transmit().is_some() {}
         while let Some(down) = half.poll_down() {

@@ -115,7 +115,7 @@ def handle(message):
         done = asked[id]
         done[1] = message.get("result", message.get("error"))
         done[0].set()
-    elif method == "initialize" and state.get("pinned"):
+    elif method == "initialize" and (state.get("pinned") or "newest" in sys.argv):
         say({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "too late"}})
     elif method == "server/discover" and "pins" in sys.argv:
         state["pinned"] = True
@@ -128,7 +128,9 @@ def handle(message):
                    "serverInfo": {"name": "scripted", "version": "1"}}
         say({"jsonrpc": "2.0", "id": id, "result": welcome})
     elif method == "server/discover" and "modern" in sys.argv:
-        say({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "capabilities": {},
+        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+        say({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete",
+             "capabilities": capabilities if "newest" in sys.argv else {},
              "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private"}})
     elif method == "server/discover" and "mute" in sys.argv:
         pass

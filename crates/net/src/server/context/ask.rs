@@ -77,15 +77,13 @@ impl Context {
     /// the question. It must be unique within the call. A client that knows it
     /// may bring the answer with its request, and is not asked then.
     pub async fn ask_as(&self, key: &str, method: &str, params: Value) -> Result<Value, Error> {
-        if let Some(required) = missing(&self.client_capabilities(), method, &params) {
-            return Err(Error::missing_capability(&required, self.era()));
-        }
+        self.check_asking(method, &params)?;
         self.state.asked.store(true, Ordering::Relaxed);
         if let Some(answer) = self.brought(key) {
             return Ok(answer);
         }
         let (asked, answer) = Asked::open(self)?;
-        if !asked.send(key, method, params) {
+        if !asked.send(key, method, &params) {
             return Err(Error::internal(format!("this client cannot be asked for {method} now")));
         }
         let answer = match tokio::time::timeout(PATIENCE, answer).await {
@@ -94,7 +92,8 @@ impl Context {
             Err(_) => return Err(Error::internal(format!("nobody answered {method} in time"))),
         };
         match Error::from_answer(&answer) {
-            Some(error) => Err(error),
+            // It may have come back without being able any more.
+            Some(error) => self.check_asking(method, &params).and(Err(error)),
             None => serde_json::from_slice(answer.payload().unwrap_or_default())
                 .map_err(|_| Error::internal(format!("the answer to {method} is no JSON"))),
         }
@@ -102,6 +101,14 @@ impl Context {
 }
 
 impl Context {
+    /// Whether the client can be asked this, by what it says of itself at present.
+    fn check_asking(&self, method: &str, params: &Value) -> Result<(), Error> {
+        match missing(&self.client_capabilities(), method, params) {
+            Some(required) => Err(Error::missing_capability(&required, self.era())),
+            None => Ok(()),
+        }
+    }
+
     /// The answer that a modern request brought unasked. Beside a state it belongs
     /// to that, and a state of ours has led to its call already (MRTR-7).
     fn brought(&self, key: &str) -> Option<Value> {
@@ -188,7 +195,7 @@ impl<'a> Asked<'a> {
         Ok((Self { cx, ask }, receive))
     }
 
-    fn send(&self, key: &str, method: &str, params: Value) -> bool {
+    fn send(&self, key: &str, method: &str, params: &Value) -> bool {
         // A half makes a key of an id that is text; legacy clients see none of it.
         let id = if key.is_empty() { Id::from(self.ask.0) } else { Id::Text(key.into()) };
         let request = |params: &Value| {
@@ -198,12 +205,12 @@ impl<'a> Asked<'a> {
         match &self.cx.state.way {
             Way::Call { face, exchange } => {
                 face.introduce(&self.cx.server().identity.text);
-                face.ask(Some(*exchange), self.ask, &request(&params))
+                face.ask(Some(*exchange), self.ask, &request(params))
             }
             Way::Task(task) => match task.face() {
                 Some(face) => {
                     task.asked(self.ask);
-                    face.ask(None, self.ask, &request(&task.related(params)))
+                    face.ask(None, self.ask, &request(&task.related(params.clone())))
                 }
                 None => task.ask(self.ask, key, json!({"method": method, "params": params})),
             },

@@ -23,6 +23,8 @@ pub(in crate::upstream) struct Link {
     headers: Mutex<Arc<HeaderMap>>,
     session: Mutex<Session>,
     pub(super) ear: watch::Sender<Ear>,
+    /// How it begins in each session.
+    first_ear: Ear,
 }
 
 /// What goes on every message of a session.
@@ -73,6 +75,7 @@ impl Upstream {
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
             ear: watch::Sender::default(),
+            first_ear: if self.is_deaf() { Ear::Refused } else { Ear::NotYet },
         }))
     }
 }
@@ -140,7 +143,7 @@ impl Link {
             id
         });
         *lock(&self.session) = Session { id, version: None };
-        self.ear.send_replace(Ear::NotYet);
+        self.ear.send_replace(self.first_ear);
     }
 
     /// It turned out whether we may listen.

@@ -1,6 +1,7 @@
 //! Sites with a key, with headers of their own, without sessions, without an era.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use serde_json::json;
@@ -59,6 +60,32 @@ async fn without_sessions_a_call_may_stream_and_there_is_nothing_to_listen_to() 
     assert_eq!(client.listen(None).await.status, 405);
     assert_eq!(client.delete().await.status, 405);
     set.stopped().await;
+}
+
+/// wire: HTTP-10, GW-11
+#[tokio::test(start_paused = true)]
+async fn without_sessions_there_is_nothing_to_come_back_to() {
+    let hang_up = Duration::from_secs(20);
+    let mut set = direct(SiteOptions { hang_up, ..stateless() });
+    let client = Client::new(set.way.clone());
+    let message = call(7, "slow");
+    let (mut reply, call) = tokio::join!(client.post(&message), async {
+        set.stage.noted().await;
+        set.stage.call().await
+    });
+    assert!(!call.ask(1, "elicitation/create"), "nobody could answer");
+    call.note("notifications/progress", &json!({"progress": 1}));
+    let (progress, id) = reply.message().await;
+    assert_eq!((&progress["params"]["progress"], id), (&json!(1), None));
+    let answered = async {
+        tokio::time::sleep(2 * hang_up).await;
+        call.finish(&json!({"done": true}));
+    };
+    let (event, ()) = tokio::join!(reply.event(), answered);
+    let event = event.expect("it is not hung up");
+    assert!(event.id.is_none() && event.retry.is_none(), "{event:?}");
+    drop(reply);
+    set.stage.forgot(1).await;
 }
 
 #[tokio::test]

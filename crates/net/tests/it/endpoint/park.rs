@@ -45,6 +45,8 @@ async fn a_call_goes_on_where_it_was_when_its_client_comes_back() {
     let answers = json!({"q1": {"action": "accept"}, "q2": {"roots": []}});
     let again = retry(2, "t", &result["requestState"], answers);
     let (answer, ()) = tokio::join!(client.post(&again), async {
+        let heard = set.stage.heard().await;
+        assert!(matches!(heard.verb, Up::Again { .. }), "{heard:?}");
         for expected in [71, 72] {
             let heard = set.stage.heard().await;
             assert!(matches!(heard.verb, Up::Supply { ask, .. } if ask.0 == expected), "{heard:?}");

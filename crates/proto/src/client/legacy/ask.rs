@@ -1,5 +1,8 @@
 //! Questions that a server asks, and where their answers go.
 //!
+//! While a question is open the time of its call does not run: it is the client
+//! that is waited for.
+//!
 //! A question outlives the call it was asked on: on a pipe it is a guess which
 //! one that was, and the client may be slow. What is never answered makes room
 //! for others once its call is over.
@@ -7,6 +10,7 @@
 use std::time::Instant;
 
 use super::{Asked, Legacy};
+use crate::client::across::task::subject;
 use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Message};
@@ -20,8 +24,8 @@ const MOST_ANSWERED: usize = 64;
 
 impl<T: Ticket> Legacy<T> {
     /// A client answers a question.
-    pub fn supply(&mut self, ask: Ask, answer: &Message) {
-        if let Some(asked) = self.asks.remove(&ask) {
+    pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
+        if let Some(asked) = self.take_ask(ask, now) {
             self.send(Lane::MAIN, answer.with_id(&asked.id));
             // Only the stream of a call is resumed as what it was.
             if asked.lane != Lane::MAIN {
@@ -34,8 +38,48 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// Nobody is there to answer a question.
-    pub fn refuse_ask(&mut self, ask: Ask) {
-        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk));
+    pub fn refuse_ask(&mut self, ask: Ask, now: Instant) {
+        self.supply(ask, &Message::refusal(None, &Refusal::NobodyToAsk), now);
+    }
+
+    /// A question is not open any more.
+    fn take_ask(&mut self, ask: Ask, now: Instant) -> Option<Asked<T>> {
+        let asked = self.asks.remove(&ask)?;
+        for &id in &asked.holds {
+            self.ledger.release(id, now);
+        }
+        Some(asked)
+    }
+
+    /// None of the questions are.
+    pub(super) fn release_all(&mut self, now: Instant) {
+        for &id in self.asks.values().flat_map(|asked| &asked.holds) {
+            self.ledger.release(id, now);
+        }
+    }
+
+    /// The calls that may wait for the answer to a question.
+    fn waiting_for(&self, request: &Message, on: Option<CallId>) -> Vec<CallId> {
+        let mut waiting: Vec<_> = match on {
+            Some(on) => vec![on],
+            None => self.ledger.asking().collect(),
+        };
+        if let Some(task) = task_of(request) {
+            let results = self.ledger.of_method(method::TASK_RESULT);
+            let theirs = results.filter(|(_, request)| subject(request) == task);
+            waiting.extend(theirs.map(|(id, _)| id));
+        }
+        waiting
+    }
+
+    /// A question turns out to be about a call.
+    pub fn put_on(&mut self, ask: Ask, on: CallId, now: Instant) {
+        let Some(asked) = self.asks.get_mut(&ask) else { return };
+        asked.on = Some(on);
+        self.ledger.hold(on, now);
+        for id in std::mem::replace(&mut asked.holds, vec![on]) {
+            self.ledger.release(id, now);
+        }
     }
 
     pub(super) fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {
@@ -55,16 +99,20 @@ impl<T: Ticket> Legacy<T> {
         let likely = || self.likely().filter(|_| is_shared);
         let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
         let to = on.and_then(|on| self.client_of(on));
-        let is_doubtful = of_lane.is_none() && !is_of_task(request) && self.is_haunted(now);
+        let is_doubtful = of_lane.is_none() && task_of(request).is_none() && self.is_haunted(now);
         let unclear = to.is_none() && is_shared || is_over || is_doubtful;
-        if unclear || !self.make_room_for_ask() {
+        if unclear || !self.make_room_for_ask(now) {
             let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
             return self.send(Lane::MAIN, answer);
         }
         let to = to.map_or(To::Session, To::Call);
         let ask = Ask(self.next_ask);
         self.next_ask += 1;
-        self.asks.insert(ask, Asked { id, to: to.clone(), lane, on });
+        let holds = self.waiting_for(request, on);
+        for &id in &holds {
+            self.ledger.hold(id, now);
+        }
+        self.asks.insert(ask, Asked { id, to: to.clone(), lane, on, holds });
         self.down.push_back(Down::Ask { to, ask, request: request.clone() });
     }
 
@@ -81,25 +129,24 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// Puts a question that belongs to no call to one, if only one client has calls.
-    pub fn place(&mut self, ask: Ask) -> Option<T> {
+    pub fn place(&mut self, ask: Ask, now: Instant) -> Option<T> {
         let on = self.likely()?;
         let ticket = self.client_of(on)?;
-        let asked = self.asks.get_mut(&ask)?;
-        (asked.on, asked.to) = (Some(on), To::Call(ticket.clone()));
+        self.asks.get_mut(&ask)?.to = To::Call(ticket.clone());
+        self.put_on(ask, on, now);
         Some(ticket)
     }
 
     /// A question may outlive its call, and some are never answered: the
     /// oldest of those goes first.
-    fn make_room_for_ask(&mut self) -> bool {
+    fn make_room_for_ask(&mut self, now: Instant) -> bool {
         if self.asks.len() < self.most_asks {
             return true;
         }
         let is_over = |asked: &Asked<T>| asked.on.is_some_and(|on| self.ledger.get(on).is_none());
         let oldest = self.asks.iter().find(|(_, asked)| is_over(asked)).map(|(&ask, _)| ask);
-        let Some((ask, asked)) = oldest.and_then(|ask| self.asks.remove_entry(&ask)) else {
-            return false;
-        };
+        let Some(ask) = oldest else { return false };
+        let Some(asked) = self.take_ask(ask, now) else { return false };
         self.send(Lane::MAIN, Message::refusal(Some(&asked.id), &Refusal::NobodyToAsk));
         self.recall(ask, asked);
         true
@@ -112,20 +159,20 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// The server does not need an answer any more.
-    pub(super) fn handle_recall(&mut self, message: &Message) {
+    pub(super) fn handle_recall(&mut self, message: &Message, now: Instant) {
         let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
         let Some(id) = id.and_then(|text| Id::parse(text).ok().flatten()) else { return };
         let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
-            && let Some(asked) = self.asks.remove(&ask)
+            && let Some(asked) = self.take_ask(ask, now)
         {
             self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
         }
     }
 }
 
-/// Whether it says which task it is about.
-fn is_of_task(request: &Message) -> bool {
-    let params = request.payload().unwrap_or_default();
-    patch::get(params, &["_meta", meta::RELATED_TASK]).is_some()
+/// The task that it is about, if it says so.
+fn task_of(request: &Message) -> Option<Box<str>> {
+    let task = patch::get(request.payload()?, &["_meta", meta::RELATED_TASK])?;
+    Some(patch::string(task, &["taskId"]).unwrap_or_default().into())
 }

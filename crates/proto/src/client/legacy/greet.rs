@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Legacy, Owner, Phase};
+use super::{Legacy, Owner, Phase, client};
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
 use crate::jsonrpc::{Kind, Message};
@@ -94,10 +94,10 @@ impl<T: Ticket> Legacy<T> {
         for held in std::mem::take(&mut self.held) {
             let Transmit::Send { message, .. } = held else { continue };
             let Some(id) = message.id() else { continue };
-            if let Some((_, call)) = self.ledger.answer(&answer.with_id(id))
-                && let Owner::Client(to) = call.owner
-            {
-                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            if let Some((id, call)) = self.ledger.answer(&answer.with_id(id)) {
+                self.end_watch(id, &call, false);
+                let to = client(&call.owner).cloned();
+                self.down.extend(to.map(|to| Down::Finish { to, answer: answer.clone() }));
             }
         }
     }
@@ -117,6 +117,7 @@ impl<T: Ticket> Legacy<T> {
                 self.down.push_back(Down::Finish { to, answer: answer.clone() });
             }
         }
+        self.watches.settle_all();
         self.recall_all();
     }
 
@@ -154,6 +155,7 @@ impl<T: Ticket> Legacy<T> {
         if self.phase != Phase::Greeting {
             self.phase = Phase::Lost;
             self.revive(now);
+            self.release_all(now);
             self.recall_all();
         }
         self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
@@ -181,10 +183,7 @@ impl<T: Ticket> Legacy<T> {
         self.confirmed = true;
         self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
         self.phase = Phase::Ready;
-        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
-        for uri in watched {
-            self.renew(method::SUBSCRIBE, &uri, now);
-        }
+        self.renew_watches(now);
         if let Some(level) = self.level.clone() {
             let (id, message) = self.ledger.begin(Owner::Renewal, &level, now);
             self.send(id.lane(), message);
@@ -196,17 +195,6 @@ impl<T: Ticket> Legacy<T> {
         if was_known && !std::mem::take(&mut self.rested) {
             self.tell_lists_changed(answer);
         }
-    }
-
-    /// A call of our own about a resource; its answer is of no interest.
-    pub(super) fn renew(&mut self, method: &str, uri: &str, now: Instant) {
-        if self.phase != Phase::Ready {
-            return;
-        }
-        let params = serde_json::json!({ "uri": uri }).to_string();
-        let request = Message::request(&0.into(), method, Some(params.as_bytes()));
-        let (id, message) = self.ledger.begin(Owner::Renewal, &request, now);
-        self.send(id.lane(), message);
     }
 
     /// What changed while the server was away cannot be known: all lists may have.

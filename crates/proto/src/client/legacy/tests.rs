@@ -19,7 +19,9 @@ use crate::shorthand::{lines, message, show};
 
 mod calls;
 mod greeting;
+mod patience;
 mod sharing;
+mod watch;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Name(String);
@@ -100,8 +102,8 @@ impl Stage {
             }
             ["forget", name] => half.forget_owner(Name(name.to_owned()).owner(), now),
             ["note"] => half.note(message(text)),
-            ["supply", ask] => half.supply(Ask(number(ask)), &message(text)),
-            ["refuse", ask] => half.refuse_ask(Ask(number(ask))),
+            ["supply", ask] => half.supply(Ask(number(ask)), &message(text), now),
+            ["refuse", ask] => half.refuse_ask(Ask(number(ask)), now),
             ["recv"] => half.handle_message(Lane::MAIN, &message(text), now),
             ["recv", at] => half.handle_message(Lane(number(at)), &message(text), now),
             ["unanswered", at] => {

@@ -48,10 +48,10 @@ impl<T: Ticket> ToLegacy<T> {
         request: &Message,
         now: Instant,
     ) {
-        if self.keep_question(ask, request) || self.keep_early(ask, request, now) {
+        if self.keep_question(ask, request, now) || self.keep_early(ask, request, now) {
             return;
         }
-        if self.waits_for(request).is_none() && self.ask_native(to, ask, request) {
+        if self.waits_for(request).is_none() && self.ask_native(to, ask, request, now) {
             return;
         }
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
@@ -65,14 +65,17 @@ impl<T: Ticket> ToLegacy<T> {
             To::Call(_) => (None, false),
         };
         match number {
-            Some(number) => self.put_to(number, ask, request, guessed),
-            None => self.inner.refuse_ask(ask),
+            Some(number) => self.put_to(number, ask, request, guessed, now),
+            None => self.inner.refuse_ask(ask, now),
         }
     }
 
-    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool) {
-        let Some(call) = self.calls.get_mut(&number) else { return self.inner.refuse_ask(ask) };
+    fn put_to(&mut self, number: u64, ask: Ask, request: Message, guessed: bool, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else {
+            return self.inner.refuse_ask(ask, now);
+        };
         call.asked = true;
+        self.inner.put_on(ask, call.inner, now);
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, Asked { number, guess });
@@ -114,7 +117,7 @@ impl<T: Ticket> ToLegacy<T> {
         if asked.is_some_and(|asked| self.visited(asked.number, ask, answer, now)) {
             return self.settle(now);
         }
-        self.inner.supply(ask, answer);
+        self.inner.supply(ask, answer, now);
         self.settle(now);
     }
 
@@ -125,12 +128,12 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A call is over: what it was asked will not be answered (GW-46). If it
     /// was a guess that it was about this call, then it is about another.
-    pub(super) fn settle_asks_of(&mut self, number: u64, ticket: &T) {
+    pub(super) fn settle_asks_of(&mut self, number: u64, ticket: &T, now: Instant) {
         let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
         for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
             let Some(mut asked) = self.asks.remove(&ask) else { continue };
             let Some((request, client)) = asked.guess.take() else {
-                self.inner.refuse_ask(ask);
+                self.inner.refuse_ask(ask, now);
                 continue;
             };
             match self.likely(Some((ticket.principal(), &client))) {
@@ -138,9 +141,9 @@ impl<T: Ticket> ToLegacy<T> {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
                     self.down.push_back(Down::Recall { to, ask, message: words });
-                    self.put_to(other, ask, request, true);
+                    self.put_to(other, ask, request, true, now);
                 }
-                None => self.inner.refuse_ask(ask),
+                None => self.inner.refuse_ask(ask, now),
             }
         }
     }
@@ -186,10 +189,10 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(visit) = call.visit.take() else { return true };
         if could_not_ask {
             let needed = json!({"elicitation": {"url": {}}});
-            self.finish(number, Message::refusal(None, &Refusal::NeedsMore { needed }));
+            self.finish(number, Message::refusal(None, &Refusal::NeedsMore { needed }), now);
         } else if visit.declined {
             let text = patch::string(&visit.error, &["message"]).unwrap_or_default().into_owned();
-            self.finish(number, Message::refusal(None, &Refusal::FarSide { text }));
+            self.finish(number, Message::refusal(None, &Refusal::FarSide { text }), now);
         } else {
             self.begin(number, now);
         }

@@ -41,7 +41,7 @@ impl<T: Ticket> Ticket for Errand<T> {
             // Each listen watches for itself.
             Self::Listen(number)
             | Self::Watch { listen: number, .. }
-            | Self::Unwatch { listen: number } => number | OURS,
+            | Self::Unwatch { listen: number } => owner(*number),
             Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level | Self::Aside => u64::MAX,
         }
     }
@@ -54,6 +54,11 @@ impl<T: Ticket> Ticket for Errand<T> {
             _ => b"",
         }
     }
+}
+
+/// Who watches for a listen.
+pub(super) fn owner(listen: u64) -> u64 {
+    listen | OURS
 }
 
 /// Apart from the numbers of clients.

@@ -14,7 +14,7 @@ impl<T: Ticket> ToLegacy<T> {
             return self.settle(now);
         }
         if let Some(call) = self.calls.remove(&id.0) {
-            self.settle_asks_of(id.0, &call.ticket);
+            self.settle_asks_of(id.0, &call.ticket, now);
             self.inner.drop_call(call.inner, words, now);
             self.leave_task(&call, now);
         }

@@ -61,7 +61,7 @@ impl<T: Ticket> ToLegacy<T> {
         let call = self.calls.get_mut(&number);
         match call.filter(|call| call.level.is_some() && self.carrier == Carrier::Http) {
             Some(call) => call.lingers = Some((answer, now + LINGER)),
-            None => self.finish(number, answer),
+            None => self.finish(number, answer, now),
         }
     }
 
@@ -72,7 +72,7 @@ impl<T: Ticket> ToLegacy<T> {
         for number in due.collect::<Vec<_>>() {
             let answer = self.calls.get_mut(&number).and_then(|call| call.lingers.take());
             if let Some((answer, _)) = answer {
-                self.finish(number, answer);
+                self.finish(number, answer, now);
             }
         }
     }
@@ -83,7 +83,6 @@ const LINGER: Duration = Duration::from_millis(50);
 
 /// Whether a call that asked for `least` wants this record.
 fn is_wanted(record: &Message, least: Option<usize>) -> bool {
-    let level = record.payload().and_then(|params| patch::string(params, &["level"]));
-    let level = level.and_then(|level| method::severity(&level));
-    least.is_some_and(|least| level.is_none_or(|level| level >= least))
+    let params = record.payload().unwrap_or_default();
+    least.is_some_and(|least| method::is_grave(params, least))
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{Errand, ToLegacy};
+use super::ToLegacy;
+use super::errand::{Errand, owner};
 use crate::client::across::member;
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
@@ -105,11 +106,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// The server has been greeted: what of a listen can it honour?
     pub(super) fn handle_met(&mut self, number: u64, answer: &Message, now: Instant) {
         if answer.kind() == Kind::Error {
-            let answer = self.newer_answer(answer, method::LISTEN);
-            if let Some(listen) = self.listens.remove(&number) {
-                self.down.push_back(Down::Finish { to: listen.ticket, answer });
-            }
-            return;
+            return self.fail_listen(number, answer, now);
         }
         let waits = self.hears.is_none();
         let Some(listen) = self.listens.get_mut(&number) else { return };
@@ -155,13 +152,17 @@ impl<T: Ticket> ToLegacy<T> {
         if !offers("resources", "subscribe") {
             listen.uris.clear();
         }
+        if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri)) {
+            let why = Message::refusal(None, &Refusal::TooManyWatched);
+            return self.fail_listen(number, &why, now);
+        }
         listen.pending = listen.uris.len();
         for uri in listen.uris.clone() {
             let params = json!({ "uri": uri }).to_string();
             let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
             self.inner.open(Errand::Watch { listen: number, uri }, &request, now);
         }
-        self.acknowledge(number);
+        self.acknowledge(number, now);
     }
 
     /// The server said whether it watches a resource. A server that is lost has not
@@ -175,28 +176,36 @@ impl<T: Ticket> ToLegacy<T> {
     ) {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        if answer.kind() == Kind::Error && is_there {
-            if answer.id().is_none() {
-                return self.fail_listen(number, answer, now);
+        match answer.kind() {
+            Kind::Error if !is_there => self.inner.watch_later(uri, owner(number)),
+            Kind::Error if answer.id().is_none() => {
+                self.fail_listen(number, answer, now);
+                // It may have been heard all the same.
+                return self.unwatch(number, uri, now);
             }
-            listen.uris.remove(uri);
+            Kind::Error => _ = listen.uris.remove(uri),
+            _ => {}
         }
         listen.pending = listen.pending.saturating_sub(1);
-        self.acknowledge(number);
+        self.acknowledge(number, now);
+    }
+
+    fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
+        let params = json!({ "uri": uri }).to_string();
+        let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
+        self.inner.open(Errand::Unwatch { listen: number }, &request, now);
     }
 
     /// What it was to hear of cannot be had, and nobody has refused it.
     fn fail_listen(&mut self, number: u64, why: &Message, now: Instant) {
-        let Some(to) = self.listens.get(&number).map(|listen| listen.ticket.clone()) else {
-            return;
-        };
-        self.end_listen(number, now);
-        let answer = self.newer_answer(why, method::LISTEN);
-        self.down.push_back(Down::Finish { to, answer });
+        if let Some(to) = self.end_listen(number, now) {
+            let answer = self.newer_answer(why, method::LISTEN);
+            self.down.push_back(Down::Finish { to, answer });
+        }
     }
 
     /// Says what is honoured, once that is known (SUB-3, SUB-5).
-    fn acknowledge(&mut self, number: u64) {
+    fn acknowledge(&mut self, number: u64, now: Instant) {
         let Some(listen) = self.listens.get_mut(&number) else { return };
         if listen.pending > 0 || std::mem::replace(&mut listen.acknowledged, true) {
             return;
@@ -223,32 +232,29 @@ impl<T: Ticket> ToLegacy<T> {
             }
         }
         if nothing {
-            self.finish_listen(number);
+            self.finish_listen(number, now);
         }
     }
 
-    fn finish_listen(&mut self, number: u64) {
-        if let Some(listen) = self.listens.remove(&number) {
+    fn finish_listen(&mut self, number: u64, now: Instant) {
+        if let Some(to) = self.end_listen(number, now) {
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(Down::Finish { to: listen.ticket, answer });
+            self.down.push_back(Down::Finish { to, answer });
         }
     }
 
     /// The server does not come back: whoever listens gets to know.
-    pub(super) fn end_listens(&mut self) {
+    pub(super) fn end_listens(&mut self, now: Instant) {
         for number in self.listens.keys().copied().collect::<Vec<_>>() {
-            self.finish_listen(number);
+            self.finish_listen(number, now);
         }
     }
 
-    /// Nobody listens here any more.
-    pub(super) fn end_listen(&mut self, number: u64, now: Instant) {
-        let Some(listen) = self.listens.remove(&number) else { return };
-        for uri in listen.uris {
-            let params = json!({ "uri": uri }).to_string();
-            let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
-            self.inner.open(Errand::Unwatch { listen: number }, &request, now);
-        }
+    /// Nobody listens here any more: the server watches nothing for it. Whose it was.
+    pub(super) fn end_listen(&mut self, number: u64, now: Instant) -> Option<T> {
+        let listen = self.listens.remove(&number)?;
+        self.inner.forget_owner(owner(number), now);
+        Some(listen.ticket)
     }
 
     /// Something changed: told to who asked for it (SUB-2). False if nobody did.

@@ -16,7 +16,7 @@ impl<T: Ticket> ToLegacy<T> {
         self.settle(now);
         // Those whose client visits a page have no call at the server.
         for (number, call) in std::mem::take(&mut self.calls) {
-            self.settle_asks_of(number, &call.ticket);
+            self.settle_asks_of(number, &call.ticket, now);
             match call.lingers {
                 Some((answer, _)) => self.down.push_back(Down::Finish { to: call.ticket, answer }),
                 None => _ = self.refuse(call.ticket, why),
@@ -32,7 +32,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         self.due = self.reconnect.handle_break(now, Duration::ZERO);
         if self.due.is_none() {
-            self.end_listens();
+            self.end_listens(now);
         }
     }
 }

@@ -41,10 +41,16 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Puts a question to one of them, if it is about a call of theirs, or if
     /// only one of all clients has calls that it may be about.
-    pub(super) fn ask_native(&mut self, to: &To<Errand<T>>, ask: Ask, request: &Message) -> bool {
+    pub(super) fn ask_native(
+        &mut self,
+        to: &To<Errand<T>>,
+        ask: Ask,
+        request: &Message,
+        now: Instant,
+    ) -> bool {
         let to = match to {
             To::Call(errand) => Some(errand.clone()),
-            To::Session if self.has_native_asking() => self.inner.place(ask),
+            To::Session if self.has_native_asking() => self.inner.place(ask, now),
             To::Session => None,
         };
         let Some(Errand::Native(to)) = to else { return false };

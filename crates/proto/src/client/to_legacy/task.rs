@@ -112,11 +112,12 @@ impl<T: Ticket> ToLegacy<T> {
     /// A task is remembered no longer: nobody waits for it, or answers what it asks.
     fn let_go(&mut self, task: Task, now: Instant) {
         for (ask, _) in task.questions.into_values() {
-            self.inner.refuse_ask(ask);
+            self.inner.refuse_ask(ask, now);
         }
         let what = "the task is not remembered any more".to_owned();
         for (call, _) in self.take_waiting(&task.id) {
-            self.finish(call, Message::refusal(None, &Refusal::BadParams { what: what.clone() }));
+            let why = Refusal::BadParams { what: what.clone() };
+            self.finish(call, Message::refusal(None, &why), now);
         }
         if let Some(wait) = task.wait {
             self.inner.drop_call(wait, None, now);
@@ -134,10 +135,10 @@ impl<T: Ticket> ToLegacy<T> {
         let tools = self.tasks.tools.as_ref();
         let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
         let is_call = call.request.method() == method::CALL_TOOL;
-        if !(takes_tasks && may_be && is_call && may_have) {
+        call.as_task = takes_tasks && may_be && is_call && may_have;
+        if !call.as_task {
             return Some(request);
         }
-        call.as_task = true;
         let params = patch::put(params, &[], "task", b"{}");
         Some(params.map_or_else(|| request.clone(), |params| request.with_payload(&params)))
     }
@@ -167,7 +168,7 @@ impl<T: Ticket> ToLegacy<T> {
         let task = Task::new(id, call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
-        self.finish(number, answer);
+        self.finish(number, answer, now);
         if let Some(gone) = self.tasks.kept.add(number, task, self.tasks.most) {
             self.let_go(gone, now);
         }
@@ -180,11 +181,15 @@ impl<T: Ticket> ToLegacy<T> {
     fn wait_for_end(&mut self, number: u64, now: Instant) {
         let Some(task) = self.tasks.kept.get_mut(number) else { return };
         let ask = about(method::TASK_RESULT, &task.id);
-        task.wait = Some(self.inner.open(Errand::TaskEnd(number), &ask, now));
+        let wait = self.inner.open(Errand::TaskEnd(number), &ask, now);
+        task.wait = Some(wait);
+        for &(ask, _) in task.questions.values() {
+            self.inner.put_on(ask, wait, now);
+        }
     }
 
     /// Our own question what a task comes to is answered, or has failed.
-    pub(super) fn handle_task_end(&mut self, number: u64, answer: &Message) {
+    pub(super) fn handle_task_end(&mut self, number: u64, answer: &Message, now: Instant) {
         if let Some(task) = self.tasks.kept.get_mut(number) {
             task.wait = None;
         }
@@ -193,30 +198,30 @@ impl<T: Ticket> ToLegacy<T> {
         let is_end = answer.id().is_some();
         let answer = self.newer_answer(answer, method::TASK_RESULT);
         if is_end {
-            self.keep_end(number, &answer);
+            self.keep_end(number, &answer, now);
         }
         let id = self.tasks.kept.get(number).map(|task| task.id.clone()).unwrap_or_default();
         for (call, state) in self.take_waiting(&id) {
             if is_end {
-                self.tell_task(call, state, Some(&answer), None);
+                self.tell_task(call, state, Some(&answer), None, now);
             } else {
-                self.finish(call, answer.clone());
+                self.finish(call, answer.clone(), now);
             }
         }
     }
 
     /// A task is over; what it came to.
-    fn keep_end(&mut self, number: u64, end: &Message) {
+    fn keep_end(&mut self, number: u64, end: &Message, now: Instant) {
         let Some(asked) = self.tasks.kept.end(number, end) else { return };
         for ask in asked {
-            self.inner.refuse_ask(ask);
+            self.inner.refuse_ask(ask, now);
         }
         self.tell_end(number);
         self.tasks.kept.trim();
     }
 
     /// A question of a task: it is answered by an update, if its client can (MRTR-4).
-    pub(super) fn keep_question(&mut self, ask: Ask, request: &Message) -> bool {
+    pub(super) fn keep_question(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
         let Some(id) = related(request) else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let Some((number, task)) = self.tasks.kept.find(&id) else { return false };
@@ -224,9 +229,13 @@ impl<T: Ticket> ToLegacy<T> {
         let params: Value = serde_json::from_slice(&params).unwrap_or_default();
         let question = json!({"method": request.method(), "params": params});
         if may_ask && task.ask(ask, question) {
+            // The server waits with what it comes to.
+            if let Some(wait) = task.wait {
+                self.inner.put_on(ask, wait, now);
+            }
             self.tell_change(number);
         } else {
-            self.inner.refuse_ask(ask);
+            self.inner.refuse_ask(ask, now);
         }
         true
     }
@@ -274,7 +283,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         for (ask, answer) in given {
             let answer = Message::result(&Id::from(0), answer.to_string().as_bytes());
-            self.inner.supply(ask, &answer);
+            self.inner.supply(ask, &answer, now);
         }
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);

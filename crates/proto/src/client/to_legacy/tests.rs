@@ -5,7 +5,9 @@ use crate::client::Half;
 use crate::client::script::{self, Name};
 
 mod ask;
+mod listen;
 mod native;
+mod patience;
 mod task;
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}"#;
@@ -274,6 +276,45 @@ fn logs_go_to_who_asked_and_a_tool_that_must_be_a_task_is_waited_for() {
            send 6: 6 tools/call {"task":{},"name":"j","_meta":{"progressToken":"T2"}}
            send 7: 7 tasks/result {"taskId":"t1"}
            a2: finish 7 = {"resultType":"complete",#S,"content":[]}"#,
+    );
+}
+
+/// wire: LOG-1, GW-54
+#[test]
+fn logs_are_those_that_the_last_request_of_a_call_asks_for() {
+    let call = |verb: &str, level: &str| {
+        let level = match level {
+            "" => String::new(),
+            level => format!(r#","io.modelcontextprotocol/logLevel":"{level}""#),
+        };
+        format!("{verb}: 5 tools/call {{\"name\":\"t\",\"_meta\":{{@{level}}}}}\n")
+    };
+    let log = "recv: notifications/message {\"level\":\"info\"}\n";
+    let script = [
+        call("open a1", ""),
+        log.to_owned(),
+        call("again a1", "info"),
+        log.to_owned(),
+        call("again a1", "error"),
+        log.to_owned(),
+        call("again a1", "debug"),
+        // Two that want records, and nothing says whose they are; then one.
+        call("open a2", "debug"),
+        "recv: 4 = {}\nrecv: 5 = {}\nrecv: 6 = {}\n".to_owned(),
+        log.to_owned(),
+        call("again a1", ""),
+        log.to_owned(),
+    ];
+    check(
+        Sharing::Shared,
+        &script.concat(),
+        r#"send 3: 3 tools/call {"name":"t"}
+           send 4: 4 logging/setLevel {"level":"info"}
+           a1: note notifications/message {"level":"info"}
+           send 5: 5 logging/setLevel {"level":"error"}
+           send 6: 6 logging/setLevel {"level":"debug"}
+           send 7: 7 tools/call {"name":"t"}
+           a2: note notifications/message {"level":"info"}"#,
     );
 }
 

@@ -19,13 +19,13 @@ use super::answer::older_answer;
 use super::{Errand, ToModern};
 use crate::backoff::Reconnect;
 use crate::client::across::{Envelope, member, unmarked};
-use crate::client::watch::Watches;
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
 use crate::patch;
 use crate::refusal::Refusal;
+use crate::watch::Watches;
 use overlap::Overlap;
 
 mod overlap;

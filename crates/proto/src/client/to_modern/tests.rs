@@ -4,6 +4,7 @@ use super::*;
 use crate::client::Half;
 use crate::client::script::{self, Name};
 
+mod patience;
 mod shape;
 
 /// What the client of these transcripts is turned into on each request.

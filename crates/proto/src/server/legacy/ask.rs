@@ -10,7 +10,7 @@ impl Legacy {
     /// The server needs input. False if there is nobody to ask.
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        if self.asks.len() >= self.most_asks || self.phase == Phase::Ended {
+        if self.bare || self.asks.len() >= self.most_asks || self.phase == Phase::Ended {
             return false;
         }
         let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);

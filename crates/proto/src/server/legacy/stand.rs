@@ -2,6 +2,8 @@
 
 use super::{Legacy, Phase};
 use crate::exchange::Exchange;
+use crate::jsonrpc::Message;
+use crate::patch;
 use crate::revision::Revision;
 
 impl Legacy {
@@ -34,4 +36,10 @@ impl Legacy {
     pub fn streams(&self) -> usize {
         self.streams.count()
     }
+}
+
+/// The revision that a greeting asks for, or that its answer settles on.
+pub(super) fn revision_in(message: &Message) -> Revision {
+    let version = message.payload().and_then(|it| patch::string(it, &["protocolVersion"]));
+    version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }

@@ -124,6 +124,7 @@ fn drain(half: &mut Legacy, seen: &mut Vec<String>) {
             Up::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))
             }
+            Up::Again { .. } => panic!("nobody comes back"),
             Up::Supply { ask, answer } => format!("up: supply q{} {}", ask.0, show(&answer)),
             Up::Note { message } => format!("up: note {}", show(&message)),
             Up::Drop { exchange, message } => {

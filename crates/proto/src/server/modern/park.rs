@@ -10,13 +10,15 @@
 //!
 //! Rules:
 //! - Whoever owns the half decides when a round is closed, and seals its state.
-//! - A retry must be the same call (MRTR-5), of the round that was asked last.
+//! - A retry must be the same call (MRTR-5), of the round that was asked last, and
+//!   repeat in its headers what the first request did (HDR-11).
 //! - What a retry leaves unanswered is asked again (MRTR-9).
 //! - What is said on a call after a question is told after it (held.rs).
 //! - A call that is answered while its client is away keeps the answer for it.
 //! - What a client was told cannot be taken back. If it turns out to be asked on
 //!   behalf of another call, the answer is taken from where it was told.
-//! - Only what this very request declared is asked for (MRTR-4).
+//! - Only what the last request of the call declared is asked for (MRTR-4). What a
+//!   retry leaves open and does not declare is refused to who asks.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -24,12 +26,12 @@ use std::time::Instant;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, Modern, Token};
+use super::{Call, Envelope, Modern};
 use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::header::param;
 use crate::jsonrpc::{Id, Message};
-use crate::method::{self, meta};
+use crate::method;
 use crate::patch;
-use crate::project;
 use crate::refusal::Refusal;
 
 /// Questions that one call may have open at once.
@@ -82,7 +84,7 @@ impl Modern {
         let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
         let Some(call) = parked.or_else(|| self.calls.get_mut(&exchange)) else { return false };
         let full = call.round.questions.len() >= MOST_QUESTIONS;
-        if full || !method::may_ask(call.request.method()) || !permits(&call.request, request) {
+        if full || !method::may_ask(call.request.method()) || !call.permits(request) {
             return false;
         }
         let key = call.round.key_for(request);
@@ -158,27 +160,36 @@ impl Modern {
         if let Some(why) = self.objection(request, headers) {
             return self.refuse(lane, request.id(), &why);
         }
-        let fits = |parked: &Parked| {
+        let fits = |parked: &&Parked| {
             parked.call.round.number == round && is_same_call(&parked.call.request, request)
         };
-        if !self.parked.get(&exchange).is_some_and(fits) {
+        let Some(parked) = self.parked.get(&exchange).filter(fits) else {
             return self.refuse(lane, request.id(), &Refusal::BadState);
+        };
+        // Who knows the tool saw the first request only.
+        let again = headers.map(|headers| param::check_again(&parked.call.said, headers));
+        if let Some(Err(mismatch)) = again {
+            let why = Refusal::HeaderMismatch { what: mismatch.to_string() };
+            return self.refuse(lane, request.id(), &why);
         }
         let Some(Parked { mut call, answer, .. }) = self.parked.remove(&exchange) else { return };
         let Some(id) = request.id().cloned() else { return };
         call.id = id.clone();
         call.lane = lane;
         call.streaming = false;
-        call.token = match progress_token(request) {
-            Some(token) => Token::Newer(token),
-            None => Token::Unwanted,
-        };
+        call.retry = Some(Envelope::of(request));
+        if answer.is_none() {
+            self.up.push_back(Up::Again { exchange, request: request.clone() });
+        }
         for (ask, answer) in call.round.take_answers(request) {
             self.up.push_back(Up::Supply { ask, answer });
         }
-        if answer.is_some() {
-            self.refuse_asks(&call.round);
-        } else if call.round.is_asking() {
+        let open = std::mem::take(&mut call.round.questions).into_iter();
+        let may_ask = |question: &Question| answer.is_none() && call.permits(&question.request);
+        let (asked, refused) = open.partition(|(_, question)| may_ask(question));
+        call.round.questions = asked;
+        self.refuse_asks(&refused);
+        if call.round.is_asking() {
             self.due.push_back(exchange);
         }
         self.by_id.insert(id, exchange);
@@ -202,15 +213,15 @@ impl Modern {
     /// Nobody comes back for a call.
     fn give_up(&mut self, exchange: Exchange, parked: &Parked) {
         match parked.answer {
-            Some(_) => self.refuse_asks(&parked.call.round),
+            Some(_) => self.refuse_asks(&parked.call.round.questions),
             None => self.up.push_back(Up::Drop { exchange, message: None }),
         }
     }
 
-    /// The call is over, but somebody may wait for what was asked on its way.
-    fn refuse_asks(&mut self, round: &Round) {
+    /// The client will not be asked this, or not again, but somebody may wait for the answers.
+    fn refuse_asks(&mut self, questions: &BTreeMap<String, Question>) {
         let answer = Message::refusal(None, &Refusal::NobodyToAsk);
-        for question in round.questions.values().filter(|question| !question.moot) {
+        for question in questions.values().filter(|question| !question.moot) {
             self.up.push_back(Up::Supply { ask: question.ask, answer: answer.clone() });
         }
     }
@@ -305,18 +316,6 @@ fn is_same_call(first: &Message, retry: &Message) -> bool {
         params
     };
     first.method() == retry.method() && essence(first) == essence(retry)
-}
-
-fn progress_token(request: &Message) -> Option<Vec<u8>> {
-    let params = request.payload()?;
-    patch::get(params, &["_meta", meta::PROGRESS_TOKEN]).map(<[u8]>::to_vec)
-}
-
-/// Whether the client that made `call` declared that it can answer `question`.
-fn permits(call: &Message, question: &Message) -> bool {
-    let capabilities = call.payload().and_then(|it| patch::get(it, &["_meta", meta::CAPABILITIES]));
-    let params = question.payload().unwrap_or_default();
-    project::permits(capabilities.unwrap_or_default(), question.method(), params)
 }
 
 #[cfg(test)]

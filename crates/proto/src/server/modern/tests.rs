@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::jsonrpc::parse;
+use crate::server::era::envelope_version;
 use crate::shorthand::{lines, message, show, show_text, wire};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -346,7 +347,7 @@ fn drain(half: &mut Modern, seen: &mut Vec<String>) {
             Up::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))
             }
-            Up::Supply { .. } => panic!("nothing was asked"),
+            Up::Again { .. } | Up::Supply { .. } => panic!("nothing was asked"),
             Up::Note { message } => format!("up: note {}", show(&message)),
             Up::Drop { exchange, message } => {
                 let words = message.map(|message| show(&message)).unwrap_or_default();

@@ -442,6 +442,10 @@ impl World {
                 let id = self.back.open(Seat(of, exchange), &request, &said, self.now);
                 self.ends[of].calls.insert(exchange, id);
             }
+            Up::Again { exchange, request } => {
+                let call = self.ends[of].calls[&exchange];
+                self.back.again(call, &request, self.now);
+            }
             Up::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
             Up::Note { message } => self.back.note(message, self.now),
             Up::Drop { exchange, message } => {

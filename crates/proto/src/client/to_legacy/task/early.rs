@@ -60,7 +60,7 @@ impl<T: Ticket> ToLegacy<T> {
             let known = self.waits_for(&early.request).is_some();
             if known {
                 self.handle_ask(&To::Session, early.ask, &early.request, now);
-            } else if !self.keep_question(early.ask, &early.request) {
+            } else if !self.keep_question(early.ask, &early.request, now) {
                 self.tasks.early.push(early);
             }
         }
@@ -70,7 +70,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub(in crate::client::to_legacy) fn refuse_early(&mut self, now: Instant) {
         let late: Vec<_> = self.tasks.early.extract_if(.., |early| early.until <= now).collect();
         for early in late {
-            self.inner.refuse_ask(early.ask);
+            self.inner.refuse_ask(early.ask, now);
         }
     }
 

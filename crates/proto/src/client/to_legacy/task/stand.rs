@@ -33,11 +33,11 @@ impl<T: Ticket> ToLegacy<T> {
                 }
                 self.handle_cancelled(&id);
                 let answer = Message::result(&Id::from(0), b"{}");
-                self.finish(number, self.newer_answer(&answer, method::UPDATE_TASK));
+                self.finish(number, self.newer_answer(&answer, method::UPDATE_TASK), now);
             }
             (method::GET_TASK, Some(state)) if answer.id().is_some() => {
                 let end = self.newer_answer(answer, method::TASK_RESULT);
-                self.tell_task(number, state, Some(&end), None);
+                self.tell_task(number, state, Some(&end), None, now);
             }
             (method::GET_TASK, None) if answer.kind() == Kind::Result => {
                 let state = answer.payload().unwrap_or_default();
@@ -57,7 +57,7 @@ impl<T: Ticket> ToLegacy<T> {
             return if is_over {
                 self.fetch_end(number, id, state, now);
             } else {
-                self.tell_task(number, state, None, None);
+                self.tell_task(number, state, None, None, now);
             };
         };
         task.show(state);
@@ -70,7 +70,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         match self.calls.get_mut(&number).filter(|_| waits) {
             Some(call) => call.shown = Some(state),
-            None => self.tell_task(number, state, end.as_ref(), Some(questions)),
+            None => self.tell_task(number, state, end.as_ref(), Some(questions), now),
         }
     }
 
@@ -89,6 +89,7 @@ impl<T: Ticket> ToLegacy<T> {
         state: Value,
         end: Option<&Message>,
         questions: Option<Map<String, Value>>,
+        now: Instant,
     ) {
         let id = state["taskId"].as_str().unwrap_or_default();
         if let Some((_, task)) = self.tasks.kept.find(id) {
@@ -96,7 +97,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let state = full(state, end, questions);
         let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
-        self.finish(number, self.newer_answer(&answer, method::GET_TASK));
+        self.finish(number, self.newer_answer(&answer, method::GET_TASK), now);
     }
 
     /// Calls that wait for what a task came to, and how it stands.

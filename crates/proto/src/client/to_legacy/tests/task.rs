@@ -298,3 +298,38 @@ fn where_none_is_remembered_none_is_offered_and_calls_are_waited_for() {
            a3: finish - ! -32601 Method not found: tasks/get"#,
     );
 }
+
+/// Whoever stands between has seen the first request, and would not know a task
+/// that only the second takes for one.
+///
+/// wire: EXT-1, TASK-2, GW-49, GW-59
+#[test]
+fn a_call_becomes_a_task_only_if_all_its_requests_know_tasks() {
+    let able = ENVELOPE
+        .replace("\"extensions\":{}", "\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
+    let may = r#"{"tools":[{"name":"j","execution":{"taskSupport":"optional"}}]}"#;
+    for (first, second, task) in
+        [(&*able, &*able, true), (&*able, ENVELOPE, false), (ENVELOPE, &*able, false)]
+    {
+        let call = |verb: &str, envelope: &str| {
+            format!("{verb} a2: 5 tools/call {{\"name\":\"j\",\"_meta\":{{{envelope}}}}}")
+        };
+        let went = |envelope: &str, task: bool| match (envelope == able, task) {
+            (true, true) => r#"{"task":{},"name":"j"}"#,
+            _ => r#"{"name":"j"}"#,
+        };
+        let page = r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"u"}]}}}"#;
+        // The first call is for the list of tools.
+        let script = format!(
+            "open a1: 5 tools/call {{\"name\":\"o\",\"_meta\":{{{able}}}}}\nrecv: 3 = {may}\nrecv: 4 = {{}}\n{}\nrecv: {page}\n{}\nsupply 2147483649: 0 = {{\"action\":\"accept\"}}",
+            call("open", first),
+            call("again", second)
+        );
+        let expected = format!(
+            "send 3: 3 tools/list {{}}\nsend 4: 4 tools/call {{\"name\":\"o\"}}\na1: finish 4 = {{\"resultType\":\"complete\",#S}}\nsend 5: 5 tools/call {}\na2: ask 2147483649 0 elicitation/create {{\"mode\":\"url\",\"url\":\"u\"}}\nsend 6: 6 tools/call {}",
+            went(first, true),
+            went(second, task)
+        );
+        check(Sharing::Shared, &script, &expected);
+    }
+}

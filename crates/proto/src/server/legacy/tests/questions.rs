@@ -199,10 +199,44 @@ fn where_clients_share_a_server_only_the_watcher_hears_of_an_update() {
     );
 }
 
+/// wire: SUB-13
+#[test]
+fn where_clients_share_a_server_who_was_refused_does_not_hear_what_others_watch() {
+    for (end, then) in [
+        ("finish 2: 0 ! -32002 no", "lane 0: 1 ! -32002 no\n"),
+        (
+            "line: notifications/cancelled {\"requestId\":1}",
+            "up: drop 2 notifications/cancelled {\"requestId\":1}\n",
+        ),
+    ] {
+        let script = format!(
+            r#"line: 1 resources/subscribe {{"uri":"x:1"}}
+               {end}
+               note: notifications/resources/updated {{"uri":"x:1"}}
+               line: 2 resources/subscribe {{"uri":"x:1"}}
+               line: 3 resources/subscribe {{"uri":"x:1"}}
+               finish 4: 0 = {{}}
+               finish 3: 0 ! -1 it is already
+               note: notifications/resources/updated {{"uri":"x:1"}}"#
+        );
+        let expected = format!(
+            r#"up: open 2 1 resources/subscribe {{"uri":"x:1"}}
+               {then}
+               up: open 3 2 resources/subscribe {{"uri":"x:1"}}
+               up: open 4 3 resources/subscribe {{"uri":"x:1"}}
+               lane 0: 3 = {{}}
+               lane 0: 2 ! -1 it is already
+               lane 0: notifications/resources/updated {{"uri":"x:1"}}"#
+        );
+        check(greeted(fresh(Carrier::Pipe).sharing(), V2025_06), &script, &expected);
+    }
+}
+
 #[test]
 fn watching_is_bounded() {
     let mut half = greeted(fresh(Carrier::Pipe).sharing(), V2025_06);
-    for number in 0..=MOST_WATCHED {
+    let most = 4096;
+    for number in 0..=most {
         let request = format!("{number} resources/subscribe {{\"uri\":\"x:{number}\"}}");
         half.handle_incoming(Lane::MAIN, parse(wire(&request)).unwrap());
         half.finish(Exchange(number as u64 + 2), &message("0 = {}"));
@@ -213,5 +247,5 @@ fn watching_is_bounded() {
         show_text(&text)
             .ends_with("! -32603 too many resources are watched; stop watching one first")
     );
-    assert_eq!(half.watched.len(), MOST_WATCHED);
+    assert_eq!(half.watched.uris().count(), most);
 }

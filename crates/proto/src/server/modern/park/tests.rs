@@ -1,13 +1,17 @@
 //! One client whose call asks it things. The state is the exchange and the
 //! round in plain sight here; sealing it is the owner's business.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 
 use super::*;
 use crate::exchange::Carrier;
+use crate::header::{Mirror, PARAM_PREFIX};
 use crate::limits::Limits;
+use crate::method::meta;
 use crate::server::Frame;
 
 /// wire: MRTR-1, MRTR-2, MRTR-3, MRTR-5, MRTR-9, GW-45
@@ -130,6 +134,7 @@ fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
         client.retry("1/1", 0, "3", answers);
         assert_eq!(client.heard()["id"], 3);
         let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
+        // The call is over: nobody need know who comes for its answer.
         let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
         let roots = patch::get(answer.payload().unwrap(), &["roots"]);
         assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
@@ -238,12 +243,161 @@ fn progress_goes_by_the_token_of_the_last_request() {
     assert!(client.half.poll_transmit().is_none(), "the retry wants no progress");
 }
 
+/// wire: META-3, GW-54
+#[test]
+fn who_answers_a_call_gets_its_last_request_before_the_input() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.declare("{\"sampling\":{}}");
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{}}"#);
+    let Some(Up::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
+        panic!("the retry comes first")
+    };
+    let declared = patch::get(request.payload().unwrap(), &["_meta", meta::CAPABILITIES]);
+    assert_eq!(declared, Some(&b"{\"sampling\":{}}"[..]));
+    assert!(matches!(client.half.poll_up(), Some(Up::Supply { .. })));
+}
+
+/// wire: MRTR-4, META-3
+#[test]
+fn a_call_is_asked_what_its_last_request_declares() {
+    let mut client = Client::new(Carrier::Http, "{\"elicitation\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "elicitation/create", "{}"));
+    client.close_rounds();
+    client.heard();
+    client.declare("{\"roots\":{}}");
+    client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{"action":"accept"}}"#);
+    assert_eq!(client.supplied(), [(1, r#"{"action":"accept"}"#.to_owned())]);
+    assert!(!client.ask(2, "elicitation/create", "{}"), "only the first request can do that");
+    assert!(client.ask(3, "roots/list", "{}"), "only the second can");
+    assert_eq!(client.close_rounds(), ["1/2"]);
+    client.heard();
+    assert!(!client.ask(4, "elicitation/create", "{}"), "the client is away");
+    client.declare("{}");
+    client.retry("1/2", 3, "3", r#""inputResponses":{"q2":{"roots":[]}}"#);
+    assert_eq!(client.supplied(), [(3, r#"{"roots":[]}"#.to_owned())]);
+    assert!(!client.ask(5, "roots/list", "{}"));
+    client.half.finish(Exchange(1), &Message::result(&Id::from(0), b"{}"));
+    assert_eq!(client.heard()["id"], 3);
+}
+
+/// wire: MRTR-4, MRTR-9, META-3
+#[test]
+fn what_a_retry_leaves_open_and_does_not_permit_is_refused_at_the_server() {
+    let mut client = Client::new(Carrier::Http, "{\"elicitation\":{},\"roots\":{}}");
+    client.level = Some("\"info\"");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "elicitation/create", "{}") && client.ask(2, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    assert!(client.ask(3, "elicitation/create", "{}"), "asked while the client is away");
+    client.declare("{\"roots\":{}}");
+    client.retry("1/1", 2, "2", r#""inputResponses":{}"#);
+    let nobody = Refusal::NobodyToAsk.rpc_code();
+    assert_eq!(client.refused(), [(1, nobody.into()), (3, nobody.into())]);
+    assert_eq!(client.close_rounds(), ["1/2"]);
+    let again = client.heard();
+    let keys: Vec<_> = again["result"]["inputRequests"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["q2"], "what is permitted is asked again");
+
+    client.declare("{}");
+    client.retry("1/2", 3, "3", r#""inputResponses":{}"#);
+    assert_eq!(client.refused(), [(2, nobody.into())]);
+    assert!(client.close_rounds().is_empty(), "there is nothing left to ask");
+    client.log("on");
+    assert_eq!(client.heard()["params"]["data"], "on", "and nothing to wait for");
+}
+
+/// Whoever knows which arguments a tool wants repeated has seen the first request only.
+///
+/// wire: HDR-11, MRTR-5
+#[test]
+fn a_retry_repeats_the_arguments_that_its_call_repeated() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    let first = client.request("1", "");
+    let headers = client.headers(&["eu", "42"]);
+    client.half.handle_message(Lane(1), first, Some(&headers));
+    assert!(matches!(client.half.poll_up(), Some(Up::Open { said: Some(_), .. })));
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    let retry = client.request("2", r#""inputResponses":{"q1":{}}"#);
+    for others in [&[][..], &["eu"], &["us", "42"], &["EU", "42"]] {
+        let headers = client.headers(others);
+        client.half.handle_retry((Exchange(1), 1), Lane(2), &retry, Some(&headers));
+        let code = client.heard()["error"]["code"].clone();
+        assert_eq!(code, Refusal::HeaderMismatch { what: String::new() }.rpc_code(), "{others:?}");
+        assert!(client.half.poll_up().is_none());
+    }
+    // The same in other words, and one more that the tool may have come to want.
+    let headers = client.headers(&["=?base64?ZXU=?=", " 42 ", "7"]);
+    client.half.handle_retry((Exchange(1), 1), Lane(3), &retry, Some(&headers));
+    assert_eq!(client.supplied().len(), 1);
+}
+
+/// A question that is moot has nobody who waits for an answer.
+///
+/// wire: GW-50
+#[test]
+fn what_nobody_waits_for_is_not_refused() {
+    let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.call(1, "1", "");
+    assert!(client.ask(1, "roots/list", "{}"));
+    client.close_rounds();
+    client.heard();
+    client.half.recall(Ask(1));
+    client.declare("{}");
+    client.retry("1/1", 2, "2", "");
+    assert_eq!(client.refused(), []);
+}
+
+/// wire: LOG-1, GW-54
+#[test]
+fn log_records_are_those_that_the_last_request_asks_for() {
+    let levels =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "own"];
+    let none: [&str; 0] = [];
+    for (wanted, told) in [
+        (None, &none[..]),
+        (Some("\"debug\""), &levels),
+        (Some("\"notice\""), &levels[2..]),
+        (Some("\"error\""), &levels[4..]),
+        (Some("\"emergency\""), &levels[7..]),
+        (Some("\"loud\""), &none),
+        (Some("7"), &none),
+    ] {
+        let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+        client.level = Some("\"debug\"");
+        client.call(0, "1", "");
+        assert!(client.ask(1, "roots/list", "{}"));
+        client.close_rounds();
+        client.heard();
+        for level in levels {
+            client.log_at(level, "held");
+        }
+        client.level = wanted;
+        client.retry("1/1", 0, "2", r#""inputResponses":{"q1":{"roots":[]}}"#);
+        for level in levels {
+            client.log_at(level, "at once");
+        }
+        let both = ["held", "at once"].into_iter();
+        for (when, level) in both.flat_map(|when| told.iter().map(move |level| (when, level))) {
+            assert_eq!(client.heard()["params"], json!({"level": level, "data": when}));
+        }
+        assert!(client.half.poll_transmit().is_none(), "{wanted:?}");
+    }
+}
+
 /// Clients take the answer with the question for the end of what they are told.
 ///
 /// wire: GW-45, GW-55
 #[test]
 fn what_follows_a_question_is_told_after_it() {
     let mut client = Client::new(Carrier::Http, "{\"roots\":{}}");
+    client.level = Some("\"info\"");
     client.call(1, "1", "");
     assert!(client.ask(1, "roots/list", "{}"));
     client.log("a");
@@ -276,6 +430,7 @@ fn what_follows_a_question_that_nobody_has_heard_is_told_without_it() {
 #[test]
 fn the_last_of_what_is_said_to_nobody_is_kept() {
     let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
+    client.level = Some("\"info\"");
     client.call(0, "1", "");
     assert!(client.ask(1, "roots/list", "{}"));
     client.close_rounds();
@@ -297,6 +452,8 @@ struct Client {
     declared: String,
     /// What the next request asks for progress under.
     token: Option<&'static str>,
+    /// Which log records it asks for, as JSON.
+    level: Option<&'static str>,
     start: Instant,
 }
 
@@ -304,20 +461,37 @@ impl Client {
     #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
     fn new(carrier: Carrier, declared: &str) -> Self {
         let half = Modern::new(carrier, &Limits::default());
-        Self { half, declared: declared.to_owned(), token: None, start: Instant::now() }
+        let (token, level) = (None, None);
+        Self { half, declared: declared.to_owned(), token, level, start: Instant::now() }
     }
 
     fn request(&self, id: &str, params: &str) -> Message {
         let sep = if params.is_empty() || params.ends_with(',') { "" } else { "," };
         let token = self.token.map(|token| format!("\"progressToken\":\"{token}\","));
-        let token = token.unwrap_or_default();
+        let level = self.level.map(|level| format!("\"{}\":{level},", meta::LOG_LEVEL));
+        let wanted = token.into_iter().chain(level).collect::<String>();
         let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{params}{sep}"_meta":{{{token}"{}":"2026-07-28","{}":{}}}}}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{params}{sep}"_meta":{{{wanted}"{}":"2026-07-28","{}":{}}}}}}}"#,
             meta::VERSION,
             meta::CAPABILITIES,
             self.declared
         );
         crate::jsonrpc::parse_one(text.into()).unwrap()
+    }
+
+    /// The headers of a POST that repeats these arguments.
+    fn headers(&self, arguments: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let version = crate::server::era::envelope_version(&self.request("0", ""))
+            .and_then(|version| patch::as_string(version).map(Cow::into_owned))
+            .expect("requests here have an envelope");
+        Mirror { version: &version, method: method::CALL_TOOL, name: Some("t") }
+            .write(&mut headers);
+        for (name, value) in ["a", "b", "c"].into_iter().zip(arguments) {
+            let name = HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).expect("a name");
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        headers
     }
 
     fn call(&mut self, lane: u64, id: &str, params: &str) {
@@ -348,12 +522,27 @@ impl Client {
         self.half.handle_retry(key, Lane(lane), &request, None);
     }
 
+    /// The next request can do this.
+    fn declare(&mut self, capabilities: &str) {
+        capabilities.clone_into(&mut self.declared);
+    }
+
+    /// The questions that the server is told nobody answers, and the codes.
+    fn refused(&mut self) -> Vec<(u64, i64)> {
+        let refused = self.supplied().into_iter().map(|(ask, error)| {
+            let error: Value = serde_json::from_str(&error).unwrap();
+            (ask, error["code"].as_i64().expect("an error has a code"))
+        });
+        refused.collect()
+    }
+
     fn supplied(&mut self) -> Vec<(u64, String)> {
         let verbs = std::iter::from_fn(|| self.half.poll_up());
-        let supplies = verbs.map(|verb| match verb {
+        let supplies = verbs.filter_map(|verb| match verb {
             Up::Supply { ask, answer } => {
-                (ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap())
+                Some((ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap()))
             }
+            Up::Again { .. } => None,
             other => panic!("{other:?}"),
         });
         supplies.collect()
@@ -367,7 +556,11 @@ impl Client {
     }
 
     fn log(&mut self, data: &str) {
-        let params = json!({"level": "info", "data": data}).to_string();
+        self.log_at("info", data);
+    }
+
+    fn log_at(&mut self, level: &str, data: &str) {
+        let params = json!({"level": level, "data": data}).to_string();
         let note = Message::notification(method::LOG, Some(params.as_bytes()));
         self.half.note(Some(Exchange(1)), &note);
     }

@@ -1,0 +1,78 @@
+//! A client without a session: it is there for one request, and for its answer.
+//!
+//! What would be told it later, asked of it, or remembered for it cannot be
+//! offered (GW-11): changes of lists, watched resources, the level of log
+//! records, tasks, questions. The server hears nothing of all that.
+
+use bytes::Bytes;
+
+use super::Legacy;
+use super::stand::revision_in;
+use crate::jsonrpc::{Kind, Message};
+use crate::method;
+use crate::patch;
+use crate::refusal::Refusal;
+
+/// What of a welcome is for sessions only: where it stands, and its names.
+const OF_SESSIONS: [(&[&str], &[&str]); 4] = [
+    (&["capabilities"], &["logging", "tasks"]),
+    (&["capabilities", "prompts"], &["listChanged"]),
+    (&["capabilities", "resources"], &["listChanged", "subscribe"]),
+    (&["capabilities", "tools"], &["listChanged"]),
+];
+
+impl Legacy {
+    /// The client has no session. To be said before anything else.
+    pub fn go_bare(&mut self) {
+        self.bare = true;
+        self.streams.forget_all();
+    }
+
+    /// Whether the client has no session.
+    pub fn is_bare(&self) -> bool {
+        self.bare
+    }
+
+    /// Why a request makes no sense without a session, if it makes none.
+    pub(super) fn needs_session(&self, request: &Message) -> Option<Refusal> {
+        let needs = self.bare && method::needs_session(request.method());
+        needs.then(|| Refusal::UnknownMethod { method: request.method().to_owned() })
+    }
+
+    /// Who greets in the stead of a client says what that speaks. It hears nothing
+    /// of the answer, so that changes nothing.
+    pub(super) fn note_greeting(&mut self, request: &Message) {
+        if self.bare {
+            self.revision = revision_in(request);
+        }
+    }
+
+    /// A request without what only a session could be told of.
+    pub(super) fn for_server(&self, request: Message) -> Message {
+        let params = request.payload().unwrap_or_default();
+        let other = match request.method() {
+            _ if !self.bare => None,
+            method::INITIALIZE => patch::put(params, &[], "capabilities", b"{}"),
+            method::CALL_TOOL => patch::without(params, &[], &["task"]),
+            _ => None,
+        };
+        match other {
+            Some(params) => request.with_payload(&params),
+            None => request,
+        }
+    }
+
+    /// A welcome as the client is to have it.
+    pub(super) fn for_client(&self, welcome: &Message) -> Message {
+        if !self.bare || welcome.kind() == Kind::Error {
+            return welcome.clone();
+        }
+        let mut result = Bytes::copy_from_slice(welcome.payload().unwrap_or_default());
+        for (path, names) in OF_SESSIONS {
+            if let Some(rest) = patch::without(&result, path, names) {
+                result = rest;
+            }
+        }
+        welcome.with_payload(&result)
+    }
+}
