@@ -2,7 +2,8 @@
 //! read by, so that both know the same keys.
 //!
 //! It is stricter than reading in one thing: a key of a server that no tool has
-//! is a mistake here and a note there, for an editor should underline it.
+//! is a mistake here and a note there, for an editor should underline it. It does
+//! not know of sections whose name is nearly ours.
 
 use std::collections::BTreeSet;
 

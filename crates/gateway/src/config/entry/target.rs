@@ -1,5 +1,6 @@
 //! Where a server is, put together from its members.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -134,8 +135,11 @@ impl Draft<'_> {
         }
         let name = text.split_once("${")?.1;
         let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
-        let path: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-        format!("http://{}/{path}", &name[..end]).parse().ok()
+        let mut url = format!("http://{}/", &name[..end]);
+        for byte in text.bytes() {
+            write!(url, "{byte:02x}").expect("a string takes everything");
+        }
+        url.parse().ok()
     }
 
     fn header_map(&mut self) -> HeaderMap {
