@@ -20,6 +20,7 @@ use switchboard_proto::client::{Half, Sharing, Transmit};
 use switchboard_proto::exchange::{Ask, Lane, Said};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 use switchboard_proto::limits::Limits;
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use tokio::sync::Notify;
@@ -177,6 +178,9 @@ impl Upstream {
         }
         lock(&self.core).used = now();
         let works = self.step(|half, now| half.open(seat, request, said, now)).1;
+        if request.method() == method::LISTEN {
+            self.listen_again();
+        }
         self.when_room(works)
     }
 

@@ -213,6 +213,37 @@ impl<T: Ticket> Half<T> {
         }
     }
 
+    /// The server knows our session no more, and no call has found out: it is
+    /// greeted again. Does nothing while it is being greeted.
+    pub fn renew_session(&mut self, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.renew_session(now),
+            Self::ToLegacy(half) => half.renew_session(now),
+            // They have none.
+            Self::Modern(_) | Self::ToModern(_) => {}
+        }
+    }
+
+    /// The server did not take the answer to a question.
+    pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.handle_unsupplied(answer),
+            Self::ToLegacy(half) => half.handle_unsupplied(answer, now),
+            // They are answered by calls.
+            Self::Modern(_) | Self::ToModern(_) => {}
+        }
+    }
+
+    /// For a while nobody heard what the server says that belongs to no call.
+    pub fn handle_gap(&mut self, now: Instant) {
+        match self {
+            Self::Legacy(half) => half.handle_gap(),
+            Self::ToLegacy(half) => half.handle_gap(now),
+            // They know by themselves.
+            Self::Modern(_) | Self::ToModern(_) => {}
+        }
+    }
+
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
         match self {

@@ -4,7 +4,7 @@
 //!   POST ──▶ 200 JSON ─────────────▶ the answer
 //!       ├──▶ 200 event stream ─────▶ messages; broken: resumed, if legacy and it had ids
 //!       ├──▶ 202 ──────────────────▶ nothing to wait for
-//!       ├──▶ 404, with a session ──▶ greet again, send it once more
+//!       ├──▶ 404, with a session ──▶ greet again, send it once more, unless it is the answer
 //!       ├──▶ 400, 404, 405 to the first greeting ──▶ perhaps HTTP+SSE (OLD-7)
 //!       └──▶ any other ────────────▶ its JSON-RPC error, else `HTTP <status>: <text>`
 //! ```
@@ -36,6 +36,7 @@ use crate::face::lock;
 use crate::http::{content_type, is_event_stream, is_json};
 use crate::inside::Works;
 
+mod ear;
 mod link;
 mod probe;
 mod refused;
@@ -105,14 +106,17 @@ impl Upstream {
         })
     }
 
-    /// The server has taken the end of the handshake: calls may follow.
-    fn confirmed(self: &Arc<Self>, confirms: &Arc<Stop>) {
+    /// Calls do not wait for this end of a handshake any more.
+    fn stop_waiting_for(&self, confirms: &Arc<Stop>) {
         let mut core = lock(&self.core);
-        if core.confirming.as_ref().is_some_and(|latest| Arc::ptr_eq(latest, confirms)) {
-            core.confirming = None;
-        }
+        core.confirming.take_if(|latest| Arc::ptr_eq(latest, confirms));
         drop(core);
         confirms.say();
+    }
+
+    /// The server has taken the end of the handshake: calls may follow.
+    fn confirmed(self: &Arc<Self>, confirms: &Arc<Stop>) {
+        self.stop_waiting_for(confirms);
         if let Some(link) = self.link() {
             self.listen(link);
         }
@@ -139,9 +143,11 @@ impl Upstream {
 
     async fn converse(self: &Arc<Self>, post: &Post) -> Works {
         let Some(link) = self.link() else { return Works::none() };
-        if let Some(after) = &post.after {
-            // Too late or not, it is our turn.
-            _ = tokio::time::timeout(CONFIRM_WAIT, after.said()).await;
+        if let Some(after) = &post.after
+            && tokio::time::timeout(CONFIRM_WAIT, after.said()).await.is_err()
+        {
+            // Too late or not, it is our turn, and the next ones'.
+            self.stop_waiting_for(after);
         }
         if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
             link.until_heard().await;
@@ -164,10 +170,14 @@ impl Upstream {
         match response.status() {
             StatusCode::OK => self.take_answer(link, post, response).await,
             status if status.is_success() => self.no_answer_unless_note(post),
-            StatusCode::NOT_FOUND if post.session.id.is_some() && is_call => {
-                self.handle_session_over(link, post)
+            status => {
+                let refused = Refused::read(response, &link.last_shown()).await;
+                let of_session = status == StatusCode::NOT_FOUND && post.session.id.is_some();
+                if of_session && is_call && !refused.answers(post.message.id()) {
+                    return self.handle_session_over(link, post);
+                }
+                self.take_error(post, &refused)
             }
-            _ => self.take_error(link, post, response).await,
         }
     }
 
@@ -204,6 +214,21 @@ impl Upstream {
         self.step(over).1
     }
 
+    /// The same where no call has found out.
+    fn renew_session(self: &Arc<Self>, link: &Link, session: &Session) -> Works {
+        let renew = |half: &mut Half<_>, now| {
+            if link.session().number != session.number {
+                return;
+            }
+            if !half.is_greeting() {
+                self.server.traffic().add_greeted_again();
+                link.forget(session);
+            }
+            half.renew_session(now);
+        };
+        self.step(renew).1
+    }
+
     async fn take_answer(
         self: &Arc<Self>,
         link: &Link,
@@ -213,7 +238,7 @@ impl Upstream {
         if post.message.method() == method::INITIALIZE {
             link.remember_session(response.headers());
         } else if post.message.kind() == Kind::Request {
-            self.listen_again(link);
+            self.listen_again();
         }
         let media = content_type(response.headers()).unwrap_or_default();
         if is_event_stream(media) {
@@ -269,13 +294,7 @@ impl Upstream {
         self.unanswered(post, format!("No response received for request ID {id}"))
     }
 
-    async fn take_error(
-        self: &Arc<Self>,
-        link: &Link,
-        post: &Post,
-        response: Response<Incoming>,
-    ) -> Works {
-        let refused = Refused::read(response, &link.last_shown()).await;
+    fn take_error(self: &Arc<Self>, post: &Post, refused: &Refused) -> Works {
         let mut text = refused.told(self);
         if post.message.method() == method::INITIALIZE {
             // What answers our own id speaks JSON-RPC here.
@@ -293,6 +312,10 @@ impl Upstream {
         let id = post.message.id().filter(|_| is_call);
         match id.and_then(|id| refused.answer(id)) {
             Some(answer) => self.handle_text(post.lane, answer.text().clone()),
+            None if post.message.is_response() && refused.status.is_client_error() => {
+                tracing::warn!(server = self.name, "an answer was refused: {text}");
+                self.step(|half, now| half.handle_unsupplied(&post.message, now)).1
+            }
             None => self.unanswered(post, text),
         }
     }

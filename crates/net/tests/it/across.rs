@@ -3,7 +3,9 @@
 
 mod bare;
 mod child;
+mod ear;
 mod fault;
+mod forgotten;
 mod old;
 mod rule;
 mod session;

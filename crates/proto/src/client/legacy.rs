@@ -28,6 +28,7 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
+use ask::Answered;
 use ghost::Ghost;
 use whose::client;
 
@@ -56,7 +57,7 @@ pub struct Legacy<T> {
     ledger: Ledger<Owner<T>>,
     next_ask: u64,
     asks: BTreeMap<Ask, Asked<T>>,
-    answered: VecDeque<(Lane, Id)>,
+    answered: VecDeque<Answered>,
     ghosts: VecDeque<Ghost>,
     watches: Watches,
     level: Option<Message>,

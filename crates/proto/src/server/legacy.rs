@@ -14,7 +14,6 @@
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Frame;
@@ -28,13 +27,13 @@ use crate::refusal::Refusal;
 use crate::revision::Revision;
 use crate::watch::Watches;
 use stand::revision_in;
+use watch::SELF;
+pub(crate) use watch::covers;
 
 mod ask;
 mod bare;
 mod stand;
-
-/// Who watches: here there is only one.
-const SELF: u64 = 0;
+mod watch;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
@@ -215,10 +214,7 @@ impl Legacy {
         if self.calls.len() >= self.most_calls {
             return Some(Refusal::TooManyCalls);
         }
-        if method == method::SUBSCRIBE
-            && let Some(uri) = uri(request)
-            && !self.watched.have_room(std::iter::once(&*uri))
-        {
+        if !self.has_room_to_watch(request) {
             return Some(Refusal::TooManyWatched);
         }
         match self.phase {
@@ -227,23 +223,6 @@ impl Legacy {
             _ if method == method::INITIALIZE => Some(Refusal::Initialized),
             _ => None,
         }
-    }
-
-    /// Remembers which resources the client wants to hear about: the one that it
-    /// asks for now, if it does.
-    fn note_watching(&mut self, exchange: Exchange, request: &Message) -> Option<Box<str>> {
-        match request.method() {
-            method::SUBSCRIBE if self.only_watched => {
-                let uri = uri(request)?;
-                self.watched.ask(&uri, SELF, exchange.0);
-                return Some(uri.into());
-            }
-            method::UNSUBSCRIBE if self.only_watched => {
-                self.watched.remove(&uri(request)?, SELF);
-            }
-            _ => {}
-        }
-        None
     }
 
     fn handle_notification(&mut self, message: Message) {
@@ -302,8 +281,7 @@ impl Legacy {
 
     /// Something on the way, for a call or for the session.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
-        let is_of_others =
-            self.only_watched && message.method() == method::UPDATED && !self.watches(message);
+        let is_of_others = self.is_for_others(message);
         let is_vain = self.bare && (exchange.is_none() || method::is_for_all(message.method()));
         if is_of_others || is_vain {
             return;
@@ -313,11 +291,6 @@ impl Legacy {
             return;
         }
         self.streams.send(lane, message.text().clone());
-    }
-
-    /// Whether an update is about a watched resource, or one beneath it (SUB-13).
-    fn watches(&self, update: &Message) -> bool {
-        uri(update).is_some_and(|uri| self.watched.uris().any(|watched| covers(watched, &uri)))
     }
 
     /// The answer to a call. Ignored if the call is over.
@@ -390,17 +363,6 @@ impl Legacy {
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
     }
-}
-
-fn uri(message: &Message) -> Option<Cow<'_, str>> {
-    patch::string(message.payload()?, &["uri"])
-}
-
-/// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
-pub(crate) fn covers(watched: &str, uri: &str) -> bool {
-    uri.strip_prefix(watched).is_some_and(|rest| {
-        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
-    })
 }
 
 #[cfg(test)]

@@ -363,7 +363,9 @@ pub(crate) fn client_legacy(bytes: &[u8]) {
             8 => half.note(dice.notice()),
             9 => half.supply(Ask(dice.roll() % 8), &dice.answer(), now),
             10 => half.handle_unanswered(lane, &gone()),
+            11 if dice.roll().is_multiple_of(2) => half.renew_session(now),
             11 => half.handle_session_over(lane, now),
+            12 if dice.roll().is_multiple_of(4) => half.handle_unsupplied(&dice.answer()),
             12 => {
                 now += Duration::from_secs(dice.roll() % 8);
                 half.handle_timeout(now);
@@ -494,7 +496,10 @@ fn across(mut dice: Dice<'_>, mut half: client::Half<Call>) {
             10 => half.note(dice.notice(), now),
             11 => half.supply(Ask(1 + dice.roll() % 8), &dice.answer(), now),
             12 => half.handle_unanswered(lane, &gone(), now),
+            13 if dice.roll().is_multiple_of(2) => half.renew_session(now),
             13 => half.handle_session_over(lane, now),
+            14 if dice.roll().is_multiple_of(4) => half.handle_unsupplied(&dice.answer(), now),
+            14 if dice.roll().is_multiple_of(4) => half.handle_gap(now),
             14 => {
                 now += Duration::from_secs(dice.roll() % 8);
                 half.handle_timeout(now);

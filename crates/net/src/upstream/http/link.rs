@@ -1,16 +1,19 @@
 //! What is known about an endpoint: where it is, and the session there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::header;
 use switchboard_proto::patch;
 use switchboard_proto::revision::Revision;
 use tokio::sync::watch;
 
+use super::ear::Ear;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
 use crate::upstream::{Target, Upstream};
@@ -21,43 +24,27 @@ pub(in crate::upstream) struct Link {
     url: Uri,
     /// What was shown last.
     headers: Mutex<Arc<HeaderMap>>,
+    /// Another one comes only together with another ear.
     session: Mutex<Session>,
     pub(super) ear: watch::Sender<Ear>,
     /// How it begins in each session.
     first_ear: Ear,
+    /// The server has let us listen, in this session or an earlier one.
+    pub(super) was_heard: AtomicBool,
+    /// The server could not be listened to for a while.
+    pub(super) missed: AtomicBool,
+    /// How often listening went wrong in the session before this one.
+    pub(super) strain: Mutex<Option<Reconnect>>,
 }
 
 /// What goes on every message of a session.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(in crate::upstream) struct Session {
+    /// Tells it from those before it: not every one has an id.
+    pub(super) number: u64,
     pub(super) id: Option<HeaderValue>,
     version: Option<HeaderValue>,
 }
-
-/// Whether we listen for what belongs to no call.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum Ear {
-    /// The handshake is not over.
-    #[default]
-    NotYet,
-    /// The server has not said yet whether we may.
-    Asking,
-    Listening,
-    /// The stream kept breaking; worth another try when the server is seen to answer.
-    Lost,
-    /// The server does not offer it.
-    Refused,
-}
-
-impl Ear {
-    fn is_settled(self) -> bool {
-        !matches!(self, Self::NotYet | Self::Asking)
-    }
-}
-
-/// How long calls wait until the server is listened to. Some do not say that
-/// they let us before they have something else to say.
-const HEAR_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the server may take to end a session: we are on our way out.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
@@ -76,6 +63,9 @@ impl Upstream {
             session: Mutex::default(),
             ear: watch::Sender::default(),
             first_ear: if self.is_deaf() { Ear::Refused } else { Ear::NotYet },
+            was_heard: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
+            strain: Mutex::default(),
         }))
     }
 }
@@ -112,12 +102,12 @@ impl Link {
         request
     }
 
-    /// Asks for a stream, or for what of it came after `last`.
-    pub(super) fn get(&self, last: Option<&HeaderValue>) -> Request<Bytes> {
+    /// Asks for a stream of a session, or for what of it came after `last`.
+    pub(super) fn get(&self, session: &Session, last: Option<&HeaderValue>) -> Request<Bytes> {
         let mut request = self.request(Method::GET, Bytes::new());
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        self.session().add_to(headers);
+        session.add_to(headers);
         if let Some(last) = last {
             headers.insert(header::LAST_EVENT_ID, last.clone());
         }
@@ -132,8 +122,8 @@ impl Link {
     /// A session is over, unless it has been followed by another.
     pub(super) fn forget(&self, over: &Session) {
         let mut session = lock(&self.session);
-        if session.id == over.id {
-            *session = Session::default();
+        if session.number == over.number {
+            *session = Session { number: over.number, ..Session::default() };
         }
     }
 
@@ -142,32 +132,21 @@ impl Link {
             id.set_sensitive(true);
             id
         });
-        *lock(&self.session) = Session { id, version: None };
-        self.ear.send_replace(self.first_ear);
+        self.begin(id);
     }
 
-    /// It turned out whether we may listen.
-    pub(super) fn heard(&self) {
-        self.ear.send_if_modified(|ear| {
-            let asking = *ear == Ear::Asking;
-            if asking {
-                *ear = Ear::Listening;
-            }
-            asking
+    /// Another session, or none, in the place of this one.
+    fn begin(&self, id: Option<HeaderValue>) -> Session {
+        let mut before = Session::default();
+        self.ear.send_modify(|ear| {
+            let mut session = lock(&self.session);
+            let number = session.number + 1;
+            before = std::mem::replace(&mut session, Session { number, id, version: None });
+            *ear = self.first_ear;
         });
-    }
-
-    /// Waits until the server has let us listen, or has not: what it says before
-    /// that, other than as an answer, is lost with many servers.
-    pub(super) async fn until_heard(&self) {
-        if self.ear.borrow().is_settled() {
-            return;
-        }
-        let mut ear = self.ear.subscribe();
-        if tokio::time::timeout(HEAR_WAIT, ear.wait_for(|ear| ear.is_settled())).await.is_err() {
-            // Too late or not, the calls have to begin, and the next ones at once.
-            self.heard();
-        }
+        // Whoever greets a server again tells what that means.
+        self.missed.store(false, Ordering::Relaxed);
+        before
     }
 
     /// The version goes on every request from the revision on that has the header.
@@ -180,7 +159,7 @@ impl Link {
 
     /// Ends the session at the server, if there is one. Failing is no matter.
     pub(in crate::upstream) async fn delete_session(&self) {
-        let session = std::mem::take(&mut *lock(&self.session));
+        let session = self.begin(None);
         if session.id.is_none() {
             return;
         }

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::jsonrpc::{self, Id, Kind, Message};
 use switchboard_proto::patch;
-use switchboard_proto::refusal::is_modern_code;
+use switchboard_proto::refusal::{Refusal, is_modern_code};
 
 use crate::secret::veiled;
 use crate::upstream::Upstream;
@@ -63,6 +63,18 @@ impl Refused {
     /// The error that the body holds.
     pub(super) fn error(&self) -> Option<&Message> {
         self.error.as_ref()
+    }
+
+    /// Whether it is the answer to a request, and no word about the session.
+    pub(super) fn answers(&self, id: Option<&Id>) -> bool {
+        let Some(error) = self.error.as_ref().filter(|error| error.id() == id) else {
+            return false;
+        };
+        let payload = error.payload().unwrap_or_default();
+        let code = patch::get(payload, &["code"]);
+        let is_over = code == Some(Refusal::SessionOver.rpc_code().to_string().as_bytes());
+        let text = patch::string(payload, &["message"]).unwrap_or_default();
+        id.is_some() && !is_over && !text.to_ascii_lowercase().contains("session")
     }
 
     /// Whether it says who is let in, and not what came of a call.

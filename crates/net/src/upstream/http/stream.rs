@@ -1,4 +1,5 @@
-//! Event streams: the answer to a POST, and the one that listens.
+//! Event streams: the answer to a POST, over all its connections. `ear.rs` has the
+//! one that listens.
 //!
 //! A legacy stream that showed an event id and broke is taken up again with a
 //! GET (HTTP-11, HTTP-12, HTTP-18); a modern one is lost with its call (MH-8).
@@ -18,23 +19,23 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::sse::Decoder;
 
 use super::Post;
-use super::link::{Ear, Link};
+use super::link::{Link, Session};
 use crate::face::{lock, now};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
-use crate::upstream::{Road, Upstream};
+use crate::upstream::Upstream;
 
 /// Attempts in a row that bring nothing before a stream is given up.
-const ATTEMPTS: u32 = 5;
+pub(super) const ATTEMPTS: u32 = 5;
 
 /// A connection that lasted this long was sound, even if nothing had to be
 /// said: what cuts idle connections must not make us give up.
 const SOUND: Duration = Duration::from_secs(10);
 
 /// One stream over all its connections.
-struct Course {
-    reconnect: Reconnect,
-    last: Option<HeaderValue>,
+pub(super) struct Course {
+    pub(super) reconnect: Reconnect,
+    pub(super) last: Option<HeaderValue>,
     /// The server said when to come back, as one does that hangs up on purpose (HTTP-11).
     polls: bool,
     /// An event was too long to be read.
@@ -43,12 +44,17 @@ struct Course {
 
 impl Course {
     fn new() -> Self {
-        Self { reconnect: Reconnect::new(ATTEMPTS), last: None, polls: false, skipped: false }
+        Self::under(Reconnect::new(ATTEMPTS))
+    }
+
+    /// The same after trouble with a stream before it.
+    pub(super) fn under(reconnect: Reconnect) -> Self {
+        Self { reconnect, last: None, polls: false, skipped: false }
     }
 }
 
 /// Why a connection of a stream is over.
-enum Over {
+pub(super) enum Over {
     /// What it was for has happened.
     Done,
     /// The server ended it before that.
@@ -68,6 +74,8 @@ impl Upstream {
         response: Response<Incoming>,
     ) -> Works {
         let mut course = Course::new();
+        let greets = post.message.method() == method::INITIALIZE;
+        let session = if greets { link.session() } else { post.session.clone() };
         let mut response = Some(response);
         loop {
             if let Some(response) = response.take() {
@@ -89,7 +97,7 @@ impl Upstream {
             if !resumable || !self.pause(&mut course).await {
                 return self.no_answer_unless_note(post);
             }
-            match self.get(link, &course).await {
+            match self.get(link, &session, &course).await {
                 Ok(again) => response = again,
                 Err(_) => return self.no_answer_unless_note(post),
             }
@@ -110,7 +118,7 @@ impl Upstream {
     }
 
     /// Waits before the next connection; false if there is to be none.
-    async fn pause(&self, course: &mut Course) -> bool {
+    pub(super) async fn pause(&self, course: &mut Course) -> bool {
         match course.reconnect.handle_break(now(), Duration::ZERO) {
             Some(at) => self.stop.sleep(at.saturating_duration_since(now())).await,
             None => false,
@@ -118,7 +126,7 @@ impl Upstream {
     }
 
     /// Reads one connection to its end, or until the call is answered.
-    async fn read(
+    pub(super) async fn read(
         self: &Arc<Self>,
         link: &Link,
         lane: Lane,
@@ -190,13 +198,14 @@ impl Upstream {
     }
 
     /// Asks for the rest of a stream. `Ok(None)` if it may be worth trying again.
-    async fn get(
+    pub(super) async fn get(
         &self,
         link: &Link,
+        session: &Session,
         course: &Course,
     ) -> Result<Option<Response<Incoming>>, StatusCode> {
-        let request = link.get(course.last.as_ref());
-        let Ok(response) = link.fetch.send(request).await else { return Ok(None) };
+        let sending = self.send(link, |link| link.get(session, course.last.as_ref()));
+        let Ok(response) = sending.await else { return Ok(None) };
         let media = content_type(response.headers()).unwrap_or_default();
         match response.status() {
             StatusCode::OK if is_event_stream(media) => {
@@ -207,79 +216,6 @@ impl Upstream {
             }
             status if status.is_server_error() => Ok(None),
             status => Err(status),
-        }
-    }
-
-    /// Listens for what belongs to no call, if that is not done already.
-    pub(super) fn listen(self: &Arc<Self>, link: &Link) {
-        let begins = link.ear.send_if_modified(|ear| {
-            let begins = matches!(*ear, Ear::NotYet | Ear::Lost);
-            if begins {
-                *ear = Ear::Asking;
-            }
-            begins
-        });
-        if begins {
-            self.spawn(Arc::clone(self).keep_listening());
-        }
-    }
-
-    /// Waits until it is known whether the server lets us listen.
-    pub(crate) async fn until_listening(&self) {
-        let by_http = lock(&self.core).road == Road::Http;
-        if let Some(link) = self.http.get().filter(|_| by_http) {
-            self.stop.until(link.until_heard()).await;
-        }
-    }
-
-    /// It is known whether the server can say what belongs to no call.
-    pub(in crate::upstream) fn hears(self: &Arc<Self>, hears: bool) {
-        self.step(|half, now| half.handle_hearing(hears, now)).1.detach();
-    }
-
-    /// The server has answered: time to listen again, if that had been given up.
-    pub(super) fn listen_again(self: &Arc<Self>, link: &Link) {
-        let is_lost = *link.ear.borrow() == Ear::Lost;
-        if is_lost {
-            self.listen(link);
-        }
-    }
-
-    /// Listens until the session is over or the server does not offer it.
-    async fn keep_listening(self: Arc<Self>) {
-        let Some(link) = self.link() else { return };
-        let session = link.session().id;
-        let nothing = Message::notification("", None);
-        let mut course = Course::new();
-        let ear = loop {
-            let Some(got) = self.stop.until(self.get(link, &course)).await else { return };
-            if link.session().id == session {
-                link.heard();
-            }
-            match got {
-                Ok(Some(response)) => {
-                    self.hears(true);
-                    let read = self.read(link, Lane::MAIN, &nothing, &mut course, response);
-                    if self.stop.until(read).await.is_none() {
-                        return;
-                    }
-                }
-                Ok(None) => {}
-                Err(status) => {
-                    if status == StatusCode::METHOD_NOT_ALLOWED {
-                        self.hears(false);
-                    }
-                    tracing::debug!(server = self.name, "no listening stream: HTTP {status}");
-                    break Ear::Refused;
-                }
-            }
-            if link.session().id != session || !self.pause(&mut course).await {
-                break Ear::Lost;
-            }
-        };
-        // A session that came after this one has an ear of its own.
-        if link.session().id == session {
-            link.ear.send_replace(ear);
         }
     }
 }

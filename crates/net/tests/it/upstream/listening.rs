@@ -86,6 +86,37 @@ async fn a_server_that_does_not_say_whether_it_is_heard_is_called_all_the_same()
     caller.told("notifications/a").await;
 }
 
+/// How many seconds of a clock that only we move it takes until a call is made.
+async fn seconds_until_called(server: &mut HttpServer, caller: &mut Caller) -> usize {
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    for seconds in 0..20 {
+        let wait = Duration::from_millis(300);
+        if let Ok(call) = tokio::time::timeout(wait, server.post("tools/call")).await {
+            call.result(json!({})).await;
+            caller.answer(id).await;
+            return seconds;
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::resume();
+    }
+    panic!("not called");
+}
+
+/// wire: HTTP-13
+#[tokio::test]
+async fn calls_wait_only_once_for_a_handshake_that_does_not_end() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = before(&server, Strategy::HttpOnly);
+    tokio::join!(caller.greet(), async {
+        server.post("initialize").await.welcome(Some("s1"), LEGACY).await;
+    });
+    let _confirming = server.post("notifications/initialized").await;
+    let first = seconds_until_called(&mut server, &mut caller).await;
+    let second = seconds_until_called(&mut server, &mut caller).await;
+    assert!(second + 3 < first, "first {first} s, then {second} s");
+}
+
 /// wire: HTTP-11, HTTP-18
 #[tokio::test]
 async fn a_broken_listening_stream_is_taken_up_again_as_the_server_asked() {

@@ -153,6 +153,61 @@ async fn a_renewed_session_has_what_the_client_had_set_up() {
     caller.answer(id).await;
 }
 
+/// A server may answer so, and it is no word about the session.
+///
+/// wire: HTTP-22
+#[tokio::test]
+async fn a_404_that_answers_the_call_is_its_answer() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = greeted(&mut server).await;
+    let id = caller.ask("a/b", json!({})).await;
+    let hit = server.post("a/b").await;
+    let error = json!({"code": -32601, "message": "no such thing", "data": 7});
+    let answer = json!({"jsonrpc": "2.0", "id": hit.message()["id"], "error": error});
+    hit.json(404, &answer).await;
+    assert_eq!(caller.answer(id).await["error"], error);
+    assert_eq!(server.waiting(|_| true), 0, "the session is sound");
+}
+
+/// wire: HTTP-22
+#[tokio::test]
+async fn a_404_about_the_session_is_none_under_whichever_id() {
+    let words = [(-32001, "unknown"), (-32600, "Session not found"), (-32000, "no such session")];
+    for (code, text) in words {
+        let mut server = HttpServer::start().await;
+        let (_bridge, mut caller) = greeted(&mut server).await;
+        let id = caller.ask("tools/list", json!({})).await;
+        let hit = server.post("tools/list").await;
+        let error = json!({"code": code, "message": text});
+        let answer = json!({"jsonrpc": "2.0", "id": hit.message()["id"], "error": error});
+        hit.json(404, &answer).await;
+        server.greet(Some("s2"), LEGACY).await;
+        server.post("tools/list").await.result(json!({})).await;
+        assert!(caller.answer(id).await.get("result").is_some());
+    }
+}
+
+/// wire: HTTP-18, HTTP-22
+#[tokio::test]
+async fn a_broken_call_is_taken_up_again_in_its_own_session() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = greeted(&mut server).await;
+    let broken = caller.ask("tools/call", json!({"name": "one"})).await;
+    let mut stream = server.post("tools/call").await.stream().await;
+    stream.write("id: e1\nretry: 300\ndata:\n\n").await;
+    stream.reset();
+    let id = caller.ask("tools/call", json!({"name": "two"})).await;
+    server.post("tools/call").await.answer(404, &[], "").await;
+    server.greet(Some("s2"), LEGACY).await;
+    server.post("tools/call").await.result(json!({})).await;
+    caller.answer(id).await;
+    let again = server.get().await;
+    assert_eq!(again.header("mcp-session-id"), Some("s1"));
+    assert_eq!(again.header("last-event-id"), Some("e1"));
+    again.answer(404, &[], "").await;
+    error_of(&caller.answer(broken).await);
+}
+
 /// wire: HTTP-23, GW-82
 #[tokio::test]
 async fn the_session_is_deleted_when_the_client_leaves() {

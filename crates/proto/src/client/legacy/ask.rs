@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{Asked, Legacy};
 use crate::client::across::task::subject;
-use crate::client::{CallId, Sharing, Ticket, guess};
+use crate::client::{CallId, Sharing, Ticket, Transmit, guess};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Message};
 use crate::method::{self, meta};
@@ -22,18 +22,24 @@ use crate::refusal::Refusal;
 /// resumed repeats the last few things that it said, if any.
 const MOST_ANSWERED: usize = 64;
 
+/// A question that was answered, without whose it was: they may be gone.
+#[derive(Debug)]
+pub(super) struct Answered {
+    id: Id,
+    lane: Lane,
+    on: Option<CallId>,
+}
+
 impl<T: Ticket> Legacy<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         if let Some(asked) = self.take_ask(ask, now) {
             self.send(Lane::MAIN, answer.with_id(&asked.id));
-            // Only the stream of a call is resumed as what it was.
-            if asked.lane != Lane::MAIN {
-                if self.answered.len() >= MOST_ANSWERED {
-                    self.answered.pop_front();
-                }
-                self.answered.push_back((asked.lane, asked.id));
+            if self.answered.len() >= MOST_ANSWERED {
+                self.answered.pop_front();
             }
+            let Asked { id, lane, on, .. } = asked;
+            self.answered.push_back(Answered { id, lane, on });
         }
     }
 
@@ -75,11 +81,35 @@ impl<T: Ticket> Legacy<T> {
     /// A question turns out to be about a call.
     pub fn put_on(&mut self, ask: Ask, on: CallId, now: Instant) {
         let Some(asked) = self.asks.get_mut(&ask) else { return };
+        if self.ledger.get(on).is_none() {
+            return;
+        }
         asked.on = Some(on);
         self.ledger.hold(on, now);
         for id in std::mem::replace(&mut asked.holds, vec![on]) {
             self.ledger.release(id, now);
         }
+    }
+
+    /// The server did not take an answer, so the call that it asked on would wait
+    /// for ever. If several questions had this id it is the one that was answered last.
+    pub fn handle_unsupplied(&mut self, answer: &Message) {
+        let of_answer = |it: &Answered| Some(&it.id) == answer.id();
+        let at = self.answered.iter().rposition(of_answer);
+        let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
+        if let Some(on) = on {
+            self.fail_asked(on, "the server did not take the answer to what it asked");
+        }
+    }
+
+    /// A call that cannot get what the server asked for.
+    pub(super) fn fail_asked(&mut self, id: CallId, why: &str) {
+        if self.ledger.get(id).is_none() {
+            return;
+        }
+        let text = format!("{why}; make the call again");
+        self.handle_unanswered(id.lane(), &Refusal::FarSide { text });
+        self.out.push_back(Transmit::Abort { lane: id.lane() });
     }
 
     pub(super) fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {
@@ -89,7 +119,9 @@ impl<T: Ticket> Legacy<T> {
         }
         // An event that was replayed. Some servers count anew on each stream.
         let is_open = self.asks.values().any(|asked| asked.id == id && asked.lane == lane);
-        if is_open || self.answered.iter().any(|it| it.0 == lane && it.1 == id) {
+        // Only the stream of a call is resumed as what it was.
+        let is_answered = |it: &Answered| it.lane == lane && it.id == id;
+        if is_open || lane != Lane::MAIN && self.answered.iter().any(is_answered) {
             return;
         }
         let of_lane = Some(CallId(lane.0)).filter(|&on| self.client_of(on).is_some());

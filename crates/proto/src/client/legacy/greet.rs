@@ -1,5 +1,6 @@
 //! Greeting a server, losing it, and greeting it again.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::{Legacy, Owner, Phase, client};
@@ -132,11 +133,14 @@ impl<T: Ticket> Legacy<T> {
         self.watches.uris().next().is_some() || self.ledger.running.holds(now)
     }
 
-    /// Whoever asked is not there any more.
-    fn recall_all(&mut self) {
+    /// Whoever asked is not there any more. The calls that it asked on.
+    fn recall_all(&mut self) -> BTreeSet<CallId> {
+        let mut calls = BTreeSet::new();
         for (ask, asked) in std::mem::take(&mut self.asks) {
+            calls.extend(asked.on);
             self.recall(ask, asked);
         }
+        calls
     }
 
     /// The server knows our session no more, and so did not run this call (HTTP-22).
@@ -153,12 +157,35 @@ impl<T: Ticket> Legacy<T> {
             return self.send(lane, message);
         }
         if self.phase != Phase::Greeting {
-            self.phase = Phase::Lost;
-            self.revive(now);
-            self.release_all(now);
-            self.recall_all();
+            self.begin_session(Some(id), now);
         }
         self.held.push_back(Transmit::Send { lane, message, headers: Vec::new() });
+    }
+
+    /// The server knows our session no more, and no call has found out.
+    pub fn renew_session(&mut self, now: Instant) {
+        if self.phase != Phase::Greeting && self.hello.is_some() {
+            self.begin_session(None, now);
+        }
+    }
+
+    /// Leaves a session that is over for another. What was asked there cannot be
+    /// answered any more, so calls that wait for it would wait for ever; `refused`
+    /// is none of them.
+    fn begin_session(&mut self, refused: Option<CallId>, now: Instant) {
+        self.phase = Phase::Lost;
+        self.revive(now);
+        self.release_all(now);
+        for id in self.recall_all().into_iter().filter(|&id| Some(id) != refused) {
+            self.fail_asked(id, "the server has forgotten the session in which it asked something");
+        }
+    }
+
+    /// For a while nobody heard what the server says that belongs to no call.
+    pub fn handle_gap(&mut self) {
+        if let Some(welcome) = self.welcome.clone() {
+            self.tell_lists_changed(&welcome);
+        }
     }
 
     /// Greets a lost server with what the client once said.

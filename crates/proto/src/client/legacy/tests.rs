@@ -6,7 +6,8 @@
 //!   forget a         it is gone for good
 //!   note: …          a client says something;  supply q1: … answers a question
 //!   recv: …          the server says something;  recv 3: … on the lane of call 3
-//!   lost             the link is gone;  over 3: the session is, says lane 3
+//!   lost             the link is gone;  over 3: the session is, says lane 3;  over: nobody's
+//!   unsupplied: …    the server did not take this answer;  gap: nobody heard it for a while
 //!   unanswered 3     lane 3 ended without an answer
 //!   at 30s           time passes (patience is 60 s)
 //! ```
@@ -111,6 +112,9 @@ impl Stage {
                 half.handle_unanswered(Lane(number(at)), &Refusal::FarSide { text });
             }
             ["over", at] => half.handle_session_over(Lane(number(at)), now),
+            ["over"] => half.renew_session(now),
+            ["unsupplied"] => half.handle_unsupplied(&message(text)),
+            ["gap"] => half.handle_gap(),
             ["lost"] => half.handle_lost(&Refusal::FarSide { text: "Transport closed".into() }),
             ["at", time] => {
                 self.now = self.start + Duration::from_secs(number(time.trim_end_matches('s')));

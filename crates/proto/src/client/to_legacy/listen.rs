@@ -127,7 +127,23 @@ impl<T: Ticket> ToLegacy<T> {
         for number in waiting.collect::<Vec<_>>() {
             self.honour(number, now);
         }
+        if !hears {
+            self.end_deaf(now);
+        }
         self.settle(now);
+    }
+
+    /// The server does not tell any more what was promised: whoever listens gets to know.
+    fn end_deaf(&mut self, now: Instant) {
+        let is_promised =
+            |it: &Listen<T>| it.acknowledged && !(it.lists.is_empty() && it.uris.is_empty());
+        let promised = self.listens.iter().filter(|(_, listen)| is_promised(listen));
+        let promised = promised.map(|(&number, listen)| (number, listen.ticket.clone()));
+        for (number, to) in promised.collect::<Vec<_>>() {
+            self.end_listen(number, now);
+            let answer = Message::result(&Id::from(0), &listen_over("0"));
+            self.down.push_back(Down::Finish { to, answer });
+        }
     }
 
     /// Those that have waited long enough are taken to be told.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::ToLegacy;
 use crate::client::Ticket;
 use crate::exchange::Down;
+use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
 
 impl<T: Ticket> ToLegacy<T> {
@@ -23,6 +24,24 @@ impl<T: Ticket> ToLegacy<T> {
             }
         }
         self.return_later(now);
+    }
+
+    /// The server knows our session no more, and no call has found out.
+    pub fn renew_session(&mut self, now: Instant) {
+        self.inner.renew_session(now);
+        self.settle(now);
+    }
+
+    /// The server did not take the answer to a question.
+    pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
+        self.inner.handle_unsupplied(answer);
+        self.settle(now);
+    }
+
+    /// For a while nobody heard what the server says that belongs to no call.
+    pub fn handle_gap(&mut self, now: Instant) {
+        self.inner.handle_gap();
+        self.settle(now);
     }
 
     /// Who listens wants the server back.

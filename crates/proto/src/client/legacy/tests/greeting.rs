@@ -121,19 +121,101 @@ fn a_late_refusal_by_the_old_session_does_not_end_the_new_one() {
 
 /// wire: HTTP-22, UTL-7
 #[test]
-fn questions_of_a_session_that_is_over_are_recalled() {
+fn questions_of_a_session_that_is_over_are_recalled_and_their_calls_fail() {
     check(
         ready(Sharing::Alone),
         r"open a1: 1 tools/call {}
            recv 2: 5 roots/list
            open a2: 2 tools/call {}
+           open a3: 3 tools/call {}
            over 3
-           supply q1: 0 = {}",
+           supply q1: 0 = {}
+           recv 4: 4 = {}",
         r#"send 2: 2 tools/call {}
            a1: ask q1 5 roots/list
            send 3: 3 tools/call {}
+           send 4: 4 tools/call {}
+           send 5: 5 initialize {"v":1}
+           abort 2
+           a1: recall q1 notifications/cancelled {"requestId":0}
+           a1: finish - ! -32603 the server has forgotten the session in which it asked something; make the call again
+           a3: finish 4 = {}"#,
+    );
+}
+
+/// wire: HTTP-22
+#[test]
+fn the_call_that_the_session_refused_is_sent_again_whatever_was_asked() {
+    check(
+        ready(Sharing::Alone),
+        r"open a1: 1 tools/call {}
+           recv: 5 roots/list
+           over 2
+           recv 3: 3 = {}",
+        r#"send 2: 2 tools/call {}
+           a1: ask q1 5 roots/list
+           send 3: 3 initialize {"v":1}
+           a1: recall q1 notifications/cancelled {"requestId":0}
+           send 0: notifications/initialized
+           send 2: 2 tools/call {}"#,
+    );
+}
+
+/// wire: HTTP-22
+#[test]
+fn a_session_may_be_renewed_without_a_call_and_once_at_a_time() {
+    let capable = r#"= {"capabilities":{"tools":{"listChanged":true}}}"#;
+    check(
+        ready(Sharing::Alone),
+        &format!(
+            r#"open a1: 1 resources/subscribe {{"uri":"a://1"}}
+               recv 2: 2 = {{}}
+               over
+               over
+               unanswered 3
+               over
+               recv 4: 4 {capable}"#
+        ),
+        r#"send 2: 2 resources/subscribe {"uri":"a://1"}
+           a1: finish 2 = {}
+           send 3: 3 initialize {"v":1}
            send 4: 4 initialize {"v":1}
-           a1: recall q1 notifications/cancelled {"requestId":0}"#,
+           send 0: notifications/initialized
+           send 5: 5 resources/subscribe {"uri":"a://1"}
+           all: note notifications/tools/list_changed"#,
+    );
+    check(fresh(Sharing::Alone), "over", "");
+}
+
+/// wire: GW-51
+#[test]
+fn what_was_not_heard_for_a_while_may_have_changed() {
+    check(ready(Sharing::Alone), "gap", "all: note notifications/tools/list_changed");
+    check(fresh(Sharing::Alone), "gap", "");
+}
+
+/// wire: GW-46
+#[test]
+fn a_call_fails_whose_answer_is_not_taken() {
+    check(
+        ready(Sharing::Alone),
+        r"open a1: 1 tools/call {}
+           recv 2: 5 roots/list
+           open a2: 2 tools/call {}
+           recv 3: 5 roots/list
+           supply q1: 0 = {}
+           unsupplied: 5 = {}
+           unsupplied: 5 = {}
+           unsupplied: 6 = {}
+           recv 3: 3 = {}",
+        r"send 2: 2 tools/call {}
+           a1: ask q1 5 roots/list
+           send 3: 3 tools/call {}
+           a2: ask q2 5 roots/list
+           send 0: 5 = {}
+           abort 2
+           a1: finish - ! -32603 the server did not take the answer to what it asked; make the call again
+           a2: finish 3 = {}",
     );
 }
 

@@ -109,30 +109,37 @@ fn a_question_of_a_task_stops_the_time_of_who_waits_for_it() {
     );
 }
 
+/// Calls that were surely asked fail with their session; others go on.
+///
 /// wire: CAN-4, HTTP-22
 #[test]
 fn a_question_of_a_session_that_is_over_stops_no_time() {
     check(
         ready(Sharing::Alone),
         r#"open a1: 1 tools/call {}
-           recv 2: "s" elicitation/create {}
-           open a2: 2 tools/list
+           open a2: 2 prompts/get {}
+           recv: "s" elicitation/create {}
+           open a3: 3 tools/list
            at 10s
-           over 3
+           over 4
+           recv: 5 = {}
            recv: 4 = {}
-           recv: 3 = {}
            at 69s
            at 70s"#,
         r#"send 2: 2 tools/call {}
-           a1: ask q1 "s" elicitation/create {}
-           send 3: 3 tools/list
-           send 4: 4 initialize {"v":1}
-           a1: recall q1 notifications/cancelled {"requestId":0}
+           send 3: 3 prompts/get {}
+           all: ask q1 "s" elicitation/create {}
+           send 4: 4 tools/list
+           send 5: 5 initialize {"v":1}
+           all: recall q1 notifications/cancelled {"requestId":0}
            send 0: notifications/initialized
-           send 3: 3 tools/list
-           a2: finish 3 = {}
+           send 4: 4 tools/list
+           a3: finish 4 = {}
            send 0: notifications/cancelled {"requestId":2}
            abort 2
-           a1: finish - ! -32603 Request timeout after 70000ms"#,
+           send 0: notifications/cancelled {"requestId":3}
+           abort 3
+           a1: finish - ! -32603 Request timeout after 70000ms
+           a2: finish - ! -32603 Request timeout after 70000ms"#,
     );
 }
