@@ -133,6 +133,8 @@ async fn a_server_with_a_task_does_not_sleep_before_its_end_was_fetched() {
             server["idleTimeout"] = "100ms".into();
             server["process"] = process.into();
             let gateway = Gateway::start(&json!({"it": server}));
+            // Before that nobody knows that it has tasks.
+            gateway.until_state("it", "asleep");
             let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
             let slow = json!({"seconds": 0.5, "label": "it"});
             let mut task = begin(&client, "it__slow_compute", slow).await;
