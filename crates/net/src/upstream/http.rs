@@ -236,7 +236,7 @@ impl Upstream {
         response: Response<Incoming>,
     ) -> Works {
         if post.message.method() == method::INITIALIZE {
-            link.remember_session(response.headers());
+            link.handle_offer(response.headers());
         } else if post.message.kind() == Kind::Request {
             self.listen_again();
         }
@@ -268,7 +268,7 @@ impl Upstream {
     fn deliver(self: &Arc<Self>, link: &Link, post: &Post, text: Bytes) -> Works {
         if post.message.method() == method::INITIALIZE {
             self.settle_road();
-            link.remember_version(&text);
+            link.handle_greeted(&text);
         }
         let mut works = self.handle_text(post.lane, text);
         if post.message.kind() == Kind::Request && self.is_open(post.lane) {

@@ -52,7 +52,7 @@ fn at_rest(bridge: &Switchboard) -> u64 {
 #[test]
 fn no_idle_timer_ends_a_session_with_a_call_in_flight() {
     let gate = crate::signal::Gate::new("idle");
-    let (mut bridge, port) = Switchboard::serve(&["--session-timeout", "1"]);
+    let (mut bridge, port) = Switchboard::serve(&["--session-timeout", "3"]);
     let (busy, idle) = (Session::open(port), Session::open(port));
     let pid = text_of(&busy.call("pid", &json!({})).message());
     let file = gate.file.clone();

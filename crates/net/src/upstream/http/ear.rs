@@ -162,9 +162,12 @@ impl Upstream {
         let Some(link) = self.link() else { return };
         let reconnect = lock(&link.strain).take().unwrap_or_else(|| Reconnect::new(ATTEMPTS));
         let mut course = Course::under(reconnect);
+        let last = lock(&link.last).take().filter(|(number, _)| *number == session.number);
+        course.last = last.map(|(_, last)| last);
         let listening = race(link.until_after(&session), self.hear(link, &session, &mut course));
         let Some(Either::Right(end)) = self.stop.until(listening).await else { return };
         let strain = course.reconnect;
+        *lock(&link.last) = course.last.map(|last| (session.number, last));
         link.end_listening(&session, end);
         if end != Ear::Lost || !self.is_awaited() {
             return;

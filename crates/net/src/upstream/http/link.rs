@@ -26,6 +26,8 @@ pub(in crate::upstream) struct Link {
     headers: Mutex<Arc<HeaderMap>>,
     /// Another one comes only together with another ear.
     session: Mutex<Session>,
+    /// The id that came with the answer to a greeting: it is one with the result.
+    offered: Mutex<Option<HeaderValue>>,
     pub(super) ear: watch::Sender<Ear>,
     /// How it begins in each session.
     first_ear: Ear,
@@ -35,6 +37,8 @@ pub(in crate::upstream) struct Link {
     pub(super) missed: AtomicBool,
     /// How often listening went wrong in the session before this one.
     pub(super) strain: Mutex<Option<Reconnect>>,
+    /// The event that was heard last, and the number of its session.
+    pub(super) last: Mutex<Option<(u64, HeaderValue)>>,
 }
 
 /// What goes on every message of a session.
@@ -61,11 +65,13 @@ impl Upstream {
             url: url.clone(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
+            offered: Mutex::default(),
             ear: watch::Sender::default(),
             first_ear: if self.is_deaf() { Ear::Refused } else { Ear::NotYet },
             was_heard: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             strain: Mutex::default(),
+            last: Mutex::default(),
         }))
     }
 }
@@ -127,12 +133,31 @@ impl Link {
         }
     }
 
-    pub(super) fn remember_session(&self, headers: &HeaderMap) {
-        let id = headers.get(header::SESSION_ID).cloned().map(|mut id| {
+    /// An answer to a greeting has begun.
+    pub(super) fn handle_offer(&self, headers: &HeaderMap) {
+        *lock(&self.offered) = headers.get(header::SESSION_ID).cloned().map(|mut id| {
             id.set_sensitive(true);
             id
         });
+    }
+
+    /// The session that it may come to, for the rest of that answer.
+    pub(super) fn offered(&self) -> Session {
+        Session { id: lock(&self.offered).clone(), ..Session::default() }
+    }
+
+    /// The session has begun, if the answer is no error. Its version goes on every
+    /// request, from the revision on that has the header.
+    pub(super) fn handle_greeted(&self, answer: &[u8]) {
+        if patch::get(answer, &["result"]).is_none() {
+            return;
+        }
+        let id = lock(&self.offered).take();
         self.begin(id);
+        let name = patch::string(answer, &["result", "protocolVersion"]).unwrap_or_default();
+        if Revision::legacy_at_most(&name).rules().version_header {
+            lock(&self.session).version = HeaderValue::from_str(&name).ok();
+        }
     }
 
     /// Another session, or none, in the place of this one.
@@ -147,14 +172,6 @@ impl Link {
         // Whoever greets a server again tells what that means.
         self.missed.store(false, Ordering::Relaxed);
         before
-    }
-
-    /// The version goes on every request from the revision on that has the header.
-    pub(super) fn remember_version(&self, answer: &[u8]) {
-        let Some(name) = patch::string(answer, &["result", "protocolVersion"]) else { return };
-        if Revision::legacy_at_most(&name).rules().version_header {
-            lock(&self.session).version = HeaderValue::from_str(&name).ok();
-        }
     }
 
     /// Ends the session at the server, if there is one. Failing is no matter.

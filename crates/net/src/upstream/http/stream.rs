@@ -75,7 +75,7 @@ impl Upstream {
     ) -> Works {
         let mut course = Course::new();
         let greets = post.message.method() == method::INITIALIZE;
-        let session = if greets { link.session() } else { post.session.clone() };
+        let session = if greets { link.offered() } else { post.session.clone() };
         let mut response = Some(response);
         loop {
             if let Some(response) = response.take() {
@@ -190,7 +190,7 @@ impl Upstream {
     async fn take_event(self: &Arc<Self>, link: &Link, lane: Lane, message: &Message, data: Bytes) {
         if message.method() == method::INITIALIZE {
             self.settle_road();
-            link.remember_version(&data);
+            link.handle_greeted(&data);
         }
         self.handle_text(lane, data).detach();
         self.pace().await;

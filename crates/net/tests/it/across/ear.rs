@@ -78,6 +78,13 @@ async fn a_session_that_cannot_be_renewed_is_renewed_later() {
     drop(stream);
     server.get().await.answer(404, &[], "").await;
     server.post("initialize").await.answer(503, &[], "").await;
+    let page = [("content-type", "text/html"), ("mcp-session-id", "no")];
+    server.post("initialize").await.answer(200, &page, "<p>starting</p>").await;
+    let hello = server.post("initialize").await;
+    let error = json!({"code": -32603, "message": "starting"});
+    let id = hello.message()["id"].clone();
+    hello.json(200, &json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+    drop(server.post("initialize").await.stream().await);
     server.post("initialize").await.welcome(Some("s2"), LEGACY).await;
     server.post("notifications/initialized").await.answer(202, &[], "").await;
     let mut stream = server.get().await.stream().await;
@@ -146,6 +153,29 @@ async fn who_listens_hears_a_server_that_was_away_for_long() {
     }
     let mut stream = again.expect("another attempt").stream().await;
     client.told(CHANGED).await;
+    stream.event(&changed()).await;
+    client.told(CHANGED).await;
+}
+
+/// What a server has kept for who comes back is asked for, however late.
+///
+/// wire: HTTP-12, HTTP-18
+#[tokio::test]
+async fn a_stream_that_was_given_up_goes_on_where_it_ended() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut client, mut stream) = heard(&mut server).await;
+    stream.write(&format!("id: 7\ndata: {}\n\n", changed())).await;
+    client.told(CHANGED).await;
+    drop(stream);
+    for _ in 0..5 {
+        server.get().await.answer(503, &[], "").await;
+    }
+    let id = client.ask("tools/list", able(json!({}))).await;
+    server.post("tools/list").await.result(json!({"tools": []})).await;
+    client.answer(id).await;
+    let again = server.get().await;
+    assert_eq!(again.header("last-event-id"), Some("7"));
+    let mut stream = again.stream().await;
     stream.event(&changed()).await;
     client.told(CHANGED).await;
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{Asked, Legacy};
 use crate::client::across::task::subject;
-use crate::client::{CallId, Sharing, Ticket, Transmit, guess};
+use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Message};
 use crate::method::{self, meta};
@@ -97,8 +97,10 @@ impl<T: Ticket> Legacy<T> {
         let of_answer = |it: &Answered| Some(&it.id) == answer.id();
         let at = self.answered.iter().rposition(of_answer);
         let on = at.and_then(|at| self.answered.remove(at)).and_then(|it| it.on);
-        if let Some(on) = on {
+        if let Some(on) = on.filter(|&on| self.ledger.get(on).is_some()) {
             self.fail_asked(on, "the server did not take the answer to what it asked");
+            // It may be there all the same, and at work.
+            self.withdraw(on, None);
         }
     }
 
@@ -109,7 +111,6 @@ impl<T: Ticket> Legacy<T> {
         }
         let text = format!("{why}; make the call again");
         self.handle_unanswered(id.lane(), &Refusal::FarSide { text });
-        self.out.push_back(Transmit::Abort { lane: id.lane() });
     }
 
     pub(super) fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {

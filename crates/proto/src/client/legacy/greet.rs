@@ -176,8 +176,10 @@ impl<T: Ticket> Legacy<T> {
         self.phase = Phase::Lost;
         self.revive(now);
         self.release_all(now);
+        self.ledger.running.lose();
         for id in self.recall_all().into_iter().filter(|&id| Some(id) != refused) {
             self.fail_asked(id, "the server has forgotten the session in which it asked something");
+            self.out.push_back(Transmit::Abort { lane: id.lane() });
         }
     }
 

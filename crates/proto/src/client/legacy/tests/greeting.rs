@@ -208,14 +208,15 @@ fn a_call_fails_whose_answer_is_not_taken() {
            unsupplied: 5 = {}
            unsupplied: 6 = {}
            recv 3: 3 = {}",
-        r"send 2: 2 tools/call {}
+        r#"send 2: 2 tools/call {}
            a1: ask q1 5 roots/list
            send 3: 3 tools/call {}
            a2: ask q2 5 roots/list
            send 0: 5 = {}
+           send 0: notifications/cancelled {"requestId":2}
            abort 2
            a1: finish - ! -32603 the server did not take the answer to what it asked; make the call again
-           a2: finish 3 = {}",
+           a2: finish 3 = {}"#,
     );
 }
 
@@ -296,4 +297,19 @@ fn notes_that_wait_for_a_greeting_are_bounded() {
         half.note(message("notifications/x"));
     }
     assert!(half.held.len() <= 32, "{}", half.held.len());
+}
+
+/// The tasks of a session are forgotten with it.
+///
+/// wire: HTTP-22
+#[test]
+fn no_task_of_a_session_that_is_over_is_waited_for() {
+    let (mut half, now) = (ready(Sharing::Alone), start());
+    half.open(Name("a1".into()), &message("1 tools/call {}"), now);
+    let begun = r#"2 = {"task":{"taskId":"t","status":"working"}}"#;
+    half.handle_message(Lane(2), &message(begun), now);
+    assert!(half.is_needed(now));
+    half.open(Name("a2".into()), &message("2 tools/list"), now);
+    half.handle_session_over(Lane(3), now);
+    assert!(!half.is_needed(now));
 }
