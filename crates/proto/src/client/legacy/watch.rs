@@ -15,8 +15,8 @@ use crate::client::{CallId, Ticket};
 use crate::exchange::Down;
 use crate::jsonrpc::{Id, Message};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
+use crate::watch::uri;
 
 impl<T: Ticket> Legacy<T> {
     /// Answers what the server is not asked: a client stops while another goes on,
@@ -83,8 +83,4 @@ impl<T: Ticket> Legacy<T> {
         let (id, message) = self.ledger.begin(Owner::Renewal, &request, now);
         self.send(id.lane(), message);
     }
-}
-
-fn uri(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
-    patch::string(request.payload()?, &["uri"])
 }

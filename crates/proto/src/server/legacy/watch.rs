@@ -1,12 +1,10 @@
 //! The resources that one client wants to hear about.
 
-use std::borrow::Cow;
-
 use super::Legacy;
 use crate::exchange::Exchange;
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::patch;
+use crate::watch::uri;
 
 /// Who watches: here there is only one.
 pub(super) const SELF: u64 = 0;
@@ -14,8 +12,10 @@ pub(super) const SELF: u64 = 0;
 impl Legacy {
     /// Whether a resource can be watched, if a request asks for that.
     pub(super) fn has_room_to_watch(&self, request: &Message) -> bool {
-        let uri = uri(request).filter(|_| request.method() == method::SUBSCRIBE);
-        uri.is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
+        if request.method() != method::SUBSCRIBE {
+            return true;
+        }
+        uri(request).is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
@@ -48,10 +48,6 @@ impl Legacy {
         let watches = |uri: &str| self.watched.uris().any(|watched| covers(watched, uri));
         !uri(message).is_some_and(|uri| watches(&uri))
     }
-}
-
-fn uri(message: &Message) -> Option<Cow<'_, str>> {
-    patch::string(message.payload()?, &["uri"])
 }
 
 /// Whether `uri` is `watched` or lies beneath it; `file:///ab` is not beneath `file:///a`.
