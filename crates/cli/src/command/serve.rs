@@ -9,7 +9,6 @@ use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::Gateway;
 use switchboard_gateway::plan::{Plan, Reading, Secret, ServerPlan};
-use switchboard_gateway::policy::{KeyHash, MIN_KEY};
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -18,7 +17,6 @@ use switchboard_proto::limits::Limits;
 use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
-use crate::header;
 use crate::log;
 use crate::output::write_finding;
 use crate::serve::Offer;
@@ -114,20 +112,8 @@ fn host(args: &GatewayArgs, plan: &Plan) -> String {
 
 const MISTAKES: &str = "the configuration has mistakes";
 
-/// What the command line has for a key must be as good as what a file has.
-fn check_key(args: &GatewayArgs) -> Result<(), Failure> {
-    let Some(key) = args.api_key.as_deref().filter(|_| !args.stdio) else { return Ok(()) };
-    let key = header::filled(key, |name: &str| std::env::var(name).ok())?;
-    if KeyHash::is_weak(&key) {
-        let what = format!("--api-key has fewer than {MIN_KEY} characters");
-        return Err(Failure::new(what).hint("make one with: switchboard key new"));
-    }
-    Ok(())
-}
-
 /// What the files mean; the built-in server if there are none.
 fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
-    check_key(args)?;
     if args.config.is_empty() {
         let program = std::env::current_exe().map_err(|error| Failure::of(&error))?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);

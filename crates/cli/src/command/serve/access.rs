@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use switchboard_gateway::plan::Plan;
-use switchboard_gateway::policy::Access;
+use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 
 use super::host;
 use crate::args::GatewayArgs;
@@ -48,6 +48,11 @@ pub(super) fn settle(args: &GatewayArgs, plan: &mut Plan) -> Result<(), Failure>
         plan.access = Access::default();
     } else if let Some(key) = &args.api_key {
         let key = header::filled(key, |name: &str| std::env::var(name).ok())?;
+        // As good as what a file has for a key.
+        if KeyHash::is_weak(&key) {
+            let what = format!("--api-key has fewer than {MIN_KEY} characters");
+            return Err(Failure::new(what).hint("make one with: switchboard key new"));
+        }
         plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
     }
     Ok(())
