@@ -1,6 +1,7 @@
 //! The `switchboard` binary: parse, log, run, exit code.
 
 mod args;
+mod chain;
 mod command;
 mod compat;
 mod demo;

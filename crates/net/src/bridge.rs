@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{Seat, Server, Upstream};
+use crate::upstream::{self, Seat, Server, Upstream};
+use crate::who::Who;
 
 mod caller;
 mod children;
@@ -210,5 +211,9 @@ impl Inside for Bridge {
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         let names = self.server.passes();
         (!names.is_empty()).then(|| names.into())
+    }
+
+    fn leads_back(&self, _: &Who, through: &[u64]) -> bool {
+        upstream::leads_back(std::iter::once(&self.server), through)
     }
 }

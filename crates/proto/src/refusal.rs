@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::json::Fault;
+use crate::patch;
 use crate::revision::{Era, Revision};
 
 /// The peer sent something we must not act on.
@@ -115,6 +116,11 @@ pub enum Refusal {
     /// An HTTP method that this endpoint does not have.
     #[error("this endpoint takes {allow}")]
     WrongHttpMethod { allow: &'static str },
+    /// The request came through a gateway that it would come to again.
+    #[error(
+        "this leads back to a gateway that the request came through; remove the server that names this one"
+    )]
+    Loop,
     /// The far side went away while it owed an answer.
     #[error("{text}")]
     FarSide { text: String },
@@ -170,6 +176,7 @@ impl Refusal {
             Self::WrongMediaType                            => (-32600, 415),
             Self::NotAcceptable                             => (-32600, 406),
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
+            Self::Loop                                      => (-32603, 508),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
             Self::NobodyToAsk                               => (-32601, 200),
@@ -222,6 +229,7 @@ impl Refusal {
             Self::WrongMediaType          => "wrong_media_type",
             Self::NotAcceptable           => "not_acceptable",
             Self::WrongHttpMethod { .. }  => "wrong_http_method",
+            Self::Loop                    => "loop",
             Self::FarSide { .. }          => "far_side",
             Self::Stopping                => "stopping",
             Self::NobodyToAsk             => "nobody_to_ask",
@@ -239,6 +247,7 @@ impl Refusal {
                 Some(json!({"supported": Revision::names(served), "requested": asked}))
             }
             Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
+            Self::Loop => Some(json!({"switchboard": "loop"})),
             _ => None,
         }
     }
@@ -270,6 +279,11 @@ pub fn status_of_error(code: i64) -> u16 {
 /// The codes by which a modern server can be told from a legacy one (NEG-3, NEG-5, DIV-2).
 pub fn is_modern_code(code: i64) -> bool {
     (-32022..=-32020).contains(&code)
+}
+
+/// Whether the payload of an error is that of [`Refusal::Loop`].
+pub fn is_loop(error: &[u8]) -> bool {
+    patch::get(error, &["data", "switchboard"]) == Some(b"\"loop\"")
 }
 
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
@@ -332,6 +346,7 @@ mod tests {
             (Refusal::UnknownMethod { method: String::new() }, -32601, 404),
             (Refusal::TooLarge { limit: 1 }, -32600, 413),
             (Refusal::PassedTooLarge { limit: 1 }, -32600, 431),
+            (Refusal::Loop, -32603, 508),
         ];
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");

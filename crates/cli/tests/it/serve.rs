@@ -24,6 +24,7 @@ mod hide;
 mod limit;
 mod list;
 mod load;
+mod loops;
 mod owner;
 mod person;
 mod place;

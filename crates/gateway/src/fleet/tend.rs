@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::{Change, Changes, State};
+use switchboard_net::upstream::LEADS_BACK;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Backend, Fleet};
@@ -29,6 +30,10 @@ impl Fleet {
         let now = Instant::now();
         let mut next = now + LOOK;
         for (name, backend) in &*self.backends() {
+            if backend.bridge.server().leads_back() && self.roster.is_ready(name) {
+                // A client's call has found out; now the roster does.
+                self.roster.restart(name);
+            }
             let Sleep::After(idle) = backend.plan.sleep else { continue };
             if backend.plan.knows_people() && backend.bridge.is_unused(idle) {
                 // They only listen for what has changed, and would keep it awake.
@@ -74,7 +79,13 @@ impl Fleet {
         let Some(backend) = self.backend(name) else { return };
         // Where clients show headers of their own, they may be let in where we are not.
         let is_known = backend.plan.passes().is_empty();
-        backend.bridge.stands(if is_known { door(name, state) } else { Door::Open });
+        let why = || format!("server {name:?} {LEADS_BACK}");
+        let door = match state {
+            _ if !is_known => Door::Open,
+            State::Failed { .. } if backend.bridge.server().leads_back() => Door::Failed(why()),
+            state => door(name, state),
+        };
+        backend.bridge.stands(door);
     }
 
     fn tell_all_doors(&self) {

@@ -34,6 +34,7 @@ use super::ws::{self, Sockets};
 use crate::face::Face;
 use crate::inside::Inside;
 use crate::park::Parking;
+use crate::upstream;
 use crate::who::Who;
 
 mod stop;
@@ -260,7 +261,13 @@ impl Site {
         match gate::admit(gate.as_ref(), &parts.headers) {
             Ok(who) => {
                 let who = gate::told_apart(&who, &parts.headers);
-                Ok(Admitted { who, grant, more })
+                let through = upstream::through(&parts.headers);
+                let is_loop = !through.is_empty() && self.inner.inside.leads_back(&who, &through);
+                let admitted = Admitted { who, grant, more };
+                if is_loop {
+                    return Err(Box::new(admitted.answer(Err(Refusal::Loop))));
+                }
+                Ok(admitted)
             }
             Err(turned) => {
                 let admitted = Admitted { who: Who::default(), grant, more };

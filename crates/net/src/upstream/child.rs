@@ -13,7 +13,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use super::http::sentence;
 use super::pipe::{End, lines};
 use super::words::NOT_STARTED;
-use super::{Seat, Upstream};
+use super::{Seat, Upstream, via};
 use crate::drive::{Either, race};
 use crate::stdio::child::Command;
 
@@ -22,6 +22,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Starts the child and serves it until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
+    let command = match up.server.via() {
+        Some(via) => command.clone().env(via::VARIABLE, via.variable()),
+        None => command.clone(),
+    };
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
         Err(error) => return End::Broke(up.told(sentence(&error), NOT_STARTED)),
