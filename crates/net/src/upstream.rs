@@ -47,6 +47,7 @@ mod sse;
 mod target;
 mod tell;
 mod traffic;
+mod unreadable;
 mod words;
 
 pub(crate) use before::{Before, Passing};
@@ -299,14 +300,7 @@ impl Upstream {
                 }
                 works
             }
-            Err(refused) => {
-                tracing::warn!(server = self.name, "skipped what is no message: {refused}");
-                let mut works = Works::none();
-                for message in jsonrpc::parse_torn(&whole) {
-                    works.append(self.handle_message(lane, &message));
-                }
-                works
-            }
+            Err(refused) => self.handle_unreadable(lane, &whole, &refused),
         }
     }
 

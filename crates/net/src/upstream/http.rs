@@ -29,6 +29,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
 use tokio::sync::Notify;
 
+use super::unreadable::too_long;
 use super::words::UNREACHABLE;
 use super::{Core, Trial, Upstream};
 use crate::drive::{Either, Stop, race};
@@ -257,8 +258,7 @@ impl Upstream {
                 works
             }
             Err(error) if error.is::<LengthLimitError>() => {
-                let limit = self.limits.message;
-                self.unanswered(post, format!("answer is longer than {limit} bytes"))
+                self.unanswered(post, too_long(self.limits.message))
             }
             Err(error) => self.unanswered(post, format!("Transport closed ({error})")),
         }
