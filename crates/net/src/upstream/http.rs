@@ -23,7 +23,6 @@ use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
@@ -79,9 +78,6 @@ impl Upstream {
         self.start(core);
         self.server.traffic().add_sent(message.text().len());
         mirrored.extend(trace::to_headers(&message));
-        if self.era() == Era::Legacy && message.method() == method::CANCELLED {
-            core.end_cancelled(&message);
-        }
         let greets = message.method() == method::INITIALIZE;
         let ended = Arc::new(Notify::new());
         if lane != Lane::MAIN {
@@ -333,16 +329,6 @@ impl Upstream {
 }
 
 impl Core {
-    /// The lane of a call that the server was told to forget: it will not be
-    /// answered, and nobody else would ever let go of it.
-    fn end_cancelled(&mut self, notice: &Message) {
-        let id = notice.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let lane = id.and_then(|id| Id::parse(id).ok().flatten()).as_ref().and_then(lane_of);
-        if let Some(ended) = lane.and_then(|lane| self.lanes.remove(&lane)) {
-            ended.notify_one();
-        }
-    }
-
     /// A POST is over. Its call may have been sent again, and have a new one.
     fn close_lane(&mut self, post: &Post) {
         if self.lanes.get(&post.lane).is_some_and(|ended| Arc::ptr_eq(ended, &post.ended)) {

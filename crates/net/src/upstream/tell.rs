@@ -83,6 +83,7 @@ impl Upstream {
                 to.owner.finish(to.exchange, &answer);
                 self.watch_slow(&to.owner);
             }
+            Down::Unanswered { to } => to.owner.unanswered(to.exchange),
         }
     }
 

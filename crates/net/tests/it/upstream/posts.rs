@@ -77,7 +77,7 @@ async fn a_question_on_the_stream_is_answered_by_a_post_of_its_own() {
 
 /// wire: HTTP-9, UTL-1
 #[tokio::test]
-async fn a_cancelled_call_is_told_to_the_server_and_its_connection_let_go() {
+async fn a_cancelled_call_is_told_to_the_server_and_what_that_says_is_passed_on() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut caller) = greeted(&mut server).await;
     for begun in [false, true] {
@@ -89,8 +89,13 @@ async fn a_cancelled_call_is_told_to_the_server_and_its_connection_let_go() {
         assert_eq!(told.message()["params"], json!({"requestId": wire_id, "reason": "enough"}));
         assert_eq!(told.header("mcp-session-id"), Some("s1"));
         told.answer(202, &[], "").await;
-        // Servers do not answer what was cancelled: nobody would ever end this connection.
-        if begun { hit.stream().await.gone().await } else { hit.gone().await }
+        let answer = json!({"jsonrpc": "2.0", "id": wire_id, "error": {"code": 0, "message": "c"}});
+        if begun {
+            hit.stream().await.event(&answer).await;
+        } else {
+            hit.json(200, &answer).await;
+        }
+        assert_eq!(error_of(&caller.answer(id).await), "c");
     }
 }
 
