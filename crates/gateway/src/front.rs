@@ -201,7 +201,11 @@ impl Front {
         {
             return Works::none();
         }
-        self.tell_all(face, &Up::Drop { exchange, message })
+        let works = self.tell_all(face, &Up::Drop { exchange, message });
+        if let Some(session) = self.session(face) {
+            session.forget(exchange);
+        }
+        works
     }
 
     /// A client is not here any more.

@@ -197,8 +197,14 @@ impl Face {
         while let Some(verb) = next {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
             self.hear(&verb);
+            let dropped = verb.dropped();
             works.append(self.inside.take(self, verb));
-            next = lock(&self.state).half.poll_up();
+            let mut state = lock(&self.state);
+            if let Some(exchange) = dropped {
+                state.half.settle_cancelled(exchange);
+                state.settle();
+            }
+            next = state.half.poll_up();
         }
         (result, works)
     }

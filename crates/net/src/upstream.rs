@@ -46,6 +46,7 @@ mod sse;
 mod target;
 mod tell;
 mod traffic;
+mod unreadable;
 mod via;
 mod words;
 

@@ -281,10 +281,15 @@ impl Alone {
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
         let waited = lock(&self.waiting).remove(&(face.number(), exchange));
-        if waited || self.session(face).is_some_and(|session| session.give_up(exchange)) {
+        let session = self.session(face);
+        if waited || session.as_ref().is_some_and(|session| session.give_up(exchange)) {
             return Works::none();
         }
-        self.tell_all(face, &Up::Drop { exchange, message })
+        let works = self.tell_all(face, &Up::Drop { exchange, message });
+        if let Some(session) = session {
+            session.forget(exchange);
+        }
+        works
     }
 
     /// Whichever server knows it.

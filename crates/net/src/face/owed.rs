@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
@@ -47,6 +47,19 @@ impl Face {
             works.append(self.inside.take(self, Up::Drop { exchange, message: None }));
         }
         works
+    }
+
+    /// Whether the answer to a call that its client has cancelled is passed on, if
+    /// there is one. To be asked while the inside takes the cancel; then
+    /// [`finish`](Self::finish) or [`end_cancelled`](Self::end_cancelled) must follow.
+    #[must_use]
+    pub fn await_cancelled(&self, exchange: Exchange) -> bool {
+        lock(&self.state).half.await_cancelled(exchange)
+    }
+
+    /// A cancelled call gets no answer: its stream ends.
+    pub fn end_cancelled(&self, exchange: Exchange) {
+        self.quietly(|half| half.end_cancelled(exchange));
     }
 
     /// How long nothing has come from the client; none while it waits for something.

@@ -13,9 +13,10 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::sse::{Decoder, Event};
+use switchboard_proto::sse::{Decoder, Event, TooLong};
 
 use super::http::{Refused, lane_of, sentence};
 use super::pipe::End;
@@ -163,12 +164,13 @@ async fn check(
 
 impl Stream {
     /// The next event that says anything; none when the stream is over.
-    async fn next(&mut self, up: &Upstream) -> Option<Event> {
+    async fn next(&mut self, up: &Arc<Upstream>) -> Option<Event> {
         loop {
             match self.decoder.next_event() {
                 Some(Ok(event)) if !event.data.is_empty() => return Some(event),
                 Some(Ok(_)) => {}
-                Some(Err(error)) => tracing::warn!(server = up.name, "skipped an event: {error}"),
+                Some(Err(TooLong { limit, head })) => up.handle_too_long(Lane::MAIN, &head, limit),
+                None if self.decoder.is_endless() => return None,
                 None => match self.body.frame().await {
                     Some(Ok(frame)) => {
                         if let Some(chunk) = frame.data_ref() {

@@ -27,18 +27,11 @@ impl Upstream {
                 }
                 works
             }
-            Err(refused) => {
-                tracing::warn!(server = self.name, "skipped what is no message: {refused}");
-                let mut works = Works::none();
-                for message in jsonrpc::parse_torn(&whole) {
-                    works.append(self.handle_message(lane, &message));
-                }
-                works
-            }
+            Err(refused) => self.handle_unreadable(lane, &whole, &refused),
         }
     }
 
-    fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+    pub(super) fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
         self.count_notice(message);
         let other = self.past_loops(message);
         let message = other.as_ref().unwrap_or(message);
@@ -118,6 +111,7 @@ impl Upstream {
                 to.owner.finish(to.exchange, &answer);
                 self.watch_slow(&to.owner);
             }
+            Down::Unanswered { to } => to.owner.unanswered(to.exchange),
         }
     }
 
