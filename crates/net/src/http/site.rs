@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -248,16 +248,20 @@ impl Site {
         if let Err(refused) = guard.check(parts) {
             return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
         }
+        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
+        let admitted = gate::admit(gate.as_ref(), &parts.headers);
         if parts.method == Method::OPTIONS {
+            if admitted.is_err() {
+                return Err(Box::new(preflight_of_stranger(guard, parts)));
+            }
             // What is passed on must be sent first.
             let carried = self.inner.inside.carries();
             let carried = carried.iter().flat_map(|names| names.iter());
             let guard = carried.fold(guard.clone(), Guard::allow_header);
             return Err(Box::new(preflight(&guard, parts)));
         }
-        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
         let grant = guard.grant(&parts.headers);
-        match gate::admit(gate.as_ref(), &parts.headers) {
+        match admitted {
             Ok(who) => {
                 let who = gate::told_apart(&who, &parts.headers);
                 Ok(Admitted { who, grant, more })
@@ -332,7 +336,17 @@ impl Admitted<'_> {
     }
 }
 
-pub(super) fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
+/// A preflight carries no key. It may ask to send any header: the answer is the
+/// same on every path, so it does not tell which servers exist or what they pass on.
+pub(super) fn preflight_of_stranger(guard: &Guard, parts: &Parts) -> Response<Body> {
+    let asked = parts.headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let asked = asked.filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    let guard = asked.fold(guard.clone(), |guard, name| guard.allow_header(&name));
+    preflight(&guard, parts)
+}
+
+fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
     let mut response = endpoint::empty(StatusCode::NO_CONTENT);
     let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
     let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
