@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message, Refused};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -23,7 +23,7 @@ use crate::face::Face;
 use crate::grace;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
-use crate::who::Who;
+use crate::who::{Turns, Who};
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -68,7 +68,7 @@ impl Pipe {
     }
 
     fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
-        let turns = match face.who().enter(&incoming) {
+        let turns = match face.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
             Err(why) => return refuse(face, &incoming, why),
         };
@@ -155,6 +155,11 @@ impl Pipe {
 
 fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
     let id = match incoming {
+        Incoming::One(message) if message.kind() == Kind::Notification => {
+            // On a pipe nobody waits for an answer to it.
+            tracing::debug!("refused a notification: {why}");
+            return Works::none();
+        }
         Incoming::One(message) => message.id().cloned(),
         Incoming::Batch(_) => None,
     };

@@ -10,6 +10,7 @@ use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::plan::Bounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
+use switchboard_net::http::budget::BodyBudget;
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -150,6 +151,8 @@ impl Mount {
     pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), Failure> {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.sessions = bounds.sessions;
+        let (most, each) = bodies(bounds);
+        self.template.bodies.bound(most, each);
         Ok(())
     }
 
@@ -191,6 +194,8 @@ impl Web {
             porter.on_replace(move || sites.recheck())
         });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
+        let (most, each) = bodies(&bounds.unwrap_or_default());
+        template.bodies.bound(most, each);
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
         let mut options =
@@ -225,6 +230,14 @@ impl Web {
         };
         tokio::join!(serving, stopping);
     }
+}
+
+/// The bytes of requests that all and each may have in flight: never less than
+/// one message has.
+fn bodies(bounds: &Bounds) -> (usize, usize) {
+    let message = bounds.limits(&Limits::default()).message;
+    let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
+    (bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message), each)
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {

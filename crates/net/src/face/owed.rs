@@ -59,6 +59,11 @@ impl Face {
         (!busy).then_some(state.used)
     }
 
+    /// Whether the server waits for an answer of this legacy client.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_asked())
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         lock(&self.state).half.calls()

@@ -23,50 +23,155 @@ use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
+use super::budget::{BodyBudget, Charge, charged};
 use super::session::Held;
-use super::site::Inner;
+use super::site::{Inner, SiteOptions};
 use super::tally::{Counted, Tally};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::who::{Turns, Who};
 
 /// What a client that sends too much may send before its connection is cut.
 const MOST_UNREAD: u64 = 256 << 20;
 
+/// A body that grows beyond this needs a turn, and is charged to its sender. What
+/// is smaller may be an answer or a sign of life, which need none; as many as
+/// there may be connections are 128 MiB.
+const SMALL: usize = 16 << 10;
+
+/// A body that has been read.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) text: Bytes,
+    /// Of a large body, before anything is known of it.
+    pub(super) turns: Turns,
+    pub(super) charge: Option<Arc<Charge>>,
+}
+
 /// Reads a whole body of up to the bytes that a message may have.
 ///
-/// One that is longer is read all the same, and forgotten: whoever writes first
+/// `answers` if the sender may be about to answer a question: that needs no turn.
+///
+/// A body that is refused is read all the same, and forgotten: whoever writes first
 /// and reads then would get a reset instead of our refusal.
-pub(super) async fn read<B>(headers: &HeaderMap, body: B, site: &Inner) -> Result<Bytes, Refusal>
+pub(super) async fn read<B>(
+    headers: &HeaderMap,
+    body: B,
+    site: &Inner,
+    who: &Who,
+    answers: bool,
+) -> Result<Taken, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
 {
-    let (options, limit) = (&site.options, site.rules().limits.message);
-    let too_large = Refusal::TooLarge { limit };
+    let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
+    let limit = site.rules().limits.message;
     let announced = body.size_hint().lower();
-    let asks_first = headers.contains_key(EXPECT);
-    if announced > MOST_UNREAD || (asks_first && announced > limit as u64) {
-        return Err(too_large);
+    if announced > MOST_UNREAD {
+        return Err(Refusal::TooLarge { limit });
+    }
+    let mut intake = Intake { answers, limit, ..Intake::new(who, bodies) };
+    if let Err(why) = intake.expect(announced) {
+        if headers.contains_key(EXPECT) {
+            return Err(why);
+        }
+        intake.refuse(why);
     }
     let mut body = pin!(body);
-    let mut text = Text::default();
-    let mut length: u64 = 0;
+    let begun = Instant::now();
     loop {
-        let next = tokio::time::timeout(options.body_pause, body.frame()).await;
+        let earned = intake.length.checked_div(u64::from(*body_rate)).map(Duration::from_secs);
+        let rate = earned.map_or(NEVER, |earned| *body_pause + earned);
+        let deadline = (Instant::now() + *body_pause).min(begun + rate);
+        let next = tokio::time::timeout_at(deadline, body.frame()).await;
         let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
         // The client broke off: whatever it was, it is not all there.
-        let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
+        let Ok(frame) = frame else { return Err(Refusal::NotJson { at: intake.text.len() }) };
         let Ok(piece) = frame.into_data() else { continue };
-        length += piece.len() as u64;
-        if length > MOST_UNREAD {
-            return Err(too_large);
+        if let Err(why) = intake.push(piece) {
+            intake.refuse(why);
         }
-        if length <= limit as u64 {
-            text.push(piece);
+        if intake.length > MOST_UNREAD {
+            break;
         }
     }
-    options.tally.add_received(usize::try_from(length).unwrap_or(usize::MAX));
-    if length > limit as u64 { Err(too_large) } else { Ok(text.into()) }
+    tally.add_received(usize::try_from(intake.length).unwrap_or(usize::MAX));
+    intake.finish()
+}
+
+/// A body as it arrives.
+struct Intake<'a> {
+    who: &'a Who,
+    bodies: &'a Arc<BodyBudget>,
+    answers: bool,
+    limit: usize,
+    length: u64,
+    text: Text,
+    turns: Turns,
+    charge: Option<Charge>,
+    refused: Option<Refusal>,
+}
+
+impl<'a> Intake<'a> {
+    fn new(who: &'a Who, bodies: &'a Arc<BodyBudget>) -> Self {
+        Self {
+            who,
+            bodies,
+            answers: false,
+            limit: 0,
+            length: 0,
+            text: Text::default(),
+            turns: Turns::default(),
+            charge: None,
+            refused: None,
+        }
+    }
+
+    /// Something of `length` bytes is to come, or has come.
+    fn expect(&mut self, length: u64) -> Result<(), Refusal> {
+        if length > self.limit as u64 {
+            return Err(Refusal::TooLarge { limit: self.limit });
+        }
+        if length > SMALL as u64 && self.charge.is_none() {
+            if !self.answers {
+                self.turns = self.who.reserve()?;
+            }
+            self.charge = Some(self.bodies.charge(self.who));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, piece: Bytes) -> Result<(), Refusal> {
+        self.length += piece.len() as u64;
+        if self.refused.is_some() {
+            return Ok(());
+        }
+        self.expect(self.length)?;
+        let length = self.text.len() + piece.len();
+        self.charge.iter_mut().try_for_each(|charge| charge.grow_to(length))?;
+        self.text.push(piece);
+        Ok(())
+    }
+
+    /// Keeps nothing of it.
+    fn refuse(&mut self, why: Refusal) {
+        (self.text, self.charge) = (Text::default(), None);
+        self.turns = Turns::default();
+        self.refused = Some(why);
+    }
+
+    fn finish(self) -> Result<Taken, Refusal> {
+        if let Some(why) = self.refused {
+            return Err(why);
+        }
+        let charge = self.charge.map(Arc::new);
+        let mut text = Bytes::from(self.text);
+        if let Some(charge) = &charge {
+            text = charged(text, charge);
+        }
+        Ok(Taken { text, turns: self.turns, charge })
+    }
 }
 
 /// The pieces of a body: mostly one, which is kept as it is.

@@ -31,7 +31,8 @@ use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
-use super::body::{Body, OpenLane, read};
+use super::body::{Body, OpenLane, Taken, read};
+use super::budget::Charge;
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
 use super::stateless;
@@ -91,7 +92,9 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, site).await?;
+    let is_asked = || Some(session_of(site, who, &parts.headers).ok()?.is_asked());
+    let answers = parts.headers.contains_key(header::SESSION_ID) && is_asked() == Some(true);
+    let Taken { text, turns, charge } = read(&parts.headers, body, site, who, answers).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
@@ -100,13 +103,16 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    let turns = match who.enter(&incoming) {
+    let turns = match who.enter(&incoming, turns) {
         Ok(turns) => turns,
         Err(why) => return Ok(refused(only_id(&incoming), &why)),
     };
     match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
-        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, turns, &parts.headers).await),
+        Ok(Some(talk)) => {
+            let taken = (incoming, turns, charge);
+            Ok(exchange(site, talk, taken, &parts.headers).await)
+        }
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -212,8 +218,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
-    incoming: Incoming,
-    turns: Turns,
+    (incoming, turns, charge): (Incoming, Turns, Option<Arc<Charge>>),
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
@@ -223,6 +228,10 @@ async fn exchange(
         (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
         _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
+    if let Some(charge) = charge {
+        // The work has a copy of the text, in the words of its server.
+        works = works.holding(charge);
+    }
     site.after_call(&face);
     let patience = patience(headers, &site.options);
     let frame = first_frame(&open, &mut works, patience).await;

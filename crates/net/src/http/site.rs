@@ -23,6 +23,7 @@ use switchboard_proto::revision::Revision;
 use tower_service::Service;
 
 use super::body::Body;
+use super::budget::BodyBudget;
 use super::endpoint::{self, Reply};
 use super::gate::{self, Gate};
 use super::guard::{Grant, Guard};
@@ -54,6 +55,11 @@ pub struct SiteOptions {
     /// Between two pieces of a request's body: longer than a network needs, short
     /// enough that slow senders do not hold all connections.
     pub body_pause: Duration,
+    /// Bytes of a request's body that have to come in each second, on average, once
+    /// a [`body_pause`](Self::body_pause) is over; zero for any number.
+    pub body_rate: u32,
+    /// The bytes of requests that may be held; shared by sites that count together.
+    pub bodies: Arc<BodyBudget>,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -93,6 +99,9 @@ impl Default for SiteOptions {
             keep_alive: Duration::from_secs(15),
             hang_up: Duration::ZERO,
             body_pause: Duration::from_secs(30),
+            // A slow telephone sends ten times as much.
+            body_rate: 1024,
+            bodies: Arc::default(),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,

@@ -15,6 +15,7 @@ use crate::peer::within;
 use crate::script::Stage;
 
 mod alone;
+mod bytes;
 mod cut;
 mod era;
 mod gate;

@@ -22,6 +22,11 @@ impl Legacy {
         !self.calls.is_empty() || self.streams.is_attached()
     }
 
+    /// Whether the server waits for an answer of the client.
+    pub fn is_asked(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()
