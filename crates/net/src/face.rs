@@ -315,25 +315,6 @@ impl Face {
         })
         .1
     }
-
-    /// Waits until a legacy client has confirmed the handshake, or it is over.
-    pub async fn ready(&self) -> bool {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            match state.phase() {
-                Some(Phase::Ready) => return Poll::Ready(true),
-                Some(Phase::Ended) | None => return Poll::Ready(false),
-                Some(_) => wait(&mut state.waiting_for_phase, cx),
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// How far a legacy conversation has got.
-    pub fn phase(&self) -> Option<Phase> {
-        lock(&self.state).phase()
-    }
 }
 
 impl State {

@@ -20,6 +20,7 @@ mod endpoint;
 pub mod fetch;
 pub mod gate;
 pub mod guard;
+mod intake;
 pub mod key;
 pub mod listen;
 mod old;

@@ -188,6 +188,8 @@ impl Web {
         }
         let guard = guard(address, args, web)?;
         let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+        let open = pages.iter().filter(|(_, page)| page.is_open());
+        let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
         let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
         let hearing = porter.as_ref().map(|porter| {
             let sites = sites.clone();
@@ -198,10 +200,14 @@ impl Web {
         template.bodies.bound(most, each);
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
-        let mut options =
-            ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
+        let mut options = ListenOptions {
+            max_connections: limit::connections(),
+            reserve_paths,
+            ..ListenOptions::default()
+        };
         if let Some(bounds) = bounds {
             options.max_connections = bounds.connections.unwrap_or(options.max_connections);
+            options.max_per_address = bounds.connections_each;
             options.max_head = bounds.head.unwrap_or(options.max_head);
         }
         options.grace = Duration::from_secs(args.grace);

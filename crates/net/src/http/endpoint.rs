@@ -31,8 +31,10 @@ use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
-use super::body::{Body, OpenLane, Taken, read};
+use super::body::{Body, OpenLane};
 use super::budget::Charge;
+use super::intake::{Taken, read};
+use super::listen::{Awaited, Peer};
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
 use super::stateless;
@@ -94,7 +96,10 @@ where
     }
     let is_asked = || Some(session_of(site, who, &parts.headers).ok()?.is_asked());
     let answers = parts.headers.contains_key(header::SESSION_ID) && is_asked() == Some(true);
-    let Taken { text, turns, charge } = read(&parts.headers, body, site, who, answers).await?;
+    // A client that sends nothing more may still wait for its answer.
+    let awaited = parts.extensions.get().map(Peer::await_answer);
+    let Taken { text, turns, charge } =
+        read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
@@ -110,8 +115,7 @@ where
     match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(talk)) => {
-            let taken = (incoming, turns, charge);
-            Ok(exchange(site, talk, taken, &parts.headers).await)
+            Ok(exchange(site, talk, (incoming, turns, charge), awaited, &parts.headers).await)
         }
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
@@ -219,6 +223,7 @@ async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
     (incoming, turns, charge): (Incoming, Turns, Option<Arc<Charge>>),
+    mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
@@ -234,9 +239,11 @@ async fn exchange(
     }
     site.after_call(&face);
     let patience = patience(headers, &site.options);
-    let frame = first_frame(&open, &mut works, patience).await;
+    let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
+    let frame = first_frame(&open, &mut works, patience, doubted).await;
     let is_session = site.options.stateless.is_none() && is_greeted(&face);
-    let session = held.as_mut().filter(|_| is_session).map(Held::tell);
+    let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
+    let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
@@ -250,7 +257,7 @@ async fn exchange(
     if let Some(id) = session {
         response.headers_mut().insert(header::SESSION_ID, id);
     }
-    response
+    response.map(|body| body.awaited(awaited))
 }
 
 /// Whether a session has come, or may still come, of a greeting.
@@ -258,8 +265,14 @@ fn is_greeted(face: &Face) -> bool {
     !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
 }
 
-/// Drives the request until its lane has something to say.
-async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> Option<Frame> {
+/// Drives the request until its lane has something to say, or until a stream has
+/// to show whether the client is still there.
+async fn first_frame(
+    open: &OpenLane,
+    works: &mut Works,
+    patience: Duration,
+    mut awaited: Option<&mut Awaited>,
+) -> Option<Frame> {
     let mut waiting = !patience.is_zero();
     if !waiting {
         open.face.begin_stream(open.lane);
@@ -269,7 +282,9 @@ async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> 
         // The work ends on its own terms; what comes of it arrives on the lane.
         _ = Pin::new(&mut *works).poll(cx);
         let frame = open.face.poll_frame(open.lane, cx);
-        if frame.is_ready() || !waiting || patience.as_mut().poll(cx).is_pending() {
+        let is_doubted = awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx));
+        let is_late = waiting && patience.as_mut().poll(cx).is_ready();
+        if frame.is_ready() || !(waiting && (is_late || is_doubted)) {
             return frame;
         }
         waiting = false;

@@ -17,8 +17,9 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::Half;
 use switchboard_proto::sse::{self, Outgoing};
 
-use super::body::{Body, OpenLane, Taken, read};
+use super::body::{Body, OpenLane};
 use super::endpoint::{Reply, only_id, refused, stream};
+use super::intake::{Taken, read};
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
@@ -68,7 +69,8 @@ where
         return Err(Refusal::WrongMediaType);
     }
     let answers = face.is_asked();
-    let Taken { text, turns, charge } = read(&parts.headers, body, site, who, answers).await?;
+    let Taken { text, turns, charge } =
+        read(&parts.headers, body, site, who, answers, None).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;

@@ -14,8 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -24,9 +23,9 @@ use tower_service::Service;
 
 use super::body::Body;
 use super::budget::BodyBudget;
-use super::endpoint::{self, Reply};
-use super::gate::{self, Gate};
-use super::guard::{Grant, Guard};
+use super::endpoint;
+use super::gate::Gate;
+use super::guard::Guard;
 use super::old;
 use super::rules::InForce;
 use super::session::Sessions;
@@ -35,9 +34,11 @@ use super::ws::{self, Sockets};
 use crate::face::Face;
 use crate::inside::Inside;
 use crate::park::Parking;
-use crate::who::Who;
 
+mod admit;
 mod stop;
+
+pub(super) use admit::preflight_of_stranger;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -249,38 +250,6 @@ impl Site {
         };
         options.tally.count(admitted.answer(reply))
     }
-
-    /// Turns strangers away, and answers preflights.
-    fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
-        let rules = self.inner.rules();
-        let guard = &rules.guard;
-        if let Err(refused) = guard.check(parts) {
-            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
-        }
-        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
-        let admitted = gate::admit(gate.as_ref(), &parts.headers);
-        if parts.method == Method::OPTIONS {
-            if admitted.is_err() {
-                return Err(Box::new(preflight_of_stranger(guard, parts)));
-            }
-            // What is passed on must be sent first.
-            let carried = self.inner.inside.carries();
-            let carried = carried.iter().flat_map(|names| names.iter());
-            let guard = carried.fold(guard.clone(), Guard::allow_header);
-            return Err(Box::new(preflight(&guard, parts)));
-        }
-        let grant = guard.grant(&parts.headers);
-        match admitted {
-            Ok(who) => {
-                let who = gate::told_apart(&who, &parts.headers);
-                Ok(Admitted { who, grant, more })
-            }
-            Err(turned) => {
-                let admitted = Admitted { who: Who::default(), grant, more };
-                Err(Box::new(admitted.answer(Ok(turned.response()))))
-            }
-        }
-    }
 }
 
 impl SiteOptions {
@@ -322,45 +291,6 @@ pub(super) fn nothing_here(place: &str) -> Response<Body> {
 
 pub(super) fn nothing_at(place: &str) -> String {
     format!("there is nothing here; the MCP endpoint is {place}")
-}
-
-/// A request that may be answered, whose it is, and who may read the answer.
-struct Admitted<'a> {
-    who: Who,
-    grant: Option<Grant>,
-    more: &'a HeaderMap,
-}
-
-impl Admitted<'_> {
-    /// The answer, marked for the browsers that may read it.
-    fn answer(self, reply: Reply) -> Response<Body> {
-        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
-        for (name, value) in self.more {
-            response.headers_mut().insert(name, value.clone());
-        }
-        if let Some(grant) = self.grant {
-            grant.apply(response.headers_mut());
-        }
-        response
-    }
-}
-
-/// A preflight carries no key. It may ask to send any header: the answer is the
-/// same on every path, so it does not tell which servers exist or what they pass on.
-pub(super) fn preflight_of_stranger(guard: &Guard, parts: &Parts) -> Response<Body> {
-    let asked = parts.headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
-    let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    let asked = asked.filter_map(|name| name.trim().parse::<HeaderName>().ok());
-    let guard = asked.fold(guard.clone(), |guard, name| guard.allow_header(&name));
-    preflight(&guard, parts)
-}
-
-fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
-    let mut response = endpoint::empty(StatusCode::NO_CONTENT);
-    let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
-    let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
-    *response.headers_mut() = headers;
-    response
 }
 
 /// A few words for people.

@@ -55,8 +55,8 @@ pub enum Page {
 }
 
 impl Page {
-    /// Whether it only says that we are well.
-    fn is_open(&self) -> bool {
+    /// Whether it only says that we are well: it needs no key.
+    pub fn is_open(&self) -> bool {
         matches!(self, Self::Text(_) | Self::Check(_))
     }
 }

@@ -19,6 +19,7 @@ mod bytes;
 mod cut;
 mod era;
 mod gate;
+mod half;
 mod hang_up;
 mod limit;
 mod mount;
