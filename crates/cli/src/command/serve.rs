@@ -17,6 +17,7 @@ use switchboard_proto::limits::Limits;
 use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::exit::Failure;
+use crate::limit;
 use crate::log;
 use crate::output::write_finding;
 use crate::serve::Offer;
@@ -41,6 +42,8 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
         return Ok(());
     }
     log::hide(Secret::of(&[&reading.plan]));
+    // Before the first server is started: how many may be depends on it.
+    limit::raise();
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
