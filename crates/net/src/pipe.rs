@@ -20,6 +20,7 @@ use switchboard_proto::server::{Frame, Half};
 
 use crate::drive::{Either, race};
 use crate::face::Face;
+use crate::face::unread::Unread;
 use crate::grace;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
@@ -49,6 +50,12 @@ impl Pipe {
     pub(crate) fn carry(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         self.legacy.carry(headers)?;
         self.modern.carry(headers)
+    }
+
+    /// Counts what the client does not read here.
+    pub(crate) fn count_in(&self, unread: &Arc<Unread>) {
+        self.legacy.count_in(unread);
+        self.modern.count_in(unread);
     }
 
     /// One message of the client, or why it could not be read.

@@ -10,6 +10,7 @@ use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::plan::Bounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
+use switchboard_net::face::unread::Unread;
 use switchboard_net::http::budget::BodyBudget;
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
@@ -153,6 +154,7 @@ impl Mount {
         self.sessions = bounds.sessions;
         let (most, each) = bodies(bounds);
         self.template.bodies.bound(most, each);
+        self.template.unread.bound(bounds.unread.unwrap_or(Unread::BYTES));
         Ok(())
     }
 
@@ -198,6 +200,8 @@ impl Web {
         let sessions = bounds.and_then(|bounds| bounds.sessions);
         let (most, each) = bodies(&bounds.unwrap_or_default());
         template.bodies.bound(most, each);
+        let unread = bounds.and_then(|bounds| bounds.unread);
+        template.unread.bound(unread.unwrap_or(Unread::BYTES));
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
         let mut options = ListenOptions {

@@ -71,7 +71,7 @@ where
     }
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
-        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts.headers).await,
+        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts).await,
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, who, &parts.headers),
         _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
@@ -97,7 +97,8 @@ where
     let is_asked = || Some(session_of(site, who, &parts.headers).ok()?.is_asked());
     let answers = parts.headers.contains_key(header::SESSION_ID) && is_asked() == Some(true);
     // A client that sends nothing more may still wait for its answer.
-    let awaited = parts.extensions.get().map(Peer::await_answer);
+    let peer: Option<&Peer> = parts.extensions.get();
+    let awaited = peer.map(Peer::await_answer);
     let Taken { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     let incoming = match jsonrpc::parse(text) {
@@ -115,6 +116,7 @@ where
     match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(talk)) => {
+            talk.face.reached_by(peer);
             Ok(exchange(site, talk, (incoming, turns, charge), awaited, &parts.headers).await)
         }
         Err(why) => Ok(refused(only_id(&incoming), &why)),
@@ -172,6 +174,7 @@ async fn converse(
         }
         let face = new(Era::Modern)?;
         face.speak_for(who);
+        face.count_in(&site.options.unread);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
         return Ok(Some(Talk::with(face, listen)));
@@ -188,6 +191,7 @@ async fn converse(
         site.is_full()?;
         let face = new(Era::Legacy)?;
         face.speak_for(who);
+        face.count_in(&site.options.unread);
         let held = site.sessions.open(&face)?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
@@ -307,7 +311,8 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
+async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
+    let headers = &parts.headers;
     check_version(headers)?;
     let face = session_of(site, who, headers)?;
     match tokio::time::timeout(READY_WAIT, face.ready()).await {
@@ -316,6 +321,7 @@ async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
+    face.reached_by(parts.extensions.get());
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));

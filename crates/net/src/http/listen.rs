@@ -16,6 +16,7 @@
 //! [`Sites::stop`](super::sites::Sites::stop) does, and what it leaves open is cut.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -234,6 +235,7 @@ impl Connection {
                 }
             }
         });
+        let cutting = peer.clone();
         let stream = TokioIo::new(peer::Stream::new(stream, peer));
         let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
         // hyper's own timer starts only after it knows the HTTP version, which a
@@ -254,6 +256,10 @@ impl Connection {
                     }
                     connection.as_mut().graceful_shutdown();
                     awaited = Phase::Cut;
+                }
+                () = poll_fn(|cx| cutting.poll_cut(cx)) => {
+                    tracing::debug!("connection of a client that does not read is cut");
+                    break;
                 }
                 () = leaving.notified() => connection.as_mut().graceful_shutdown(),
                 () = silence.as_mut(), if !silence.is_elapsed() => {

@@ -39,7 +39,9 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
     face.speak_for(who);
+    face.count_in(&site.options.unread);
     face.carry(&parts.headers)?;
+    face.reached_by(parts.extensions.get());
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =

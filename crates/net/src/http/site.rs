@@ -32,6 +32,7 @@ use super::session::Sessions;
 use super::tally::Tally;
 use super::ws::{self, Sockets};
 use crate::face::Face;
+use crate::face::unread::Unread;
 use crate::inside::Inside;
 use crate::park::Parking;
 
@@ -61,6 +62,8 @@ pub struct SiteOptions {
     pub body_rate: u32,
     /// The bytes of requests that may be held; shared by sites that count together.
     pub bodies: Arc<BodyBudget>,
+    /// The bytes that clients may leave unread; shared by sites that count together.
+    pub unread: Arc<Unread>,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -103,6 +106,7 @@ impl Default for SiteOptions {
             // A slow telephone sends ten times as much.
             body_rate: 1024,
             bodies: Arc::default(),
+            unread: Arc::default(),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,

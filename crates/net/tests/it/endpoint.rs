@@ -28,6 +28,7 @@ mod post;
 mod session;
 mod stop;
 mod stream;
+mod unread;
 mod ws;
 
 /// A site with a test behind it.

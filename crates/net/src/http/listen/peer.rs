@@ -36,6 +36,9 @@ struct State {
     has_ended: bool,
     reader: Option<Waker>,
     answerer: Option<Waker>,
+    /// The number of the client that is answered.
+    carries: u64,
+    is_cut: bool,
 }
 
 impl State {
@@ -51,6 +54,30 @@ impl Peer {
     pub(crate) fn await_answer(&self) -> Awaited {
         lock(&self.0).awaited += 1;
         Awaited { peer: self.clone(), told: false }
+    }
+
+    /// Says which client is answered by it from here on.
+    pub(crate) fn carry(&self, client: u64) {
+        lock(&self.0).carries = client;
+    }
+
+    /// Whether this client is the last that was answered by it.
+    pub(crate) fn carries(&self, client: u64) -> bool {
+        lock(&self.0).carries == client
+    }
+
+    /// Ends the connection, whatever is still to be written.
+    pub(crate) fn cut(&self) {
+        let mut state = lock(&self.0);
+        state.is_cut = true;
+        state.wake_reader();
+    }
+
+    /// Ready when the connection is to end.
+    pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0);
+        state.reader = Some(cx.waker().clone());
+        if state.is_cut { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn end(&self) {
@@ -140,6 +167,13 @@ impl Stream {
             lock(&self.peer.0).wake_reader();
         }
         wrote
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Nobody is answered by it any more.
+        self.peer.carry(0);
     }
 }
 
