@@ -84,6 +84,17 @@ impl Works {
         self.jobs.append(&mut other.jobs);
     }
 
+    /// The same, keeping `held` until all of it is done.
+    pub(crate) fn holding(self, held: impl Send + 'static) -> Self {
+        if self.is_done() {
+            return self;
+        }
+        Self::one(async move {
+            let _held = held;
+            self.await;
+        })
+    }
+
     /// Whether all is done.
     pub fn is_done(&self) -> bool {
         self.jobs.is_empty()

@@ -35,6 +35,12 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
     /// A call is over.
     fn end_call(&self) {}
 
+    /// A notification has come. It counts for how often somebody may call, and is
+    /// never open.
+    fn count_notification(&self, _now: Instant) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// A session, or a listen, wants to begin. If it may, [`Standing::end_session`] follows.
     fn begin_session(&self) -> Result<(), Refusal> {
         Ok(())
@@ -44,9 +50,16 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
     fn end_session(&self) {}
 }
 
-/// What asks no work of a server: greetings, signs of life, and listens, which
-/// are counted as sessions are.
-const FREE: [&str; 4] = [method::INITIALIZE, method::PING, method::DISCOVER, method::LISTEN];
+/// What asks no work of a server: greetings, signs of life, cancelling, and
+/// listens, which are counted as sessions are.
+const FREE: [&str; 6] = [
+    method::CANCELLED,
+    method::DISCOVER,
+    method::INITIALIZE,
+    method::INITIALIZED,
+    method::LISTEN,
+    method::PING,
+];
 
 impl Who {
     /// Somebody who may do everything.
@@ -64,6 +77,10 @@ impl Who {
         &self.name
     }
 
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// The same, told from others of that name by a mark.
     pub(crate) fn marked(&self, mark: String) -> Self {
         Self { mark: Some(mark.into()), ..self.clone() }
@@ -74,14 +91,28 @@ impl Who {
         self.mark.as_ref().unwrap_or(&self.name).as_bytes()
     }
 
-    /// Turns for the calls in a message, if all of them get one.
-    pub(crate) fn enter(&self, incoming: &Incoming) -> Result<Turns, Refusal> {
+    /// A turn for a call of which nothing is known yet.
+    pub(crate) fn reserve(&self) -> Result<Turns, Refusal> {
         let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
-        if let Some(standing) = &self.standing {
-            for _ in 0..counted(incoming) {
-                standing.begin_call(now())?;
-                turns.calls += 1;
-            }
+        turns.begin()?;
+        Ok(turns)
+    }
+
+    /// Turns for the calls in a message, if all of them get one; `reserved` are
+    /// those that it has already.
+    pub(crate) fn enter(&self, incoming: &Incoming, reserved: Turns) -> Result<Turns, Refusal> {
+        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
+        turns.take(reserved);
+        let Some(standing) = &self.standing else { return Ok(turns) };
+        let calls = counted(incoming, Kind::Request);
+        let notifications = counted(incoming, Kind::Notification);
+        // What was reserved for a call counts for what came in its place.
+        for _ in turns.calls.saturating_sub(calls)..notifications {
+            standing.count_notification(now())?;
+        }
+        turns.keep(calls);
+        while turns.calls < calls {
+            turns.begin()?;
         }
         Ok(turns)
     }
@@ -95,10 +126,9 @@ impl Who {
     }
 }
 
-/// How many calls a message makes.
-fn counted(incoming: &Incoming) -> usize {
-    let counts =
-        |message: &Message| message.kind() == Kind::Request && !FREE.contains(&message.method());
+/// How many messages of a kind there are that count.
+fn counted(incoming: &Incoming, kind: Kind) -> usize {
+    let counts = |message: &Message| message.kind() == kind && !FREE.contains(&message.method());
     match incoming {
         Incoming::One(message) => usize::from(counts(message)),
         Incoming::Batch(elements) => {
@@ -115,6 +145,14 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    fn begin(&mut self) -> Result<(), Refusal> {
+        if let Some(standing) = &self.standing {
+            standing.begin_call(now())?;
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
     /// Takes over the turns of others of the same standing.
     pub(crate) fn take(&mut self, mut other: Self) {
         self.calls += std::mem::take(&mut other.calls);

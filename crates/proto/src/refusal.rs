@@ -92,6 +92,12 @@ pub enum Refusal {
     /// More open calls than one client may have.
     #[error("too many calls are open; wait for one to finish")]
     TooManyCalls,
+    /// More bytes of requests in flight than this server holds.
+    #[error("too many bytes of requests are in flight; try again later")]
+    TooManyBytes,
+    /// More bytes of requests in flight than one principal may have.
+    #[error("too many bytes of your requests are in flight; wait for one to finish")]
+    TooManyBytesOfYours,
     /// More calls in a short time than one client may make.
     #[error("too many calls in a short time; the next may come in {} s", seconds(*wait))]
     TooOften { wait: Duration },
@@ -170,6 +176,8 @@ impl Refusal {
             Self::NotInitialized | Self::Initialized        => (-32600, 400),
             Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
             Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
+            Self::TooManyBytes                              => (-32603, 503),
+            Self::TooManyBytesOfYours                       => (-32603, 429),
             Self::TooManyWatched | Self::TooOften { .. }    => (-32603, 429),
             Self::TooManySessions                           => (-32603, 503),
             Self::UnknownEvent { .. }                       => (-32600, 400),
@@ -221,6 +229,8 @@ impl Refusal {
             Self::IdInUse { .. }          => "id_in_use",
             Self::UnaskedResponse         => "unasked_response",
             Self::TooManyCalls            => "too_many_calls",
+            Self::TooManyBytes            => "too_many_bytes",
+            Self::TooManyBytesOfYours     => "too_many_bytes_of_yours",
             Self::TooOften { .. }         => "too_often",
             Self::TooManyWatched          => "too_many_watched",
             Self::TooManyStreams          => "too_many_streams",

@@ -248,6 +248,22 @@ impl Half {
         }
     }
 
+    /// Bytes kept for a client that comes back; modern ones do not.
+    pub fn history_bytes(&self) -> usize {
+        match self {
+            Self::Legacy(half) => half.history_bytes(),
+            Self::Modern(_) => 0,
+        }
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub fn forget_history(&mut self) -> usize {
+        match self {
+            Self::Legacy(half) => half.forget_history(),
+            Self::Modern(_) => 0,
+        }
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         match self {

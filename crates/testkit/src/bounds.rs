@@ -51,7 +51,7 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/http/body.rs PIECE",
     "net/src/http/fetch.rs KEEP_ALIVE",
     "net/src/http/fetch/connect.rs KEEP_ALIVE",
-    "net/src/http/listen.rs ACCEPT_PAUSE",
+    "net/src/http/listen/slots.rs ACCEPT_PAUSE",
     "net/src/http/site.rs SiteOptions::keep_alive",
     "net/src/park.rs GATHER",
     "net/src/park.rs SWEEP",

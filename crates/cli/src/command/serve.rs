@@ -18,6 +18,7 @@ use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::chain;
 use crate::exit::Failure;
+use crate::limit;
 use crate::log;
 use crate::output::write_finding;
 use crate::serve::Offer;
@@ -42,6 +43,8 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
         return Ok(());
     }
     log::hide(Secret::of(&[&reading.plan]));
+    // Before the first server is started: how many may be depends on it.
+    limit::raise();
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let ancestry = chain::gateway(&args.config, args.stdio);
     if ancestry.is_loop() {

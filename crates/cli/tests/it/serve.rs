@@ -19,6 +19,7 @@ mod credential;
 mod failed;
 mod feature;
 mod flood;
+mod full;
 mod grant;
 mod hide;
 mod limit;
@@ -157,7 +158,7 @@ impl Gateway {
 }
 
 /// A file with these servers and something besides.
-fn file(servers: &Value, more: &Value) -> String {
+pub(crate) fn file(servers: &Value, more: &Value) -> String {
     let mut config = json!({"mcpServers": servers});
     for (key, value) in more.as_object().unwrap() {
         config[key] = value.clone();

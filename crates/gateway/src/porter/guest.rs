@@ -72,12 +72,20 @@ impl Present {
     }
 }
 
+fn refusal(busy: Busy) -> Refusal {
+    match busy {
+        Busy::Rate { wait } => Refusal::TooOften { wait },
+        Busy::Calls(_) => Refusal::TooManyCalls,
+    }
+}
+
 impl Standing for Present {
     fn begin_call(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.guest.meter).enter(now).map_err(|busy| match busy {
-            Busy::Rate { wait } => Refusal::TooOften { wait },
-            Busy::Calls(_) => Refusal::TooManyCalls,
-        })
+        lock(&self.guest.meter).enter(now).map_err(refusal)
+    }
+
+    fn count_notification(&self, now: Instant) -> Result<(), Refusal> {
+        lock(&self.guest.meter).pay(now).map_err(refusal)
     }
 
     fn end_call(&self) {

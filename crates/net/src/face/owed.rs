@@ -1,4 +1,4 @@
-//! What a client still waits for.
+//! What a client still waits for, and how far its conversation has got.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,11 +9,31 @@ use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
+use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, wait};
 use crate::inside::Works;
 
 impl Face {
+    /// Waits until a legacy client has confirmed the handshake, or it is over.
+    pub async fn ready(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            match state.phase() {
+                Some(Phase::Ready) => return Poll::Ready(true),
+                Some(Phase::Ended) | None => return Poll::Ready(false),
+                Some(_) => wait(&mut state.waiting_for_phase, cx),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// How far a legacy conversation has got.
+    pub fn phase(&self) -> Option<Phase> {
+        lock(&self.state).phase()
+    }
+
     /// Whether no answer is owed. Listens do not count: they end when told to.
     pub fn is_answered(&self) -> bool {
         lock(&self.state).half.owed() == 0
@@ -70,6 +90,11 @@ impl Face {
             Half::Modern(half) => half.calls() > 0,
         };
         (!busy).then_some(state.used)
+    }
+
+    /// Whether the server waits for an answer of this legacy client.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_asked())
     }
 
     /// How many calls are open.

@@ -47,6 +47,8 @@ pub(crate) struct Held {
     id: SessionId,
     face: Arc<Face>,
     told: bool,
+    /// Whether the client may have been gone when it was told.
+    doubted: bool,
 }
 
 impl Held {
@@ -55,15 +57,19 @@ impl Held {
     }
 
     /// The client gets to know the id: the session lives on, unless its greeting fails.
-    pub(crate) fn tell(&mut self) -> HeaderValue {
-        self.told = true;
+    /// If it is doubted that the client is there, its session ends with the stream of
+    /// a greeting that is not answered.
+    pub(crate) fn tell(&mut self, doubted: bool) -> HeaderValue {
+        (self.told, self.doubted) = (true, doubted);
         self.id.to_header()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.told || self.face.phase() == Some(Phase::Fresh) {
+        let phase = self.face.phase();
+        let is_lost = self.doubted && phase == Some(Phase::Greeting);
+        if !self.told || is_lost || phase == Some(Phase::Fresh) {
             self.sessions.close(&self.id);
         }
     }
@@ -125,7 +131,7 @@ impl Sessions {
             tokio::spawn(reap(Arc::downgrade(self), self.idle));
         }
         let (sessions, face) = (Arc::clone(self), Arc::clone(face));
-        Ok(Held { sessions, id, face, told: false })
+        Ok(Held { sessions, id, face, told: false, doubted: false })
     }
 
     /// The session of this id, if it is theirs. Others learn nothing of it.
