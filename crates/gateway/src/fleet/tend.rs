@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::{Change, Changes, State};
 use tokio::time::{Instant, sleep_until};
@@ -20,8 +21,10 @@ const BLINK: Duration = Duration::from_millis(20);
 impl Fleet {
     /// Begins to look after every server.
     pub(super) fn tend(self: &Arc<Self>) {
-        tokio::spawn(watch(Arc::downgrade(self), self.roster.changes()));
-        tokio::spawn(look(Arc::downgrade(self)));
+        self.tending.get_or_init(|| {
+            let watching = watch(Arc::downgrade(self), self.roster.changes());
+            [OwnedTask::spawn(watching), OwnedTask::spawn(look(Arc::downgrade(self)))]
+        });
     }
 
     /// Puts servers to sleep that nobody has used for long; when to look again.

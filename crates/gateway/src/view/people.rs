@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_net::OwnedTask;
 use switchboard_net::face::Face;
 use switchboard_proto::jsonrpc::Message;
 use tokio::time::Instant;
@@ -24,8 +25,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Seen {
     people: Vec<One>,
-    /// Somebody looks who is gone.
-    is_swept: bool,
+    /// The task that looks who is gone, while somebody is remembered.
+    sweeping: Option<OwnedTask>,
 }
 
 /// What one person sees.
@@ -145,9 +146,8 @@ impl Views {
         let (principal, shown) = (face.who().name().into(), Arc::clone(&front));
         seen.people.push(One { mark, principal, grant, person, front: shown, used });
         seen.sweep(&people.bounds);
-        if !std::mem::replace(&mut seen.is_swept, true) {
-            tokio::spawn(sweep(Weak::clone(&self.this)));
-        }
+        let this = || Weak::clone(&self.this);
+        seen.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(this())));
         front
     }
 
@@ -179,7 +179,7 @@ async fn sweep(views: Weak<Views>) {
         let mut seen = views.seen();
         seen.sweep(&views.fleet.people.bounds);
         if seen.people.is_empty() {
-            seen.is_swept = false;
+            seen.sweeping = None;
             return;
         }
     }

@@ -12,19 +12,20 @@ use switchboard_proto::refusal::Refusal;
 
 use super::gate::{Call, Door, Entry, Gate, Key};
 use super::{Bridge, Caller};
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::upstream::{Before, Passing, Recipient};
 
-/// The gate, and whether somebody looks at the time.
+/// The gate, and the task that looks at the time while calls wait for the server.
 #[derive(Debug)]
 pub(super) struct Gatehouse {
     gate: Gate<(Caller, Up)>,
-    is_watched: bool,
+    watching: Option<OwnedTask>,
 }
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, is_watched: false })
+        Mutex::new(Self { gate, watching: None })
     }
 }
 
@@ -147,9 +148,8 @@ impl Bridge {
 
     /// Makes sure that somebody looks at the time while calls wait for the server.
     fn watch_gate(&self, house: &Mutex<Gatehouse>) {
-        if !std::mem::replace(&mut lock(house).is_watched, true) {
-            tokio::spawn(watch(Weak::clone(&self.this)));
-        }
+        let watch = || OwnedTask::spawn(watch(Weak::clone(&self.this)));
+        lock(house).watching.get_or_insert_with(watch);
     }
 
     /// Fails who has waited for too long; whether somebody still waits for the server.
@@ -159,7 +159,9 @@ impl Bridge {
             let mut house = lock(house);
             let late = house.gate.handle_timeout(now());
             let next = house.gate.poll_timeout();
-            house.is_watched = next.is_some();
+            if next.is_none() {
+                house.watching = None;
+            }
             (late, next)
         };
         for (caller, verb) in late {
