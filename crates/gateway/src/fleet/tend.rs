@@ -92,10 +92,7 @@ impl Fleet {
 fn door(name: &str, state: &State) -> Door {
     match state {
         State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => {
-            let why = format!("server {name:?} could not be started, and is tried again soon");
-            Door::Retrying(why)
-        }
+        State::Retrying { .. } => Door::Retrying,
         State::Failed { .. } => {
             let why = format!("server {name:?} has failed too often, and is tried again later");
             Door::Failed(why)

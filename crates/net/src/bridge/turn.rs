@@ -109,13 +109,17 @@ impl Bridge {
         let Some(house) = &self.house else { return };
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (door == Door::Open && !gate.is_open(), gate.stands(door))
+            (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
         for ((caller, verb), text) in vain {
             fail(&caller, &verb, text);
         }
         if opens {
             self.fill_pool();
+        }
+        let waits_for_server = lock(house).gate.poll_timeout().is_some();
+        if waits_for_server {
+            self.watch_gate(house);
         }
         self.call_next();
     }
