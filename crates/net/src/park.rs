@@ -17,6 +17,7 @@ use switchboard_proto::refusal::Refusal;
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
+use crate::who::Who;
 
 /// How long a round stays open for the next question, if some come close together: a
 /// busy server takes this long to write it, and nobody who is asked notices.
@@ -148,6 +149,15 @@ impl Parking {
         }
         lot.faces.insert(face.number(), Arc::clone(face));
         lot.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
+    }
+
+    /// Ends the calls of those who may not stay: the ones that are open, and the ones
+    /// that wait for their client.
+    pub(crate) fn give_up_unless(&self, stays: impl Fn(&Who) -> bool) {
+        for face in self.faces().iter().filter(|face| !stays(face.who())) {
+            face.give_up(&Refusal::KeyRemoved).detach();
+            lock(&self.lot).faces.remove(&face.number());
+        }
     }
 
     /// Gives up on who is late, and lets go of faces that wait for nobody.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use switchboard_net::OwnedTask;
 use switchboard_net::face::Face;
+use switchboard_net::who::Who;
 use switchboard_proto::jsonrpc::Message;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ pub(super) struct Seen {
 struct One {
     mark: Mark,
     /// Who lets them in: a key may speak for many.
-    principal: Arc<str>,
+    who: Who,
     grant: Grant,
     person: Arc<Person>,
     front: Arc<Front>,
@@ -55,9 +56,9 @@ fn first_to_go<'o>(
 ) -> Option<usize> {
     let mut loads: HashMap<&str, usize> = HashMap::new();
     for (_, one) in ones.clone() {
-        *loads.entry(&*one.principal).or_default() += weigh(one);
+        *loads.entry(one.who.name()).or_default() += weigh(one);
     }
-    let key = |one: &One| (loads.get(&*one.principal).copied(), Reverse(one.used));
+    let key = |one: &One| (loads.get(one.who.name()).copied(), Reverse(one.used));
     ones.max_by_key(|(_, one)| key(one)).map(|(at, _)| at)
 }
 
@@ -70,16 +71,18 @@ impl Seen {
         self.people.iter_mut().find(|one| one.mark == *mark && one.grant == *grant)
     }
 
-    /// Forgets those who see something else now, unless they are still here.
+    /// Forgets those who see something else now or whose key is gone, unless they are still here.
     pub(super) fn keep_grants(&mut self, grants: &[Grant]) {
-        self.people.retain(|one| grants.contains(&one.grant) || !one.is_left());
+        let stays = |one: &One| one.who.is_current() && grants.contains(&one.grant);
+        self.people.retain(|one| stays(one) || !one.is_left());
     }
 
-    /// Forgets those who were not here for long, then those who are too many, and
+    /// Forgets those who were not here for long or whose key is gone, then those who are too many, and
     /// lets others rest.
     fn sweep(&mut self, bounds: &PersonBounds) {
         let now = Instant::now();
-        self.people.retain(|one| now < one.used + bounds.idle || !one.is_left());
+        let stays = |one: &One| one.who.is_current() && now < one.used + bounds.idle;
+        self.people.retain(|one| stays(one) || !one.is_left());
         self.forget_beyond(bounds.most, |_| 1);
         self.forget_beyond(bounds.bytes, |one| one.front.weight());
         self.rest(bounds.awake);
@@ -143,8 +146,8 @@ impl Views {
         let theirs = Some(Arc::clone(&person));
         let front = Front::showing(grant, &self.fleet, members, sealer, theirs);
         let (grant, used) = (grant.clone(), Instant::now());
-        let (principal, shown) = (face.who().name().into(), Arc::clone(&front));
-        seen.people.push(One { mark, principal, grant, person, front: shown, used });
+        let (who, shown) = (face.who().clone(), Arc::clone(&front));
+        seen.people.push(One { mark, who, grant, person, front: shown, used });
         seen.sweep(&people.bounds);
         let this = || Weak::clone(&self.this);
         seen.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(this())));

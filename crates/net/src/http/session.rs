@@ -134,7 +134,7 @@ impl Sessions {
         let table = self.read();
         let face = table.by_id.get(id).map(|open| Arc::clone(&open.face));
         drop(table);
-        let face = face.filter(|face| face.who().name() == who.name());
+        let face = face.filter(|face| face.who().is_same(who));
         let face = face.ok_or(Refusal::SessionOver)?;
         if face.is_over() {
             // The inside ended it, for instance because its client reads too slowly.

@@ -61,7 +61,7 @@ async fn who_speaks_for_many_is_forgotten_before_who_speaks_for_one() {
         come_as(&place, 8).await;
         let of = |name: &str| {
             let seen = place.views.seen();
-            seen.people.iter().filter(|one| &*one.principal == name).count()
+            seen.people.iter().filter(|one| one.who.name() == name).count()
         };
         assert_eq!(of("bob"), 1, "{bounds:?}");
         assert!((1..8).contains(&of("ada")), "{bounds:?}");
