@@ -14,6 +14,7 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
 use crate::upstream::{self, Seat, Server, Upstream};
@@ -64,7 +65,8 @@ struct State {
     waiting: Waiting,
     /// Children that were started ahead.
     pool: VecDeque<Arc<Upstream>>,
-    swept: bool,
+    /// The task that ends what nobody uses, while there is such a connection.
+    sweeping: Option<OwnedTask>,
     places: Places,
     closing: JoinSet<()>,
     closed: bool,

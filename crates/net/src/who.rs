@@ -1,8 +1,9 @@
 //! On whose behalf a client speaks, and what they may have.
 //!
 //! A [`Who`] is made by a [`Gate`](crate::http::gate::Gate) and stays with the
-//! client's face. Its name is what sessions, parked calls and shared connections
-//! are bound to. What was shown to prove it is not kept.
+//! client's face. Its identity is what sessions, tasks, parked calls and connections
+//! are bound to: the name, or what the gate tells apart under one name. What was
+//! shown to prove it is not kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::face::now;
 #[derive(Clone, Debug, Default)]
 pub struct Who {
     name: Arc<str>,
-    /// What tells one from another where all go by one name.
+    /// What tells one from another of the same name.
     mark: Option<Arc<str>>,
     standing: Option<Arc<dyn Standing>>,
 }
@@ -48,6 +49,11 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
 
     /// A session is over.
     fn end_session(&self) {}
+
+    /// Whether what they showed would still let them in.
+    fn is_current(&self) -> bool {
+        true
+    }
 }
 
 /// What asks no work of a server: greetings, signs of life, cancelling, and
@@ -82,8 +88,20 @@ impl Who {
     }
 
     /// The same, told from others of that name by a mark.
-    pub(crate) fn marked(&self, mark: String) -> Self {
-        Self { mark: Some(mark.into()), ..self.clone() }
+    #[must_use]
+    pub fn marked(self, mark: impl Into<Arc<str>>) -> Self {
+        Self { mark: Some(mark.into()), ..self }
+    }
+
+    /// Whether what they showed would still let them in.
+    pub fn is_current(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| standing.is_current())
+    }
+
+    /// Whether both may use one session. Whoever has no name may show another token
+    /// in each request.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && (self.name.is_empty() || self.mark == other.mark)
     }
 
     /// What is theirs belongs to this: the mark, else the name.

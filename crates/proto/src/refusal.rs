@@ -133,6 +133,9 @@ pub enum Refusal {
     /// We end, and the answer has not come by then.
     #[error("this server is stopping, and the call was not finished by then")]
     Stopping,
+    /// The key that made the call is not valid any more.
+    #[error("the key that this call was made with is no longer valid")]
+    KeyRemoved,
     /// Nobody is there to take the question.
     #[error("no client is there to answer this request")]
     NobodyToAsk,
@@ -187,6 +190,7 @@ impl Refusal {
             Self::Loop                                      => (-32603, 508),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
+            Self::KeyRemoved                                => (-32603, 200),
             Self::NobodyToAsk                               => (-32601, 200),
         }
     }
@@ -242,6 +246,7 @@ impl Refusal {
             Self::Loop                    => "loop",
             Self::FarSide { .. }          => "far_side",
             Self::Stopping                => "stopping",
+            Self::KeyRemoved              => "key_removed",
             Self::NobodyToAsk             => "nobody_to_ask",
         }
     }

@@ -16,6 +16,7 @@ mod bad;
 mod bounds;
 mod common;
 mod credential;
+mod exposed;
 mod failed;
 mod feature;
 mod flood;

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::{Change, Changes, State};
 use switchboard_net::upstream::LEADS_BACK;
@@ -21,8 +22,10 @@ const BLINK: Duration = Duration::from_millis(20);
 impl Fleet {
     /// Begins to look after every server.
     pub(super) fn tend(self: &Arc<Self>) {
-        tokio::spawn(watch(Arc::downgrade(self), self.roster.changes()));
-        tokio::spawn(look(Arc::downgrade(self)));
+        self.tending.get_or_init(|| {
+            let watching = watch(Arc::downgrade(self), self.roster.changes());
+            [OwnedTask::spawn(watching), OwnedTask::spawn(look(Arc::downgrade(self)))]
+        });
     }
 
     /// Puts servers to sleep that nobody has used for long; when to look again.
@@ -100,10 +103,7 @@ impl Fleet {
 fn door(name: &str, state: &State) -> Door {
     match state {
         State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => {
-            let why = format!("server {name:?} could not be started, and is tried again soon");
-            Door::Retrying(why)
-        }
+        State::Retrying { .. } => Door::Retrying,
         State::Failed { .. } => {
             let why = format!("server {name:?} has failed too often, and is tried again later");
             Door::Failed(why)

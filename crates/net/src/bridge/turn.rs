@@ -12,6 +12,7 @@ use switchboard_proto::refusal::Refusal;
 
 use super::gate::{Call, Door, Entry, Gate, Key};
 use super::{Bridge, Caller};
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::upstream::{Before, Passing, Recipient};
 
@@ -19,15 +20,15 @@ use crate::upstream::{Before, Passing, Recipient};
 #[derive(Debug)]
 pub(super) struct Gatehouse {
     gate: Gate<(Caller, Up)>,
-    /// A task looks at the time.
-    is_watched: bool,
+    /// Looks at the time while calls wait for the server.
+    watching: Option<OwnedTask>,
     /// A thread lets waiting calls on, one after the other.
     is_draining: bool,
 }
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, is_watched: false, is_draining: false })
+        Mutex::new(Self { gate, watching: None, is_draining: false })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
@@ -139,13 +140,17 @@ impl Bridge {
         let Some(house) = &self.house else { return };
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (door == Door::Open && !gate.is_open(), gate.stands(door))
+            (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
         for ((caller, verb), text) in vain {
             fail(&caller, &verb, text);
         }
         if opens {
             self.fill_pool();
+        }
+        let waits_for_server = lock(house).gate.poll_timeout().is_some();
+        if waits_for_server {
+            self.watch_gate(house);
         }
         self.call_next();
     }
@@ -178,9 +183,8 @@ impl Bridge {
 
     /// Makes sure that somebody looks at the time while calls wait for the server.
     fn watch_gate(&self, house: &Mutex<Gatehouse>) {
-        if !std::mem::replace(&mut lock(house).is_watched, true) {
-            tokio::spawn(watch(Weak::clone(&self.this)));
-        }
+        let watch = || OwnedTask::spawn(watch(Weak::clone(&self.this)));
+        lock(house).watching.get_or_insert_with(watch);
     }
 
     /// Fails who has waited for too long; whether somebody still waits for the server.
@@ -190,7 +194,9 @@ impl Bridge {
             let mut house = lock(house);
             let late = house.gate.handle_timeout(now());
             let next = house.gate.poll_timeout();
-            house.is_watched = next.is_some();
+            if next.is_none() {
+                house.watching = None;
+            }
             (late, next)
         };
         for (caller, verb) in late {

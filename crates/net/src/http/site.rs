@@ -172,14 +172,17 @@ impl Site {
         }
     }
 
-    /// Ends the sessions and streams of everybody whom the gate does not keep.
+    /// Ends the sessions, streams and calls of everybody whom the gate does not keep,
+    /// whether they wait for their server or for their client.
     pub fn recheck(&self) {
-        let Inner { options, sessions, old, listens, sockets, .. } = &*self.inner;
+        let Inner { options, sessions, old, listens, sockets, parking, .. } = &*self.inner;
         let Some(gate) = &options.gate else { return };
+        let stays = |who: &Who| gate.keeps(who.name()) && who.is_current();
         for sessions in [sessions, old, listens] {
-            sessions.close_unless(|who| gate.keeps(who.name()));
+            sessions.close_unless(stays);
         }
-        sockets.close_unless(|who| gate.keeps(who.name()));
+        sockets.close_unless(stays);
+        parking.give_up_unless(stays);
     }
 
     /// How many sessions are open.

@@ -19,8 +19,9 @@ use crate::drive::{Stop, race};
 use crate::face::{lock, now};
 use crate::upstream::LEADS_BACK;
 
-/// Changes that a reader may be behind.
-const BEHIND: usize = 1024;
+/// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
+/// allocated at once, and a gateway has a roster for each user it remembers.
+const BEHIND: usize = 32;
 
 /// What the clones of a roster share.
 #[derive(Debug)]
