@@ -63,7 +63,13 @@ pub(crate) async fn run(cx: &mut Campaign) {
     cx.attack(
         "preflight requests of web pages to servers that are there and that are not",
         "the same answer, so that it tells nothing of which servers exist",
-        async |cx| preflight(&cx.ready(&plan).await?).await,
+        async |cx| {
+            let mut plan = plan.clone();
+            // Nobody is there, and nobody needs to be.
+            let vault = json!({"url": "http://127.0.0.1:9/mcp", "passHeaders": ["X-Vault"]});
+            plan.servers[SECRET] = vault;
+            preflight(&cx.gateway(&plan).await?).await
+        },
     )
     .await;
     owners(cx, &plan).await;

@@ -39,12 +39,14 @@ pub(crate) struct Plan {
     pub(crate) before: Vec<String>,
     /// A port that was found free; 0 lets the gateway find one.
     pub(crate) port: u16,
+    /// Words after the binary in place of `serve` and its file.
+    pub(crate) instead: Option<Vec<String>>,
 }
 
 impl Plan {
     pub(crate) fn new(servers: Value) -> Self {
         let args = vec!["--no-cache".to_owned(), "--session-timeout".to_owned(), "4".to_owned()];
-        Self { servers, section: json!({}), args, before: Vec::new(), port: 0 }
+        Self { servers, section: json!({}), args, before: Vec::new(), port: 0, instead: None }
     }
 
     pub(crate) fn section(mut self, section: Value) -> Self {
@@ -55,6 +57,14 @@ impl Plan {
     pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
         self
+    }
+
+    fn serve(&self, file: &Path) -> Vec<String> {
+        let mut words = ["serve", "--config"].map(ToOwned::to_owned).to_vec();
+        words.push(file.to_string_lossy().into_owned());
+        words.extend(["--port".to_owned(), self.port.to_string()]);
+        words.extend(self.args.iter().cloned());
+        words
     }
 
     fn text(&self, mark: &str) -> String {
@@ -103,16 +113,14 @@ impl Gateway {
         write(&file, &plan.text(&mark))?;
         let mut words = plan.before.clone();
         words.push(binary.to_string_lossy().into_owned());
-        words.extend(["serve", "--config"].map(ToOwned::to_owned));
-        words.push(file.to_string_lossy().into_owned());
-        words.extend(["--port".to_owned(), plan.port.to_string()]);
-        words.extend(plan.args.iter().cloned());
+        words.extend(plan.instead.clone().unwrap_or_else(|| plan.serve(&file)));
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .env_remove("RUST_LOG")
             .env_remove("LOG_LEVEL")
             .envs([("ROOT_KEY", ROOT), ("ADA_KEY", ADA), ("BOB_KEY", BOB)])
             .env("HOME", &home)
+            .env("TORTURE_MARK", &name)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -80,10 +80,22 @@ fn drain() {
 fn serve(tools: &Arc<Tools>, before: &mut dyn FnMut(&Value)) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
-        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        before(&message);
-        Tools::handle(tools, message);
+        match serde_json::from_str::<Value>(&line) {
+            Ok(message) => {
+                before(&message);
+                Tools::handle(tools, message);
+            }
+            Err(error) => unreadable(&line, &error.to_string()),
+        }
     }
+}
+
+/// Refuses a line that is no JSON to us, such as one with half a surrogate pair, under the
+/// id that it seems to have.
+fn unreadable(line: &str, why: &str) {
+    let id = line.split_once("\"id\":").map(|(_, rest)| rest);
+    let id = id.and_then(|rest| rest.split([',', '}']).next()?.trim().parse::<u64>().ok());
+    say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32700, "message": why}}));
 }
 
 /// Does something once, when the handshake is over.

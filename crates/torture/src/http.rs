@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a client of ours waits for anything before it says so.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,6 +81,8 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     buffer: Vec<u8>,
     patience: Duration,
+    /// When what is being read must be whole; signs of life do not move it.
+    deadline: Instant,
 }
 
 impl Connection {
@@ -90,12 +92,18 @@ impl Connection {
         let stream = stream.map_err(|error| Lost::Closed(error.to_string()))?;
         // An option of the socket that only makes us quicker.
         _ = stream.set_nodelay(true);
-        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE })
+        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE, deadline: Instant::now() + PATIENCE })
     }
 
     pub(crate) fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self.expect();
         self
+    }
+
+    /// Begins to wait anew.
+    fn expect(&mut self) {
+        self.deadline = Instant::now() + self.patience;
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), Lost> {
@@ -115,7 +123,7 @@ impl Connection {
         if self.buffer.len() > MOST {
             return Err(Lost::Garbage("an answer without end".to_owned()));
         }
-        match timeout(self.patience, self.stream.read_buf(&mut self.buffer)).await {
+        match timeout_at(self.deadline, self.stream.read_buf(&mut self.buffer)).await {
             Err(_) => Err(Lost::Silent),
             Ok(read) => read.map_err(|error| Lost::Closed(error.to_string())),
         }
@@ -148,6 +156,7 @@ impl Connection {
 
     /// The status and the head of the next answer.
     pub(crate) async fn head(&mut self) -> Result<(u16, String), Lost> {
+        self.expect();
         loop {
             let head = String::from_utf8_lossy(&self.until(b"\r\n\r\n").await?).into_owned();
             let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
@@ -180,7 +189,7 @@ impl Connection {
     }
 
     /// The next piece of a body in chunks; none at its end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Lost> {
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Lost> {
         let line = self.until(b"\r\n").await?;
         let line = String::from_utf8_lossy(&line).into_owned();
         let size = line.split(';').next().unwrap_or_default().trim();
@@ -193,6 +202,7 @@ impl Connection {
 
     /// Waits until the peer hangs up, whatever it says before.
     pub(crate) async fn closed(&mut self) -> Result<(), Lost> {
+        self.expect();
         loop {
             self.buffer.clear();
             match self.fill().await {
