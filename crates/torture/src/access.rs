@@ -149,12 +149,17 @@ async fn preflight(gateway: &Gateway) -> Verdict {
             let bytes = request(&format!("OPTIONS {path}"), gateway.port, &headers, b"");
             let reply = http::send(gateway.port, &bytes, http::PATIENCE).await;
             let reply = reply.map_err(|lost| format!("{path}: {lost}"))?;
-            let mut lines: Vec<_> =
-                reply.head.lines().filter(|line| !line.to_lowercase().starts_with("date")).collect();
+            let mut lines: Vec<_> = reply
+                .head
+                .lines()
+                .filter(|line| !line.to_lowercase().starts_with("date"))
+                .collect();
             lines.sort_unstable();
             let told = format!("{}{}", lines.join("\n"), reply.text());
             let same = first.get_or_insert_with(|| told.clone());
-            ensure(*same == told, || format!("{path} answers another preflight: {}", reply.status))?;
+            ensure(*same == told, || {
+                format!("{path} answers another preflight: {}", reply.status)
+            })?;
             seen.push((path, told));
         }
     }
@@ -168,10 +173,13 @@ async fn sessions(gateway: &Gateway) -> Verdict {
         let mut ada = Caller::new(gateway.port, path, Era::Legacy, Some(ADA));
         ada.greet().await.map_err(|said| format!("ada cannot greet: {said:?}"))?;
         let session = ada.session.clone().unwrap_or_default();
-        for (key, expected) in [(Some(BOB), 404), (Some(ROOT), 404), (Some("wrong"), 401), (None, 401)] {
+        for (key, expected) in
+            [(Some(BOB), 404), (Some(ROOT), 404), (Some("wrong"), 401), (None, 401)]
+        {
             let mut thief = Caller::new(gateway.port, path, Era::Legacy, key);
             thief.session = Some(session.clone());
-            let call = thief.bytes("tools/call", json!({"name": tool, "arguments": {"message": "x"}})).1;
+            let call =
+                thief.bytes("tools/call", json!({"name": tool, "arguments": {"message": "x"}})).1;
             let key: Vec<_> = key.map(|key| ("X-API-Key", key)).into_iter().collect();
             let session = [("Mcp-Session-Id", session.as_str())];
             let stream = [("Accept", "text/event-stream")];
@@ -189,7 +197,9 @@ async fn sessions(gateway: &Gateway) -> Verdict {
             ] {
                 let reply = http::send(gateway.port, &bytes, http::PATIENCE).await;
                 let status = reply.map_err(|lost| lost.to_string())?.status;
-                ensure(status == expected, || format!("{status} in place of {expected} at {path}"))?;
+                ensure(status == expected, || {
+                    format!("{status} in place of {expected} at {path}")
+                })?;
                 times += 1;
             }
         }
@@ -213,7 +223,8 @@ async fn parked(gateway: &Gateway) -> Verdict {
         let accepted = json!({"action": "accept", "content": {"name": "Ada"}});
         json!({"name": tool, "arguments": {}, "requestState": state, "inputResponses": {key.as_str(): accepted}})
     };
-    let mut forged = vec![String::new(), "x".to_owned(), state[..state.len() / 2].to_owned(), state.repeat(2)];
+    let mut forged =
+        vec![String::new(), "x".to_owned(), state[..state.len() / 2].to_owned(), state.repeat(2)];
     for at in 0..state.len().min(40) {
         let mut bytes = state.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -248,7 +259,9 @@ async fn tasks(gateway: &Gateway) -> Verdict {
             told.push((code, text.replace(task, "TASK")));
             times += 1;
         }
-        ensure(told.windows(2).all(|two| two[0] == two[1]), || format!("{method} tells: {told:?}"))?;
+        ensure(told.windows(2).all(|two| two[0] == two[1]), || {
+            format!("{method} tells: {told:?}")
+        })?;
     }
     for _ in 0..200 {
         let said = ada.ask("tasks/get", json!({"taskId": id})).await;
@@ -265,9 +278,18 @@ async fn tasks(gateway: &Gateway) -> Verdict {
 async fn pages(gateway: &Gateway) -> Verdict {
     let mut times = 0;
     for path in ["/status", "/metrics"] {
-        for (key, expected) in [(None, 401), (Some("wrong"), 401), (Some(ADA), 403), (Some(BOB), 403), (Some(ROOT), 200)] {
-            let reply = http::get(gateway.port, path, key).await.map_err(|lost| lost.to_string())?;
-            ensure(reply.status == expected, || format!("{path} says {} to {key:?}", reply.status))?;
+        for (key, expected) in [
+            (None, 401),
+            (Some("wrong"), 401),
+            (Some(ADA), 403),
+            (Some(BOB), 403),
+            (Some(ROOT), 200),
+        ] {
+            let reply =
+                http::get(gateway.port, path, key).await.map_err(|lost| lost.to_string())?;
+            ensure(reply.status == expected, || {
+                format!("{path} says {} to {key:?}", reply.status)
+            })?;
             let leaks = expected != 200 && reply.text().contains(SECRET);
             ensure(!leaks, || format!("{path} names the secret server"))?;
             times += 1;
@@ -277,7 +299,8 @@ async fn pages(gateway: &Gateway) -> Verdict {
         let mut ada = Caller::new(gateway.port, "/mcp", era, Some(ADA));
         let said = ada.call("demo__echo", json!({"message": "mine"})).await;
         let Said::Result(result) = &said else { return Err(format!("{said:?}")) };
-        let trace = result["_meta"]["switchboard/traceId"].as_str().ok_or("no trace id")?.to_owned();
+        let trace =
+            result["_meta"]["switchboard/traceId"].as_str().ok_or("no trace id")?.to_owned();
         let arguments = json!({"trace_id": trace, "traceId": trace, "id": trace});
         for (key, is_owner) in [(ADA, true), (BOB, false), (ROOT, false)] {
             let mut caller = Caller::new(gateway.port, "/mcp", era, Some(key));

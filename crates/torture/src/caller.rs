@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::http::{Connection, Lost, POST, PATIENCE, Reply, request};
+use crate::http::{Connection, Lost, PATIENCE, POST, Reply, request};
 
 /// The newest revision with a handshake, and the one without.
 pub(crate) const LEGACY: &str = "2025-11-25";

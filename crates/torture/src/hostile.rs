@@ -43,10 +43,13 @@ pub(crate) fn run(kind: &str) -> ExitCode {
         "flood" => serve(&Tools::new(descriptors), &mut after_greeting(flood)),
         "family" => serve(&Tools::new(descriptors), &mut after_greeting(family)),
         "asker" => serve(&Tools::new(descriptors), &mut after_greeting(ask_everything)),
-        "deaf" => serve(&Tools::new(descriptors), &mut after_greeting(|| {
-            // Its stdin fills up, and whoever writes there waits.
-            std::thread::sleep(Duration::from_mins(10));
-        })),
+        "deaf" => serve(
+            &Tools::new(descriptors),
+            &mut after_greeting(|| {
+                // Its stdin fills up, and whoever writes there waits.
+                std::thread::sleep(Duration::from_mins(10));
+            }),
+        ),
         "stubborn" => stubborn(),
         _ => return ExitCode::from(2),
     }
@@ -153,7 +156,8 @@ fn flood() {
                 _ => json!({}),
             };
             let method = ["message", "progress", "cancelled", "tools/list_changed"];
-            let method = format!("notifications/{}", method[usize::try_from(number % 4).unwrap_or(0)]);
+            let method =
+                format!("notifications/{}", method[usize::try_from(number % 4).unwrap_or(0)]);
             say(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
         }
     });

@@ -92,7 +92,12 @@ impl Connection {
         let stream = stream.map_err(|error| Lost::Closed(error.to_string()))?;
         // An option of the socket that only makes us quicker.
         _ = stream.set_nodelay(true);
-        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE, deadline: Instant::now() + PATIENCE })
+        Ok(Self {
+            stream,
+            buffer: Vec::new(),
+            patience: PATIENCE,
+            deadline: Instant::now() + PATIENCE,
+        })
     }
 
     pub(crate) fn patient(mut self, patience: Duration) -> Self {
@@ -215,18 +220,16 @@ impl Connection {
 }
 
 /// A request, with `Host` and `Content-Length` unless `headers` has them.
-pub(crate) fn request(
-    line: &str,
-    port: u16,
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> Vec<u8> {
+pub(crate) fn request(line: &str, port: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{line} HTTP/1.1\r\n");
     let has = |name: &str| headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
     if !has("host") {
         head.push_str(&format!("Host: 127.0.0.1:{port}\r\n"));
     }
-    if !has("content-length") && !has("transfer-encoding") && (!body.is_empty() || line.starts_with("POST")) {
+    if !has("content-length")
+        && !has("transfer-encoding")
+        && (!body.is_empty() || line.starts_with("POST"))
+    {
         head.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     for (name, value) in headers {
@@ -237,10 +240,8 @@ pub(crate) fn request(
 }
 
 /// The headers that every POST of a message has.
-pub(crate) const POST: [(&str, &str); 2] = [
-    ("Content-Type", "application/json"),
-    ("Accept", "application/json, text/event-stream"),
-];
+pub(crate) const POST: [(&str, &str); 2] =
+    [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
 
 /// Sends bytes on a connection of their own and reads one answer.
 pub(crate) async fn send(port: u16, bytes: &[u8], patience: Duration) -> Result<Reply, Lost> {

@@ -41,9 +41,11 @@ const ERROR: &str = "a clear error each; no crash, no growth, and the next call 
 
 pub(crate) async fn run(cx: &mut Campaign) {
     cx.enter("input");
-    cx.attack("JSON: deep, huge numbers, twice the same key, bad UTF-8, NUL, cut, batches", ERROR, async |cx| {
-        against(cx, json::spelled_out).await
-    })
+    cx.attack(
+        "JSON: deep, huge numbers, twice the same key, bad UTF-8, NUL, cut, batches",
+        ERROR,
+        async |cx| against(cx, json::spelled_out).await,
+    )
     .await;
     cx.attack("JSON: a good call with random bytes changed, cut or put in", ERROR, async |cx| {
         against(cx, json::mutated).await

@@ -77,7 +77,8 @@ fn main() -> ExitCode {
     if let Some(Role::Hostile { kind }) = &args.command {
         return hostile::run(kind);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let ran = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         let ran = runtime.block_on(until_told(run(args)));
         // What a client of ours still waits for is of no interest any more.

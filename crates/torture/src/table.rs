@@ -14,7 +14,9 @@ const END: &str = "<!-- torture: end -->";
 pub(crate) fn show(row: &Row) {
     let seconds = row.took.as_secs_f64();
     match &row.verdict {
-        Ok(times) => println!("  held    {:<12} {} ({times} times, {seconds:.1} s)", row.area, row.attack),
+        Ok(times) => {
+            println!("  held    {:<12} {} ({times} times, {seconds:.1} s)", row.area, row.attack)
+        }
         Err(why) => println!(
             "  BROKEN  {:<12} {} ({seconds:.1} s)\n          promised: {}\n          but: {why}",
             row.area, row.attack, row.promise
@@ -64,7 +66,11 @@ fn markdown(rows: &[Row]) -> String {
         if row.area != area {
             area = row.area;
             // Writing to a string does not fail.
-            _ = writeln!(text, "\n### {}\n\n| attack | times | promise | |\n|---|---|---|---|", title(area));
+            _ = writeln!(
+                text,
+                "\n### {}\n\n| attack | times | promise | |\n|---|---|---|---|",
+                title(area)
+            );
         }
         let (times, held) = told(row);
         let cell = |text: &str| text.replace('|', "\\|");

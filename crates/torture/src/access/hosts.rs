@@ -7,12 +7,25 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","para
 
 /// Names that are not ours, though some look so.
 fn strangers(port: u16) -> Vec<String> {
-    let evil = ["evil.example", "EVIL.example", "10.0.0.1", "192.168.0.1", "[fd00::1]", "0.0.0.0", "[::]", "169.254.169.254"];
+    let evil = [
+        "evil.example",
+        "EVIL.example",
+        "10.0.0.1",
+        "192.168.0.1",
+        "[fd00::1]",
+        "0.0.0.0",
+        "[::]",
+        "169.254.169.254",
+    ];
     let ours = ["localhost", "127.0.0.1", "[::1]"];
     let mut all: Vec<String> = evil.map(ToOwned::to_owned).to_vec();
     for evil in evil {
         for ours in ours {
-            for joint in [".", "-", "_", "@", "#", "?", "/", "\\", "%00", "%2e", "%40", " ", "\t", ",", ", ", ";", "&", "|", ":80@", "%23", "%2f", "'", "\"", "(", "=", "+", "$", "!", "~", "^", "`", "{", "<", "[", "]"] {
+            for joint in [
+                ".", "-", "_", "@", "#", "?", "/", "\\", "%00", "%2e", "%40", " ", "\t", ",", ", ",
+                ";", "&", "|", ":80@", "%23", "%2f", "'", "\"", "(", "=", "+", "$", "!", "~", "^",
+                "`", "{", "<", "[", "]",
+            ] {
                 all.push(format!("{ours}{joint}{evil}"));
             }
             all.push(format!("{ours}:{port}@{evil}"));
@@ -24,7 +37,35 @@ fn strangers(port: u16) -> Vec<String> {
         all.push(format!("user@{evil}"));
         all.push(format!("{evil}:99999"));
     }
-    for odd in ["localhost.evil.example", "127.0.0.1.nip.io", "localtest.me", "localhos", "localhostx", "xlocalhost", "127.0.0.1x", "1270.0.1", "128.0.0.1", "127.0.0.256", "::1", "[::1", "::1]", "[127.0.0.1]x", "", ",", ":", "@", "127.0.0.1:0x50", "127.0.0.1:+80", "127.0.0.1:80:80", "127.0.0.1:-1", "localhost:", "null", "*", "%6cocalhost", "l\u{f6}calhost"] {
+    for odd in [
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "localtest.me",
+        "localhos",
+        "localhostx",
+        "xlocalhost",
+        "127.0.0.1x",
+        "1270.0.1",
+        "128.0.0.1",
+        "127.0.0.256",
+        "::1",
+        "[::1",
+        "::1]",
+        "[127.0.0.1]x",
+        "",
+        ",",
+        ":",
+        "@",
+        "127.0.0.1:0x50",
+        "127.0.0.1:+80",
+        "127.0.0.1:80:80",
+        "127.0.0.1:-1",
+        "localhost:",
+        "null",
+        "*",
+        "%6cocalhost",
+        "l\u{f6}calhost",
+    ] {
         all.push(odd.to_owned());
     }
     all
@@ -61,7 +102,12 @@ pub(super) async fn run(gateway: &Gateway) -> Result<u64, String> {
             // A connection that is closed without an answer lets nobody in.
             let Ok(reply) = http::send(port, bytes.as_bytes(), PATIENCE).await else { continue };
             // Userinfo of our own name is our own name still, in a target.
-            let is_ours = what == "the target" && (target.contains('?') || target.contains('#') || target.contains("127.0.0.1/") || target.contains("localhost/") || target.contains("[::1]/"));
+            let is_ours = what == "the target"
+                && (target.contains('?')
+                    || target.contains('#')
+                    || target.contains("127.0.0.1/")
+                    || target.contains("localhost/")
+                    || target.contains("[::1]/"));
             if reply.status < 400 && !is_ours {
                 return Err(format!("{what} {name:?} is let in: {}", reply.status));
             }

@@ -47,24 +47,68 @@ fn disguises(path: &str) -> BTreeSet<String> {
     all.insert(path.replace('/', "/%c0%af/"));
     all.insert(path.replace('/', "/\u{ff0f}").replace('\u{ff0f}', "%EF%BC%8F"));
     for end in [
-        "/", "//", "/.", "/..", "/%2e", "%20", "%00", "%0a", "%0d%0a", ".", "..", ";", ";a=b", "?", "?/healthz",
-        "?key=x", "#", "%23", "%3f", ".json", "/healthz", "/../healthz", "%2fhealthz", "\t", "~", "*", "%2f..%2fhealthz",
+        "/",
+        "//",
+        "/.",
+        "/..",
+        "/%2e",
+        "%20",
+        "%00",
+        "%0a",
+        "%0d%0a",
+        ".",
+        "..",
+        ";",
+        ";a=b",
+        "?",
+        "?/healthz",
+        "?key=x",
+        "#",
+        "%23",
+        "%3f",
+        ".json",
+        "/healthz",
+        "/../healthz",
+        "%2fhealthz",
+        "\t",
+        "~",
+        "*",
+        "%2f..%2fhealthz",
     ] {
         all.insert(format!("{path}{end}"));
     }
-    for start in ["//", "/./", "/../", "/.//", "/%2f", "/%2e%2e", "/;", "/healthz", "/healthz?", "/healthz/", "/readyz/..", "http://127.0.0.1", "http://localhost/healthz?", "//127.0.0.1", "///", "x"] {
+    for start in [
+        "//",
+        "/./",
+        "/../",
+        "/.//",
+        "/%2f",
+        "/%2e%2e",
+        "/;",
+        "/healthz",
+        "/healthz?",
+        "/healthz/",
+        "/readyz/..",
+        "http://127.0.0.1",
+        "http://localhost/healthz?",
+        "//127.0.0.1",
+        "///",
+        "x",
+    ] {
         all.insert(format!("{start}{path}"));
     }
     all
 }
 
-const METHODS: [&str; 9] = ["GET", "POST", "HEAD", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"];
+const METHODS: [&str; 9] =
+    ["GET", "POST", "HEAD", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"];
 
 /// Everything that asks for a key, disguised.
 fn targets(secret: &str) -> Vec<String> {
-    let mut targets: Vec<_> = ["/mcp", "/sse", "/message", "/status", "/metrics", "/servers/demo/mcp", "/ws"]
-        .map(ToOwned::to_owned)
-        .to_vec();
+    let mut targets: Vec<_> =
+        ["/mcp", "/sse", "/message", "/status", "/metrics", "/servers/demo/mcp", "/ws"]
+            .map(ToOwned::to_owned)
+            .to_vec();
     targets.push(format!("/servers/{secret}/mcp"));
     targets.push("/groups/vaultgroup/mcp".to_owned());
     targets
@@ -72,7 +116,12 @@ fn targets(secret: &str) -> Vec<String> {
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"stranger","version":"1"}}}"#;
 
-async fn ask(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)]) -> Option<Reply> {
+async fn ask(
+    gateway: &Gateway,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Option<Reply> {
     let is_post = method == "POST";
     let body = if is_post { HELLO.as_bytes() } else { b"" };
     let mut all = http::POST.to_vec();
@@ -93,7 +142,8 @@ async fn ask(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str
 
 /// Whether it says no more than that we are well.
 fn is_page_for_all(reply: &Reply) -> bool {
-    matches!(reply.body.as_slice(), b"ok" | b"ok\n" | b"not yet" | b"read it\n") || reply.body.is_empty() && reply.status == 204
+    matches!(reply.body.as_slice(), b"ok" | b"ok\n" | b"not yet" | b"read it\n")
+        || reply.body.is_empty() && reply.status == 204
 }
 
 /// Tries every disguise of every path without a key; how many.
@@ -106,8 +156,15 @@ pub(super) async fn without_key(gateway: &Gateway, secret: &str) -> Result<u64, 
                 times += 1;
                 let Some(reply) = ask(gateway, method, &path, &[]).await else { continue };
                 let is_open = reply.status < 300 && !(method == "HEAD" || is_page_for_all(&reply));
-                if is_open || reply.text().contains("protocolVersion") || tells(&reply, secret, &path) {
-                    return Err(format!("{method} {path} without a key: {} {:.200}", reply.status, reply.text()));
+                if is_open
+                    || reply.text().contains("protocolVersion")
+                    || tells(&reply, secret, &path)
+                {
+                    return Err(format!(
+                        "{method} {path} without a key: {} {:.200}",
+                        reply.status,
+                        reply.text()
+                    ));
                 }
             }
         }
@@ -125,22 +182,35 @@ fn tells(reply: &Reply, secret: &str, path: &str) -> bool {
 pub(super) async fn with_less(gateway: &Gateway, secret: &str) -> Result<u64, String> {
     let mut times = 0;
     let key = [("X-API-Key", ADA)];
-    for target in [format!("/servers/{secret}/mcp"), "/groups/vaultgroup/mcp".to_owned(), "/status".to_owned(), "/metrics".to_owned()] {
+    for target in [
+        format!("/servers/{secret}/mcp"),
+        "/groups/vaultgroup/mcp".to_owned(),
+        "/status".to_owned(),
+        "/metrics".to_owned(),
+    ] {
         let nothing = ask(gateway, "POST", "/servers/nobody/mcp", &key).await.ok_or("no answer")?;
         for path in disguises(&target) {
             for method in METHODS {
                 times += 1;
                 let Some(reply) = ask(gateway, method, &path, &key).await else { continue };
-                let is_open = reply.status < 300 && !(matches!(method, "HEAD" | "OPTIONS") || is_page_for_all(&reply));
+                let is_open = reply.status < 300
+                    && !(matches!(method, "HEAD" | "OPTIONS") || is_page_for_all(&reply));
                 if is_open || tells(&reply, secret, &path) {
-                    return Err(format!("{method} {path} with less: {} {:.200}", reply.status, reply.text()));
+                    return Err(format!(
+                        "{method} {path} with less: {} {:.200}",
+                        reply.status,
+                        reply.text()
+                    ));
                 }
             }
         }
         if target.starts_with("/servers") {
             let there = ask(gateway, "POST", &target, &key).await.ok_or("no answer")?;
             if (there.status, &there.body) != (nothing.status, &nothing.body) {
-                return Err(format!("{target} answers {} where nothing answers {}", there.status, nothing.status));
+                return Err(format!(
+                    "{target} answers {} where nothing answers {}",
+                    there.status, nothing.status
+                ));
             }
         }
     }

@@ -12,8 +12,27 @@ use serde_json::{Value, json};
 use super::{family, raw, say, welcome};
 
 const NAMES: [&str; 21] = [
-    "echo", "wait", "hang", "pid", "big", "die", "twice", "stray", "garbage", "endless", "flood",
-    "torn", "binary", "deep", "number", "ask", "steal", "family", "descriptors", "cancelled", "late",
+    "echo",
+    "wait",
+    "hang",
+    "pid",
+    "big",
+    "die",
+    "twice",
+    "stray",
+    "garbage",
+    "endless",
+    "flood",
+    "torn",
+    "binary",
+    "deep",
+    "number",
+    "ask",
+    "steal",
+    "family",
+    "descriptors",
+    "cancelled",
+    "late",
 ];
 
 /// The descriptors that are open at present. Asked for first of all, it says which were
@@ -23,7 +42,10 @@ pub(super) fn descriptors() -> Vec<String> {
     let names = entries.filter_map(|entry| Some((entry.ok()?.file_name(), ())));
     let names: Vec<_> = names.filter_map(|(name, ())| name.into_string().ok()).collect();
     // Those that still lead somewhere; the one that was needed to look does not.
-    names.into_iter().filter(|name| fs::read_link(format!("/proc/self/fd/{name}")).is_ok()).collect()
+    names
+        .into_iter()
+        .filter(|name| fs::read_link(format!("/proc/self/fd/{name}")).is_ok())
+        .collect()
 }
 
 /// The state of one server.
@@ -104,7 +126,9 @@ impl Tools {
             }
             "hang" => {}
             "pid" => answer(&std::process::id().to_string()),
-            "big" => answer(&"x".repeat(usize::try_from(number("bytes")).unwrap_or(0).min(64 << 20))),
+            "big" => {
+                answer(&"x".repeat(usize::try_from(number("bytes")).unwrap_or(0).min(64 << 20)))
+            }
             "die" => std::process::exit(7),
             "late" => {
                 // Answers only once it was told to give up.
@@ -135,7 +159,9 @@ impl Tools {
         self.asked().insert(question.clone(), sender);
         let schema = json!({"type": "object", "properties": {"word": {"type": "string"}}});
         let params = json!({"message": message, "requestedSchema": schema});
-        say(&json!({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params}));
+        say(
+            &json!({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params}),
+        );
         let got = receiver.recv_timeout(Duration::from_mins(2)).unwrap_or_default();
         self.asked().remove(&question);
         answer(id, got["content"]["word"].as_str().unwrap_or("nothing"));
@@ -157,11 +183,13 @@ fn misbehave(tool: &str, id: &Value, message: &str, count: u64) {
             return;
         }
         "stray" | "steal" => {
+            // Ids that nobody has, and those that are in use in the form of texts.
             let near = id.as_u64().unwrap_or(0);
-            for other in 1..=count.min(10_000) {
-                answer(&json!(near + other), "stolen");
-                answer(&json!(near.saturating_sub(other)), "stolen");
+            for other in 0..count.min(10_000) {
+                answer(&json!(near + other + 1_000_000_000), "stolen");
+                answer(&json!(near.saturating_sub(other).to_string()), "stolen");
                 answer(&json!((near + other).to_string()), "stolen");
+                answer(&json!(-1 - i64::try_from(other).unwrap_or(0)), "stolen");
             }
         }
         "garbage" => {
@@ -175,22 +203,29 @@ fn misbehave(tool: &str, id: &Value, message: &str, count: u64) {
         "flood" => {
             for number in 0..count.min(200_000) {
                 let params = json!({"level": "info", "data": number});
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}));
+                say(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}),
+                );
             }
         }
         // Four answers that cannot be read, though they say whose they are.
-        "torn" => return raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{]\n").as_bytes()),
+        "torn" => {
+            return raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{]\n").as_bytes());
+        }
         "binary" => {
             raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":\"").as_bytes());
             return raw(b"\xff\xfe\xfd\"}}\n");
         }
         "deep" => {
             let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
-            return raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{open}{close}}}\n").as_bytes());
+            return raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{open}{close}}}\n")
+                .as_bytes());
         }
         "number" => {
             let digits = "9".repeat(100_000);
-            let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"n\":{digits}}}}}\n");
+            let text = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"n\":{digits}}}}}\n"
+            );
             return raw(text.as_bytes());
         }
         _ => {

@@ -131,7 +131,12 @@ pub(super) async fn streams(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let mut unfinished = Vec::new();
     for number in 0..many {
         let stream = number * 2 + 1;
-        rapid.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("GET", "/status", gateway.port)));
+        rapid.extend(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream,
+            &head("GET", "/status", gateway.port),
+        ));
         rapid.extend(frame(RST, 0, stream, &[0, 0, 0, 8]));
         unfinished.extend(frame(HEADERS, END_HEADERS, stream, &post));
     }
@@ -173,21 +178,66 @@ fn broken_rules(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
         ("PING on a stream", frame(PING, 0, 1, b"12345678")),
         ("WINDOW_UPDATE by 0", after(frame(WINDOW, 0, 1, &[0, 0, 0, 0]))),
         ("a window beyond its end", frame(WINDOW, 0, 0, &[0x7f, 255, 255, 255]).repeat(3)),
-        ("a stream's window beyond its end", after(frame(WINDOW, 0, 1, &[0x7f, 255, 255, 255]).repeat(3))),
+        (
+            "a stream's window beyond its end",
+            after(frame(WINDOW, 0, 1, &[0x7f, 255, 255, 255]).repeat(3)),
+        ),
         ("PUSH_PROMISE of a client", after(frame(PUSH, END_HEADERS, 1, &[0, 0, 0, 2]))),
         ("RST of an idle stream", frame(RST, 0, 9, &[0, 0, 0, 0])),
         ("CONTINUATION of nothing", frame(CONTINUATION, END_HEADERS, 1, &get)),
-        ("another frame inside HEADERS", [frame(HEADERS, 0, 1, &get), frame(PING, 0, 0, b"12345678")].concat()),
+        (
+            "another frame inside HEADERS",
+            [frame(HEADERS, 0, 1, &get), frame(PING, 0, 0, b"12345678")].concat(),
+        ),
         ("a frame of 1 MiB", frame(DATA, 0, 1, &vec![0; 1 << 20])),
         ("a length of 16 MiB and nothing", vec![0xff, 0xff, 0xff, DATA, 0, 0, 0, 0, 1]),
         ("padding longer than the frame", after(frame(DATA, 8, 1, &[255, 1, 2]))),
         ("HPACK that is none", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff; 64])),
-        ("an index that is not there", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff, 0xff, 0xff, 0x7f])),
+        (
+            "an index that is not there",
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff, 0xff, 0xff, 0x7f]),
+        ),
         ("no :path", frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal(":method", "GET"))),
-        ("upper-case names", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[get.clone(), literal("X-A", "b")].concat())),
-        ("a Connection header", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[get.clone(), literal("connection", "close")].concat())),
-        ("a length that lies", [frame(HEADERS, END_HEADERS, 1, &[post.clone(), literal("content-length", "5")].concat()), frame(DATA, END_STREAM, 1, b"123456789")].concat()),
-        ("two authorities", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[get.clone(), literal(":authority", "evil.example")].concat())),
+        (
+            "upper-case names",
+            frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1,
+                &[get.clone(), literal("X-A", "b")].concat(),
+            ),
+        ),
+        (
+            "a Connection header",
+            frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1,
+                &[get.clone(), literal("connection", "close")].concat(),
+            ),
+        ),
+        (
+            "a length that lies",
+            [
+                frame(
+                    HEADERS,
+                    END_HEADERS,
+                    1,
+                    &[post.clone(), literal("content-length", "5")].concat(),
+                ),
+                frame(DATA, END_STREAM, 1, b"123456789"),
+            ]
+            .concat(),
+        ),
+        (
+            "two authorities",
+            frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                1,
+                &[get.clone(), literal(":authority", "evil.example")].concat(),
+            ),
+        ),
         ("GOAWAY and more", [frame(GOAWAY, 0, 0, &[0; 8]), open.clone()].concat()),
         ("HEADERS twice", after(frame(HEADERS, END_HEADERS, 1, &post))),
         ("more data than the window", after(frame(DATA, 0, 1, &[b'x'; 16_384]).repeat(200))),
@@ -200,13 +250,20 @@ pub(super) async fn rules(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let starve = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let mut starved = starve.clone();
     for number in 0..50 {
-        starved.extend(frame(HEADERS, END_HEADERS | END_STREAM, number * 2 + 1, &head("GET", "/metrics", gateway.port)));
+        starved.extend(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            number * 2 + 1,
+            &head("GET", "/metrics", gateway.port),
+        ));
     }
     times += all(gateway, &[("windows of nothing", starved)]).await?;
     let connections = cx.size(20, 200);
     let mut half = Vec::new();
     for number in 0..connections {
-        let mut stream = TcpStream::connect(("127.0.0.1", gateway.port)).await.map_err(|error| error.to_string())?;
+        let mut stream = TcpStream::connect(("127.0.0.1", gateway.port))
+            .await
+            .map_err(|error| error.to_string())?;
         let sent = stream.write_all(&PREFACE[..number % PREFACE.len()]).await;
         sent.map_err(|error| error.to_string())?;
         half.push(stream);

@@ -34,7 +34,14 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("a bad escape", call_with(b"\"\\x41\""), false),
         ("a string without end", call_with(b"\"x"), false),
         ("arrays, 100,000 deep", deep("[", "]", 100_000), false),
-        ("objects, 100,000 deep", deep("{\"a\":", "}", 100_000).iter().map(|byte| if *byte == b':' { b':' } else { *byte }).collect(), false),
+        (
+            "objects, 100,000 deep",
+            deep("{\"a\":", "}", 100_000)
+                .iter()
+                .map(|byte| if *byte == b':' { b':' } else { *byte })
+                .collect(),
+            false,
+        ),
         ("open brackets alone", vec![b'['; 1 << 20], false),
         ("a number of 100,000 digits", call_with("9".repeat(100_000).as_bytes()), true),
         ("a number of 10^1000000", call_with(b"1e1000000"), true),
@@ -44,7 +51,14 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("a trailing comma", call_with(b"\"x\","), false),
         ("two messages in one body", [call_with(b"\"x\""), call_with(b"\"y\"")].concat(), false),
         ("an empty batch", text("[]"), false),
-        ("a batch of 10,000", text(&format!("[{}]", vec![r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#; 10_000].join(","))), true),
+        (
+            "a batch of 10,000",
+            text(&format!(
+                "[{}]",
+                vec![r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#; 10_000].join(",")
+            )),
+            true,
+        ),
         ("batches in batches", text("[[[[]]]]"), false),
         ("a number", text("42"), false),
         ("a string", text("\"hello\""), false),
@@ -52,17 +66,51 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("no message", text(r#"{"hello":"world"}"#), false),
         ("id null", text(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#), true),
         ("an id that is a list", text(r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#), false),
-        ("an id of 1 MiB", text(&format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(1 << 20))), true),
+        (
+            "an id of 1 MiB",
+            text(&format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(1 << 20))),
+            true,
+        ),
         ("two ids", text(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#), true),
-        ("two methods", text(r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{}}"#), true),
-        ("two names", text(r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","name":"tools__die"}}"#), false),
-        ("a name in other letters", text(r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","Name":"tools__die"}}"#), false),
-        ("an escaped key beside a plain one", text(r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","n\u0061me":"tools__die"}}"#), false),
+        (
+            "two methods",
+            text(r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{}}"#),
+            true,
+        ),
+        (
+            "two names",
+            text(
+                r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","name":"tools__die"}}"#,
+            ),
+            false,
+        ),
+        (
+            "a name in other letters",
+            text(
+                r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","Name":"tools__die"}}"#,
+            ),
+            false,
+        ),
+        (
+            "an escaped key beside a plain one",
+            text(
+                r#"{"jsonrpc":"2.0","id":"bad","method":"tools/call","params":{"name":"tools__echo","n\u0061me":"tools__die"}}"#,
+            ),
+            false,
+        ),
         ("JSON-RPC 1.0", text(r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#), false),
-        ("params that are a list", text(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1,2]}"#), false),
+        (
+            "params that are a list",
+            text(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1,2]}"#),
+            false,
+        ),
         ("an answer that nobody waits for", text(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), true),
         ("result and error", text(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#), true),
-        ("a method of 1 MiB", text(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "m".repeat(1 << 20))), false),
+        (
+            "a method of 1 MiB",
+            text(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "m".repeat(1 << 20))),
+            false,
+        ),
         ("a body of 33 MiB", vec![b'a'; 33 << 20], false),
     ]
 }
@@ -120,11 +168,16 @@ pub(super) async fn mutated(cx: &Campaign, gateway: &Gateway) -> Verdict {
                 }
             }
             let head = String::from_utf8_lossy(&bytes[..at]).into_owned();
-            let lines = head.lines().filter(|line| !line.is_empty() && !line.starts_with("Content-Length"));
+            let lines =
+                head.lines().filter(|line| !line.is_empty() && !line.starts_with("Content-Length"));
             let head = lines.collect::<Vec<_>>().join("\r\n");
-            let request = [format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat();
+            let request =
+                [format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body]
+                    .concat();
             let reply = caller.exchange(&request).await;
-            let reply = reply.map_err(|lost| format!("body {number}: {lost}: {}", String::from_utf8_lossy(&body)))?;
+            let reply = reply.map_err(|lost| {
+                format!("body {number}: {lost}: {}", String::from_utf8_lossy(&body))
+            })?;
             ensure(reply.status != 500, || format!("500 for {}", String::from_utf8_lossy(&body)))?;
             is_an_answer(&reply)?;
         }
@@ -136,6 +189,10 @@ pub(super) async fn mutated(cx: &Campaign, gateway: &Gateway) -> Verdict {
 /// Whatever was sent: what comes back is one message, or nothing.
 fn is_an_answer(reply: &Reply) -> Result<(), String> {
     let odd = |message: &Value| message["jsonrpc"] != "2.0";
-    let is_odd = reply.messages().iter().flat_map(|message| message.as_array().cloned().unwrap_or_else(|| vec![message.clone()])).any(|message| odd(&message));
+    let is_odd = reply
+        .messages()
+        .iter()
+        .flat_map(|message| message.as_array().cloned().unwrap_or_else(|| vec![message.clone()]))
+        .any(|message| odd(&message));
     ensure(!is_odd, || format!("answered with no message: {:.200}", reply.text()))
 }

@@ -51,7 +51,11 @@ fn frames() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("a close with a code that is none", frame(0x88, &[0, 1], true), true),
         ("a close with a text that is none", frame(0x88, &[3, 232, 0xff], true), true),
         ("a piece of nothing", frame(0x80, ping, true), true),
-        ("a message inside a message", [frame(0x01, b"{", true), frame(0x81, ping, true)].concat(), true),
+        (
+            "a message inside a message",
+            [frame(0x01, b"{", true), frame(0x81, ping, true)].concat(),
+            true,
+        ),
         ("a text that is none", frame(0x81, b"\xff\xfe", true), true),
         ("a length of 2^64-1", huge, true),
         ("a length of 2^40", long, true),
@@ -60,7 +64,11 @@ fn frames() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("no JSON", frame(0x81, b"hello", true), false),
         ("a batch of nothing", frame(0x81, b"[]", true), false),
         ("5,000 pings", frame(0x89, b"x", true).repeat(5_000), false),
-        ("5,000 empty pieces", [frame(0x01, b"", true), frame(0x00, b"", true).repeat(5_000)].concat(), false),
+        (
+            "5,000 empty pieces",
+            [frame(0x01, b"", true), frame(0x00, b"", true).repeat(5_000)].concat(),
+            false,
+        ),
     ]
 }
 
@@ -82,7 +90,20 @@ async fn open(gateway: &Gateway) -> Result<Connection, Lost> {
 
 pub(super) async fn run(cx: &Campaign) -> Verdict {
     let mut plan = Plan::new(json!({}));
-    let words = ["bridge", "--port", "0", "--serve", "http,ws", "--health", "/healthz", "--children", "shared", "--session-timeout", "4", "--"];
+    let words = [
+        "bridge",
+        "--port",
+        "0",
+        "--serve",
+        "http,ws",
+        "--health",
+        "/healthz",
+        "--children",
+        "shared",
+        "--session-timeout",
+        "4",
+        "--",
+    ];
     let server = cx.hostile("tools");
     let mut words = words.map(ToOwned::to_owned).to_vec();
     words.push(server["command"].as_str().unwrap_or_default().to_owned());
@@ -103,12 +124,20 @@ pub(super) async fn run(cx: &Campaign) -> Verdict {
         gateway.lives().map_err(|why| format!("{what}: {why}"))?;
         times += 1;
     }
-    for (name, value) in [("Sec-WebSocket-Version", "7"), ("Upgrade", "h2c"), ("Origin", "http://evil.example")] {
-        let headers = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
+    for (name, value) in
+        [("Sec-WebSocket-Version", "7"), ("Upgrade", "h2c"), ("Origin", "http://evil.example")]
+    {
+        let headers = [
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("Sec-WebSocket-Version", "13"),
+        ];
         let mut headers: Vec<_> = headers.into_iter().filter(|(key, _)| *key != name).collect();
         headers.push((name, value));
         let bytes = request("GET /ws", gateway.port, &headers, b"");
-        let mut connection = Connection::open(gateway.port).await.map_err(|lost| lost.to_string())?;
+        let mut connection =
+            Connection::open(gateway.port).await.map_err(|lost| lost.to_string())?;
         connection.send(&bytes).await.map_err(|lost| lost.to_string())?;
         let status = connection.head().await.map_or(0, |(status, _)| status);
         ensure(status != 101, || format!("{name}: {value} opens a socket"))?;
