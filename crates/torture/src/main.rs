@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod access;
@@ -26,6 +27,7 @@ mod gateway;
 mod hostile;
 mod http;
 mod input;
+mod load;
 mod process;
 mod random;
 mod servers;
@@ -110,7 +112,18 @@ async fn until_told(run: impl Future<Output = Result<bool, String>>) -> Result<b
     }
 }
 
+/// The clients of the campaign have many connections at once.
+fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    // What does not go is seen where a connection cannot be opened.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+}
+
+const DESCRIPTORS: u64 = 16_384;
+
 async fn run(args: Args) -> Result<bool, String> {
+    raise_limit();
     let beside = std::env::current_exe().map_err(|error| error.to_string())?;
     let binary = args.switchboard.unwrap_or_else(|| beside.with_file_name("switchboard"));
     let binary = binary.canonicalize().map_err(|error| {

@@ -14,6 +14,8 @@ mod order;
 mod ways;
 mod web;
 
+pub(crate) use web::Web;
+
 /// An honest server beside others.
 fn beside(cx: &Campaign, others: &[(&str, Value)]) -> Plan {
     let mut servers = json!({"honest": cx.shared("tools")});

@@ -231,8 +231,12 @@ async fn misbehave(stream: &mut TcpStream, way: &str, good: &str) -> Option<()> 
         }
         "endless-comments" => return repeat(stream, STREAM, ": still there\n").await,
         "endless-line" | "huge-event" => {
-            return repeat(stream, STREAM, "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx")
-                .await;
+            return repeat(
+                stream,
+                STREAM,
+                "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            )
+            .await;
         }
         "100-for-ever" => return repeat(stream, "", "HTTP/1.1 100 Continue\r\n\r\n").await,
         "reset-in-an-event" => {
