@@ -53,6 +53,11 @@ fn ourselves(text: &mut Text, tap: &Tap) {
         let help = "Number of open file descriptors.";
         text.one("process_open_fds", Kind::Gauge, help, files);
     }
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let help = "Tasks of the runtime that are not over.";
+        let tasks = runtime.metrics().num_alive_tasks();
+        text.one("switchboard_tasks", Kind::Gauge, help, tasks);
+    }
     let help = "Spans that were not sent: too many, or no collector took them.";
     text.one("switchboard_dropped_spans_total", Kind::Counter, help, tap.dropped_spans());
 }

@@ -1,0 +1,3 @@
+//! Stub.
+use crate::campaign::Campaign;
+pub(crate) async fn run(_cx: &mut Campaign) {}
