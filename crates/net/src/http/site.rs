@@ -35,6 +35,7 @@ use crate::face::Face;
 use crate::face::unread::Unread;
 use crate::inside::Inside;
 use crate::park::Parking;
+use crate::who::Who;
 
 mod admit;
 mod stop;
