@@ -38,7 +38,7 @@ fn variable() -> Option<String> {
 }
 
 /// Refuses whatever the process that started us asks for, and starts nothing.
-pub(crate) async fn refuse(on_stdio: bool, stop: Stop) -> Result<(), Failure> {
+pub(crate) async fn refuse(ancestry: &Ancestry, on_stdio: bool, stop: Stop) -> Result<(), Failure> {
     let failure = Failure::new("started by a gateway that serves the same configuration")
         .hint("remove the server that starts this command from that configuration")
         .hint(format!("if that is meant, start it without the variable {VARIABLE}"));
@@ -47,18 +47,22 @@ pub(crate) async fn refuse(on_stdio: bool, stop: Stop) -> Result<(), Failure> {
     }
     tracing::error!("{}", failure.line());
     let limits = Arc::new(Limits::default());
-    let served =
-        stdio::serve_within(Duration::ZERO, Arc::new(Looping), false, limits, stop.asked());
+    let looping = Arc::new(Looping { ids: ancestry.above() });
+    let served = stdio::serve_within(Duration::ZERO, looping, false, limits, stop.asked());
     served.await.map_err(|error| Failure::of(&error))
 }
 
 /// Answers everything with the reason why nothing is served.
-struct Looping;
+struct Looping {
+    /// The servers that led to this process.
+    ids: Vec<u64>,
+}
 
 impl Inside for Looping {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
         if let Up::Open { exchange, .. } = verb {
-            face.finish(exchange, &Message::refusal(None, &Refusal::Loop));
+            let refusal = Refusal::Loop { ids: self.ids.clone() };
+            face.finish(exchange, &Message::refusal(None, &refusal));
         }
         Works::none()
     }

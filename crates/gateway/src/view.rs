@@ -14,7 +14,7 @@ use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::seal::Sealer;
-use switchboard_net::upstream;
+use switchboard_net::upstream::{self, Through};
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::Up;
 use switchboard_proto::jsonrpc::Message;
@@ -187,7 +187,7 @@ impl Inside for Views {
         self.fleet.carried()
     }
 
-    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+    fn leads_back(&self, who: &Who, through: &Through) -> bool {
         let Some(principal) = self.porter.principal(who.name()) else { return false };
         let members = self.members();
         let granted = members.iter().filter(|name| principal.grant.has_server(name));

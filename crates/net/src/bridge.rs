@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Seat, Server, Upstream};
+use crate::upstream::{self, Seat, Server, Through, Upstream};
 use crate::who::Who;
 
 mod caller;
@@ -215,7 +215,7 @@ impl Inside for Bridge {
         (!names.is_empty()).then(|| names.into())
     }
 
-    fn leads_back(&self, _: &Who, through: &[u64]) -> bool {
+    fn leads_back(&self, _: &Who, through: &Through) -> bool {
         upstream::leads_back(std::iter::once(&self.server), through)
     }
 }

@@ -17,6 +17,7 @@ use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 
 use crate::face::Face;
+use crate::upstream::Through;
 use crate::who::Who;
 
 /// Takes the verbs of every client that is served.
@@ -48,7 +49,7 @@ pub trait Inside: Send + Sync + 'static {
 
     /// Whether a request of somebody that came through these servers of gateways
     /// would come to one of them again; see [`leads_back`](crate::upstream::leads_back).
-    fn leads_back(&self, _who: &Who, _through: &[u64]) -> bool {
+    fn leads_back(&self, _who: &Who, _through: &Through) -> bool {
         false
     }
 }

@@ -63,7 +63,7 @@ pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
 pub use traffic::Traffic;
 pub(crate) use via::through;
-pub use via::{Ancestry, LEADS_BACK, VARIABLE, leads_back};
+pub use via::{Ancestry, LEADS_BACK, Through, VARIABLE, leads_back};
 
 /// A connection to one server.
 pub struct Upstream {

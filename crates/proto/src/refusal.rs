@@ -126,7 +126,7 @@ pub enum Refusal {
     #[error(
         "this leads back to a gateway that the request came through; remove the server that names this one"
     )]
-    Loop,
+    Loop { ids: Vec<u64> },
     /// The far side went away while it owed an answer.
     #[error("{text}")]
     FarSide { text: String },
@@ -187,7 +187,7 @@ impl Refusal {
             Self::WrongMediaType                            => (-32600, 415),
             Self::NotAcceptable                             => (-32600, 406),
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
-            Self::Loop                                      => (-32603, 508),
+            Self::Loop { .. }                               => (-32603, 508),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
             Self::KeyRemoved                                => (-32603, 401),
@@ -243,7 +243,7 @@ impl Refusal {
             Self::WrongMediaType          => "wrong_media_type",
             Self::NotAcceptable           => "not_acceptable",
             Self::WrongHttpMethod { .. }  => "wrong_http_method",
-            Self::Loop                    => "loop",
+            Self::Loop { .. }             => "loop",
             Self::FarSide { .. }          => "far_side",
             Self::Stopping                => "stopping",
             Self::KeyRemoved              => "key_removed",
@@ -262,7 +262,10 @@ impl Refusal {
                 Some(json!({"supported": Revision::names(served), "requested": asked}))
             }
             Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
-            Self::Loop => Some(json!({"switchboard": "loop"})),
+            Self::Loop { ids } => {
+                let ids: Vec<_> = ids.iter().map(|id| format!("{id:016x}")).collect();
+                Some(json!({"switchboard": "loop", "ids": ids}))
+            }
             _ => None,
         }
     }
@@ -296,9 +299,12 @@ pub fn is_modern_code(code: i64) -> bool {
     (-32022..=-32020).contains(&code)
 }
 
-/// Whether the payload of an error is that of [`Refusal::Loop`].
-pub fn is_loop(error: &[u8]) -> bool {
-    patch::get(error, &["data", "switchboard"]) == Some(b"\"loop\"")
+/// Whether the payload of an error is that of a [`Refusal::Loop`] with this id.
+pub fn is_loop(error: &[u8], id: u64) -> bool {
+    let is_loop = patch::get(error, &["data", "switchboard"]) == Some(b"\"loop\"");
+    let ids = patch::get(error, &["data", "ids"]).filter(|_| is_loop);
+    let ids: Option<Vec<String>> = ids.and_then(|ids| serde_json::from_slice(ids).ok());
+    ids.is_some_and(|ids| ids.contains(&format!("{id:016x}")))
 }
 
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
@@ -361,7 +367,7 @@ mod tests {
             (Refusal::UnknownMethod { method: String::new() }, -32601, 404),
             (Refusal::TooLarge { limit: 1 }, -32600, 413),
             (Refusal::PassedTooLarge { limit: 1 }, -32600, 431),
-            (Refusal::Loop, -32603, 508),
+            (Refusal::Loop { ids: vec![1] }, -32603, 508),
         ];
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");

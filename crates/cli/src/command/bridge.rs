@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
     let on_stdio = args.serve.port.is_none();
     let ancestry = chain::bridge(on_stdio);
     if ancestry.is_loop() {
-        return chain::refuse(on_stdio, stop).await;
+        return chain::refuse(&ancestry, on_stdio, stop).await;
     }
     let (mut bridges, mut offers) = (Vec::new(), Vec::new());
     for (name, server) in servers {

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
     let ancestry = chain::gateway(&args.config, args.stdio);
     if ancestry.is_loop() {
-        return chain::refuse(args.stdio, stop).await;
+        return chain::refuse(&ancestry, args.stdio, stop).await;
     }
     let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
+use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
@@ -330,7 +331,7 @@ impl Inside for Alone {
         self.fleet.backend(&self.name)?.bridge.carries()
     }
 
-    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+    fn leads_back(&self, who: &Who, through: &Through) -> bool {
         let backend = self.fleet.backend(&self.name);
         backend.is_some_and(|backend| backend.bridge.leads_back(who, through))
     }

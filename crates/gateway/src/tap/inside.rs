@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
+use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
@@ -88,7 +89,7 @@ impl Inside for Tapped {
         self.inside.carries()
     }
 
-    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+    fn leads_back(&self, who: &Who, through: &Through) -> bool {
         self.inside.leads_back(who, through)
     }
 

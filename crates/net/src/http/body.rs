@@ -23,6 +23,7 @@ use super::session::Held;
 use super::tally::{Counted, Tally};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::upstream::Through;
 
 /// A lane that closes when it is dropped.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub struct Body {
     counted: Option<Counted>,
     /// Whoever waits for it may send nothing more.
     awaited: Option<Awaited>,
+    /// What the request came through: it is told on as long as this is open.
+    through: Option<Through>,
 }
 
 #[derive(Debug)]
@@ -104,11 +107,11 @@ pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
     pub(crate) fn empty() -> Self {
-        Self { kind: Kind::Whole(None), counted: None, awaited: None }
+        Self { kind: Kind::Whole(None), counted: None, awaited: None, through: None }
     }
 
     pub(crate) fn whole(text: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(text)), counted: None, awaited: None }
+        Self { kind: Kind::Whole(Some(text)), counted: None, awaited: None, through: None }
     }
 
     /// A stream of events, beginning with `prime` if the revision has that.
@@ -139,7 +142,7 @@ impl Body {
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live =
             Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
-        Self { kind: Kind::Live(Box::new(live)), counted: None, awaited: None }
+        Self { kind: Kind::Live(Box::new(live)), counted: None, awaited: None, through: None }
     }
 
     /// The same body, ended after a silence if its client knows how to come
@@ -161,6 +164,12 @@ impl Body {
     /// The same body, for a client that may send nothing more.
     pub(super) fn awaited(mut self, awaited: Option<Awaited>) -> Self {
         self.awaited = awaited;
+        self
+    }
+
+    /// The same body, for a request that came through these.
+    pub(super) fn through(mut self, through: Option<Through>) -> Self {
+        self.through = through;
         self
     }
 

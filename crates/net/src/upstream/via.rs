@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   HTTP    every request to a server has  Switchboard-Via: ID, ID, ...
-//!           its own id, and all that ever came in where this server is offered
+//!           its own id, and all that came in lately where this server is offered
 //!   stdio   every child has  SWITCHBOARD_VIA=PROCESS.ID,PROCESS.ID,...
 //!           PROCESS is the same for two processes that serve the same configuration
 //! ```
@@ -14,21 +14,27 @@
 //! A gateway that finds the id of a server in a request for that server refuses
 //! the request ([`Refusal::Loop`]), and so does one that was started by another
 //! that serves the same configuration. Requests share connections, so the chain of
-//! a single request is not known further on: what came in once is told from then on.
+//! a single request is not known further on: what a request brought is told on for
+//! [`TOLD_FOR`], and as long as the request is open.
+//!
+//! The refusal names the ids that the request or the child was told. A gateway
+//! believes only one that names its own id of the server: a client may have a server
+//! say anything else, but knows no ids.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::refusal::{self, Refusal};
 
 use super::{Server, Upstream};
-use crate::face::lock;
+use crate::face::{lock, now};
 
 /// The variable that tells a child which servers of which processes led to it.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";
@@ -46,6 +52,18 @@ const MOST_PROCESSES: usize = 8;
 /// Ids of other gateways' servers that are told on, the newest. Each is 18 bytes
 /// of a header that servers take 8 KiB of at least.
 const MOST_TOLD: usize = 128;
+
+/// How long they are told on after a request brought them, if it is not open for
+/// longer. Gateways listen to each other, or try again each minute, so that those of a
+/// loop stay. Those that a client made up do not.
+const TOLD_FOR: Duration = Duration::from_mins(2);
+
+/// Open requests of other gateways that are remembered for a server: mostly the
+/// listens, one of each gateway before this one.
+const MOST_OPEN: usize = 64;
+
+/// The servers of other gateways that a request came through; kept while it is open.
+pub type Through = Arc<[u64]>;
 
 /// What led to this process: it names servers, and was perhaps started as one.
 #[derive(Clone, Debug)]
@@ -93,6 +111,11 @@ impl Ancestry {
         Self { is_child, ..self }
     }
 
+    /// The servers that led to this process, the first one first.
+    pub fn above(&self) -> Vec<u64> {
+        self.above.iter().map(|(_, id)| *id).collect()
+    }
+
     /// Whether a process above serves the same already, or there are too many.
     pub fn is_loop(&self) -> bool {
         let is_known = self.above.iter().any(|(process, _)| *process == self.process);
@@ -113,8 +136,10 @@ pub(super) struct Via {
 
 /// What its requests tell.
 struct Told {
-    /// Ids that came in, the oldest first.
-    ids: VecDeque<u64>,
+    /// Ids that came in and when, those that came least lately first.
+    ids: VecDeque<(u64, Instant)>,
+    /// What open requests came through.
+    open: Vec<Weak<[u64]>>,
     /// Its own, and those above this process.
     first: String,
     header: HeaderValue,
@@ -136,7 +161,7 @@ impl Via {
         Some(Self {
             id,
             variable: pairs.join(","),
-            told: Mutex::new(Told { ids: VecDeque::new(), first, header }),
+            told: Mutex::new(Told { ids: VecDeque::new(), open: Vec::new(), first, header }),
             leads_back: AtomicBool::new(false),
             is_bridge: ancestry.is_bridge,
             source: Arc::clone(&ancestry.source),
@@ -145,7 +170,9 @@ impl Via {
 
     /// What a request to the server tells.
     pub(super) fn header(&self) -> HeaderValue {
-        lock(&self.told).header.clone()
+        let mut told = lock(&self.told);
+        told.forget(now());
+        told.header.clone()
     }
 
     /// What a child is told.
@@ -154,23 +181,54 @@ impl Via {
     }
 
     /// Requests for this server came through these.
-    fn add(&self, through: &[u64]) {
-        let mut told = lock(&self.told);
+    fn add(&self, through: &Through) {
+        let (mut told, now) = (lock(&self.told), now());
+        told.forget(now);
+        told.open.retain(|open| open.strong_count() > 0);
+        if told.open.len() < MOST_OPEN {
+            told.open.push(Arc::downgrade(through));
+        }
+        if told.see(through, now) {
+            told.write();
+        }
+    }
+}
+
+impl Told {
+    /// These came in; whether one of them is not told yet.
+    fn see(&mut self, through: &[u64], now: Instant) -> bool {
         let mut is_other = false;
         for id in through {
-            if !told.ids.contains(id) {
-                told.ids.push_back(*id);
-                is_other = true;
-            }
+            let known = self.ids.iter().position(|(known, _)| known == id);
+            is_other |= known.and_then(|at| self.ids.remove(at)).is_none();
+            self.ids.push_back((*id, now));
         }
-        if is_other {
-            while told.ids.len() > MOST_TOLD {
-                told.ids.pop_front();
-            }
-            let text = format!("{}, {}", told.first, listed(told.ids.iter()));
-            if let Ok(header) = HeaderValue::from_str(&text) {
-                told.header = header;
-            }
+        while self.ids.len() > MOST_TOLD {
+            self.ids.pop_front();
+        }
+        is_other
+    }
+
+    /// Forgets those that came in too long ago, unless their request is open.
+    fn forget(&mut self, now: Instant) {
+        let is_old = |(_, seen): &(u64, Instant)| now.duration_since(*seen) >= TOLD_FOR;
+        if !self.ids.front().is_some_and(is_old) {
+            return;
+        }
+        let open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).collect();
+        for through in open {
+            self.see(&through, now);
+        }
+        self.ids.retain(|id| !is_old(id));
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let ids = listed(self.ids.iter().map(|(id, _)| id));
+        let text =
+            if ids.is_empty() { self.first.clone() } else { format!("{}, {ids}", self.first) };
+        if let Ok(header) = HeaderValue::from_str(&text) {
+            self.header = header;
         }
     }
 }
@@ -184,7 +242,7 @@ fn parse(id: &str) -> Option<u64> {
 }
 
 /// The servers of other gateways that a request came through.
-pub(crate) fn through(headers: &HeaderMap) -> Vec<u64> {
+pub(crate) fn through(headers: &HeaderMap) -> Through {
     let values = headers.get_all(HEADER).iter().filter_map(|value| value.to_str().ok());
     let ids = values.flat_map(|value| value.split(',')).filter_map(parse);
     ids.take(MOST_TOLD + MOST_PROCESSES).collect()
@@ -192,7 +250,10 @@ pub(crate) fn through(headers: &HeaderMap) -> Vec<u64> {
 
 /// Whether a request for these servers came through one of them. If not, their
 /// own requests tell from here on what it came through.
-pub fn leads_back<'s>(servers: impl Iterator<Item = &'s Server> + Clone, through: &[u64]) -> bool {
+pub fn leads_back<'s>(
+    servers: impl Iterator<Item = &'s Server> + Clone,
+    through: &Through,
+) -> bool {
     let vias = servers.filter_map(Server::via);
     if vias.clone().any(|via| through.contains(&via.id)) {
         return true;
@@ -237,9 +298,8 @@ impl Upstream {
 
     /// What callers hear if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<String> {
-        let is_error = message.kind() == Kind::Error;
-        let is_loop = is_error && message.payload().is_some_and(refusal::is_loop);
-        let via = self.server.via().filter(|_| is_loop)?;
+        let error = message.payload().filter(|_| message.kind() == Kind::Error)?;
+        let via = self.server.via().filter(|via| refusal::is_loop(error, via.id))?;
         via.leads_back.store(true, Ordering::Relaxed);
         (!via.is_bridge).then(|| format!("this server {LEADS_BACK}"))
     }
@@ -266,7 +326,7 @@ mod tests {
     }
 
     /// What the other end of a request to this server reads.
-    fn sent(server: &Server) -> Vec<u64> {
+    fn sent(server: &Server) -> Through {
         through(&HeaderMap::from_iter([(HEADER, server.via().unwrap().header())]))
     }
 
@@ -279,10 +339,31 @@ mod tests {
         assert!(!leads_back([&two, &three].into_iter(), &sent(&one)), "a diamond");
         assert!(leads_back([&one].into_iter(), &sent(&three)));
         assert_eq!(sent(&one).len(), 1, "what is refused is not told on");
-        let more: Vec<_> = (0..1000).collect();
+        let more: Through = (0..1000).collect();
         leads_back([&one].into_iter(), &more);
         assert_eq!(sent(&one).len(), 1 + MOST_TOLD);
         assert!(sent(&one).contains(&999), "the newest");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_in_is_told_on_until_two_minutes_after_its_last_request() {
+        let [one, two] = [(); 2].map(|()| server(&Ancestry::gateway("a", "a.json", None)));
+        let open = sent(&two);
+        assert!(!leads_back([&one].into_iter(), &Arc::from([7])));
+        assert!(!leads_back([&one].into_iter(), &open));
+        let almost = TOLD_FOR.saturating_sub(Duration::from_secs(1));
+        for _ in 0..3 {
+            tokio::time::advance(almost).await;
+            assert!(sent(&one).contains(&7), "it came in again in time");
+            assert!(!leads_back([&one].into_iter(), &Arc::from([7])));
+        }
+        tokio::time::advance(TOLD_FOR).await;
+        assert_eq!(sent(&one)[1..], open[..], "of those only one request is open");
+        drop(open);
+        tokio::time::advance(almost).await;
+        assert_eq!(sent(&one).len(), 2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(sent(&one).len(), 1);
     }
 
     #[test]

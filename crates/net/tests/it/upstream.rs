@@ -5,6 +5,7 @@ mod crash;
 mod errors;
 mod headers;
 mod listening;
+mod loops;
 mod modern;
 pub(crate) mod old;
 mod posts;

@@ -9,7 +9,7 @@ use crate::http::body::Body;
 use crate::http::endpoint::{self, Reply};
 use crate::http::gate;
 use crate::http::guard::{Grant, Guard};
-use crate::upstream;
+use crate::upstream::{self, Through};
 use crate::who::Who;
 
 impl Site {
@@ -38,14 +38,16 @@ impl Site {
                 let who = gate::told_apart(&who, &parts.headers);
                 let through = upstream::through(&parts.headers);
                 let is_loop = !through.is_empty() && self.inner.inside.leads_back(&who, &through);
-                let admitted = Admitted { who, grant, more };
+                let ids = through.to_vec();
+                let through = Some(through).filter(|through| !through.is_empty());
+                let admitted = Admitted { who, grant, more, through };
                 if is_loop {
-                    return Err(Box::new(admitted.answer(Err(Refusal::Loop))));
+                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }))));
                 }
                 Ok(admitted)
             }
             Err(turned) => {
-                let admitted = Admitted { who: Who::default(), grant, more };
+                let admitted = Admitted { who: Who::default(), grant, more, through: None };
                 Err(Box::new(admitted.answer(Ok(turned.response()))))
             }
         }
@@ -57,6 +59,8 @@ pub(super) struct Admitted<'a> {
     pub(super) who: Who,
     grant: Option<Grant>,
     more: &'a HeaderMap,
+    /// The servers of other gateways that it came through, if any.
+    through: Option<Through>,
 }
 
 impl Admitted<'_> {
@@ -69,7 +73,7 @@ impl Admitted<'_> {
         if let Some(grant) = self.grant {
             grant.apply(response.headers_mut());
         }
-        response
+        response.map(|body| body.through(self.through))
     }
 }
 

@@ -1,0 +1,53 @@
+//! What a server says of loops, and when it is believed.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::upstream::{Ancestry, Server, Strategy};
+use switchboard_proto::limits::Limits;
+use switchboard_testkit::caller::{LEGACY, error_of};
+use switchboard_testkit::http::{Hit, HttpServer};
+
+use super::{caller, fetch};
+
+#[tokio::test]
+async fn a_loop_is_believed_only_of_an_answer_that_names_the_id_of_the_server() {
+    let mut http = HttpServer::start().await;
+    let ancestry = Ancestry::gateway("a", "a.json", None);
+    let server = Server::url(http.url("/mcp"), Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let server = server.named_by(&ancestry);
+    let limits = Arc::new(Limits::default());
+    let bridge = Bridge::new(server.clone(), Children::PerSession, limits);
+    let mut caller = caller(&bridge);
+    tokio::join!(caller.greet(), http.greet(Some("s1"), LEGACY));
+    let mut id = String::new();
+    // Clients choose what some servers repeat as the data of an error.
+    for ids in [None, Some(json!("x")), Some(json!(["00000000000000ff", 1])), Some(json!([]))] {
+        let mut data = json!({"switchboard": "loop"});
+        if let Some(ids) = ids {
+            data["ids"] = ids;
+        }
+        let number = caller.ask("tools/call", json!({"name": "t", "arguments": data})).await;
+        let post = http.post("tools/call").await;
+        post.header("switchboard-via").unwrap_or_default().clone_into(&mut id);
+        let error = json!({"code": -32602, "message": "bad", "data": data});
+        refuse(post, &error).await;
+        assert_eq!(caller.answer(number).await["error"], error);
+        assert!(!server.leads_back(), "{data}");
+    }
+    let number = caller.ask("tools/call", json!({"name": "t"})).await;
+    let post = http.post("tools/call").await;
+    let data = json!({"switchboard": "loop", "ids": ["00000000000000ff", id]});
+    let error = json!({"code": -32603, "message": "around", "data": data});
+    refuse(post, &error).await;
+    let text = error_of(&caller.answer(number).await);
+    assert!(text.contains("leads back to this gateway"), "{text}");
+    assert!(server.leads_back());
+}
+
+async fn refuse(post: Hit, error: &Value) {
+    let id = post.message()["id"].clone();
+    post.json(200, &json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+}
