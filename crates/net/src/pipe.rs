@@ -153,6 +153,11 @@ impl Pipe {
         works
     }
 
+    /// Waits until the conversation is over in one of the eras.
+    pub(crate) async fn over(&self) {
+        race(self.legacy.over(), self.modern.over()).await;
+    }
+
     /// The conversation is over.
     pub(crate) fn end(&self) {
         self.legacy.end();

@@ -15,6 +15,19 @@ use super::{Face, lock, wait};
 use crate::inside::Works;
 
 impl Face {
+    /// Waits until the conversation is over.
+    pub(crate) async fn over(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.ended {
+                return Poll::Ready(());
+            }
+            wait(&mut state.waiting_for_phase, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Waits until a legacy client has confirmed the handshake, or it is over.
     pub async fn ready(&self) -> bool {
         poll_fn(|cx| {

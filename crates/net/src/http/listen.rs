@@ -184,7 +184,7 @@ where
 }
 
 struct Connection {
-    /// Frees the slot when the connection is over.
+    /// Goes with the stream, which may become a socket and outlive this.
     slot: Slot,
     phase: watch::Receiver<Phase>,
     patience: Duration,
@@ -201,8 +201,7 @@ impl Connection {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        // First, so that the slot is freed last.
-        let Self { slot: _slot, phase: mut watching, patience, only } = self;
+        let Self { slot, phase: mut watching, patience, only } = self;
         let is_reserve = only.is_some();
         let spoke = Arc::new(AtomicBool::new(false));
         let leaving = Arc::new(Notify::new());
@@ -236,7 +235,7 @@ impl Connection {
             }
         });
         let cutting = peer.clone();
-        let stream = TokioIo::new(peer::Stream::new(stream, peer));
+        let stream = TokioIo::new(peer::Stream::new(stream, peer, slot));
         let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
         // hyper's own timer starts only after it knows the HTTP version, which a
         // peer that sends nothing, or the start of a preface, never lets it know.

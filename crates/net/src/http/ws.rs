@@ -39,11 +39,14 @@ use super::endpoint::{Reply, empty};
 use super::site::{Inner, plain};
 use crate::drive::{Either, race};
 use crate::face::lock;
-use crate::grace::GRACE;
+use crate::grace::{GRACE, moment};
 use crate::pipe::Pipe;
 use crate::who::Who;
+use metered::{Meter, Metered};
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
+
+mod metered;
 
 /// For the connection to change hands, and for the peer to confirm that it is over.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -119,13 +122,14 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
         return Err(Refusal::KeyRemoved);
     }
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
+    let meter = Meter::new(&site.options.bodies, who);
     tokio::spawn(async move {
         let _stay = stay;
         match tokio::time::timeout(PATIENCE, upgrade).await {
             Ok(Ok(stream)) => {
-                let stream = TokioIo::new(stream);
+                let stream = Metered::new(TokioIo::new(stream), &meter);
                 let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
-                converse(socket, &pipe, keep_alive, closing).await;
+                converse(socket, &pipe, &meter, keep_alive, closing).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the connection was not handed over"),
             Err(_) => tracing::debug!("the connection was not handed over in time"),
@@ -188,6 +192,7 @@ fn config(limits: &Limits) -> WebSocketConfig {
 async fn converse(
     socket: Socket,
     pipe: &Pipe,
+    meter: &Meter,
     keep_alive: Duration,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -198,7 +203,7 @@ async fn converse(
         _ = closing.wait_for(|&closing| closing).await;
     };
     let reading = async {
-        match race(read(pipe, &mut stream, &heard), told_to_stop).await {
+        match race(read(pipe, meter, &mut stream, &heard), told_to_stop).await {
             Either::Left(code) => code,
             Either::Right(()) => {
                 pipe.finish_within(GRACE).await;
@@ -209,11 +214,24 @@ async fn converse(
     let mut code = CloseCode::Normal;
     {
         let mut writing = pin!(write(pipe, &mut sink, keep_alive, &heard));
-        if let Either::Left(read) = race(reading, &mut writing).await {
-            code = read;
-            pipe.end();
-            // Whoever does not read what is left does not keep us.
-            _ = tokio::time::timeout(GRACE, writing).await;
+        // Nobody here has ended it yet: somebody else did, and a client that does
+        // not read what is on its way does not keep the socket.
+        let cut = async {
+            pipe.over().await;
+            tokio::time::sleep(moment(GRACE)).await;
+        };
+        match race(reading, race(&mut writing, cut)).await {
+            Either::Left(read) => {
+                code = read;
+                pipe.end();
+                // Whoever does not read what is left does not keep us.
+                _ = tokio::time::timeout(GRACE, writing).await;
+            }
+            Either::Right(Either::Left(())) => {}
+            Either::Right(Either::Right(())) => {
+                tracing::debug!("a socket whose client does not read is cut");
+                return;
+            }
         }
     }
     let goodbye = async {
@@ -226,7 +244,12 @@ async fn converse(
 }
 
 /// Reads until the peer closes; with which code to answer.
-async fn read(pipe: &Pipe, stream: &mut SplitStream<Socket>, heard: &AtomicBool) -> CloseCode {
+async fn read(
+    pipe: &Pipe,
+    meter: &Meter,
+    stream: &mut SplitStream<Socket>,
+    heard: &AtomicBool,
+) -> CloseCode {
     while let Some(next) = stream.next().await {
         heard.store(true, Ordering::Relaxed);
         let text: Bytes = match next {
@@ -234,13 +257,19 @@ async fn read(pipe: &Pipe, stream: &mut SplitStream<Socket>, heard: &AtomicBool)
             Ok(Message::Binary(text)) => text,
             Ok(Message::Close(_)) => return CloseCode::Normal,
             // Pings are answered on the way.
-            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                meter.forgive(payload.len());
+                continue;
+            }
+            Ok(Message::Frame(_)) => continue,
             Err(Error::Capacity(_)) => return CloseCode::Size,
+            Err(_) if meter.is_refused() => return CloseCode::Again,
             Err(error) => {
                 tracing::debug!(%error, "a socket broke");
                 return CloseCode::Protocol;
             }
         };
+        let Ok(text) = meter.finish(text) else { return CloseCode::Again };
         pipe.take(Ok(text)).detach();
         // A client that does not read its answers is not read from.
         pipe.room().await;

@@ -42,13 +42,18 @@ struct Set {
 
 /// A site on a port of its own.
 async fn start(options: SiteOptions) -> Set {
+    start_within(ListenOptions::default(), options).await
+}
+
+/// The same, with bounds on its connections.
+async fn start_within(listen: ListenOptions, options: SiteOptions) -> Set {
     let stage = Stage::new();
     let site = Site::new(stage.inside.clone(), options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let way = Way::Socket(listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move { _ = stopped.await };
-    let task = tokio::spawn(serve(listener, site.clone(), ListenOptions::default(), shutdown));
+    let task = tokio::spawn(serve(listener, site.clone(), listen, shutdown));
     Set { stage, site, way, stop: Some(stop), task: Some(task) }
 }
 

@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::slots::Slot;
 use crate::face::lock;
 
 /// The connection that a request came by, among the request's extensions.
@@ -147,6 +148,8 @@ pub(super) struct Stream {
     peer: Peer,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
+    /// Last, so that it is freed after the connection.
+    _slot: Slot,
 }
 
 enum Reading {
@@ -157,9 +160,9 @@ enum Reading {
 }
 
 impl Stream {
-    pub(super) fn new(stream: TcpStream, peer: Peer) -> Self {
+    pub(super) fn new(stream: TcpStream, peer: Peer, slot: Slot) -> Self {
         let (read, write) = stream.into_split();
-        Self { read: Reading::Open(read), write, peer, is_full: false }
+        Self { read: Reading::Open(read), write, peer, is_full: false, _slot: slot }
     }
 
     fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {

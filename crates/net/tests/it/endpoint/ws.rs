@@ -1,19 +1,24 @@
 //! Clients on a WebSocket, with a real client of that protocol.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use switchboard_net::face::unread::Unread;
+use switchboard_net::http::budget::BodyBudget;
+use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::site::SiteOptions;
 use switchboard_proto::limits::Limits;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{NEVER, Set, start};
+use super::{NEVER, Set, start, start_within};
 use crate::client::{Client, LEGACY, Way, call, enveloped, initialize, initialized};
 use crate::peer::within;
 
@@ -217,4 +222,82 @@ async fn calls_that_are_given_up_are_answered_and_dropped_in_both_eras() {
     set.site.close();
     assert_eq!(close_code(&mut socket).await, CloseCode::Away);
     set.stopped().await;
+}
+
+/// A frame of a message that goes on.
+fn begun(bytes: usize, is_first: bool) -> Message {
+    let part = if is_first { Data::Text } else { Data::Continue };
+    Message::Frame(Frame::message(vec![b' '; bytes], OpCode::Data(part), false))
+}
+
+#[tokio::test]
+async fn messages_without_an_end_are_held_within_the_budget_for_requests() {
+    let bodies = Arc::new(BodyBudget::new(256 << 10, 256 << 10));
+    let mut set = start(SiteOptions { bodies: Arc::clone(&bodies), ..options() }).await;
+    let mut slow = open(&set).await;
+    let until_held = |bytes: usize| {
+        let bodies = Arc::clone(&bodies);
+        within(async move {
+            while bodies.held() / 1000 != bytes / 1000 {
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    within(slow.send(begun(100_000, true))).await.unwrap();
+    until_held(100_000).await;
+    within(slow.send(Message::Ping(vec![0; 100].into()))).await.unwrap();
+    within(slow.send(begun(100_000, false))).await.unwrap();
+    until_held(200_000).await;
+    let mut other = open(&set).await;
+    within(other.send(begun(100_000, true))).await.unwrap();
+    assert_eq!(close_code(&mut other).await, CloseCode::Again);
+    set.stage.forgot(1).await;
+    drop(slow);
+    set.stage.forgot(2).await;
+    until_held(0).await;
+    let mut again = open(&set).await;
+    for id in 0..20 {
+        let mut message = enveloped(call(id, "large"));
+        message["params"]["arguments"] = json!({"text": "x".repeat(100_000)});
+        say(&mut again, &message).await;
+        let call = set.stage.call().await;
+        assert!(bodies.held() > 100_000, "its call is open");
+        call.finish(&json!({"resultType": "complete"}));
+        hear(&mut again).await;
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_is_ended_while_its_client_does_not_read_is_cut() {
+    let unread = Arc::new(Unread::default());
+    let mut set = start(SiteOptions { unread: Arc::clone(&unread), ..options() }).await;
+    let mut deaf = open(&set).await;
+    say(&mut deaf, &initialize(LEGACY)).await;
+    hear(&mut deaf).await;
+    say(&mut deaf, &call(1, "large")).await;
+    // More than the sockets of both ends hold.
+    let call = set.stage.call().await;
+    call.finish(&json!({"text": "x".repeat(24 << 20)}));
+    within(async {
+        while unread.held() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    call.face.end();
+    within(set.site.sockets_closed()).await;
+    drop(deaf);
+}
+
+#[tokio::test]
+async fn sockets_count_as_connections_of_their_address() {
+    let listen = ListenOptions { max_per_address: Some(1), ..ListenOptions::default() };
+    let set = start_within(listen, options()).await;
+    let mut first = open(&set).await;
+    say(&mut first, &initialize(LEGACY)).await;
+    hear(&mut first).await;
+    assert!(connect(&set, handshake(&set)).await.is_err(), "there is one already");
+    within(first.close(None)).await.unwrap();
+    within(set.site.sockets_closed()).await;
+    within(async { while connect(&set, handshake(&set)).await.is_err() {} }).await;
 }
