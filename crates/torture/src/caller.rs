@@ -209,6 +209,22 @@ impl Caller {
         }
     }
 
+    /// Calls a tool of the built-in server that asks for a name and greets by it: a call of
+    /// two rounds, in the modern era.
+    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> Said {
+        let tool = format!("{prefix}test_input_required_result_elicitation");
+        let said = self.call(&tool, json!({})).await;
+        let Said::Result(result) = &said else { return said };
+        let questions = result["inputRequests"].as_object();
+        let Some(key) = questions.and_then(|all| all.keys().next()) else { return said };
+        let accepted = json!({"action": "accept", "content": {"name": name}});
+        let mut params = json!({"name": tool, "arguments": {}, "inputResponses": {key: accepted}});
+        if !result["requestState"].is_null() {
+            params["requestState"] = result["requestState"].clone();
+        }
+        self.ask("tools/call", params).await
+    }
+
     /// Sends bytes on its connection, a new one if the last is over, and reads the answer.
     /// Nothing is sent twice: an answer that is lost must be seen to be lost.
     pub(crate) async fn exchange(&mut self, bytes: &[u8]) -> Result<Reply, Lost> {

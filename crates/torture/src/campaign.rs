@@ -116,7 +116,16 @@ impl Campaign {
 
     /// Whether a gateway is back to what it had, with some slack.
     pub(crate) async fn at_rest(&self, gateway: &Gateway, before: Footprint) -> Result<(), String> {
-        let end = Instant::now() + Duration::from_secs(45);
+        self.at_rest_within(gateway, before, Duration::from_secs(45)).await
+    }
+
+    pub(crate) async fn at_rest_within(
+        &self,
+        gateway: &Gateway,
+        before: Footprint,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let end = Instant::now() + patience;
         loop {
             let now = gateway.footprint().await?;
             let Some(why) = excess(before, now) else { return Ok(()) };

@@ -146,7 +146,7 @@ async fn reloads(cx: &Campaign) -> Verdict {
             }
             _ => other.section = json!({"groups": {"some": ["shared", "d*"]}}),
         }
-        gateway.rewrite(&other)?;
+        gateway.reload(&other).await?;
         load.goes_on(60, Duration::from_secs(60)).await?;
         if number % 3 == 0 {
             gateway.write("{ this is no configuration")?;

@@ -151,6 +151,33 @@ impl Gateway {
         self.write(&plan.text(&self.mark))
     }
 
+    /// The same, and waits until it is in force.
+    pub(crate) async fn reload(&self, plan: &Plan) -> Result<(), String> {
+        let before = self.status().await?["config"].clone();
+        self.rewrite(plan)?;
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let now = self.status().await?["config"].clone();
+            if now["loaded"] != before["loaded"] {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("another file is never in force: {now}, {}", self.said(2)));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Goes back to a file, and waits until it is in force, also if it is already.
+    pub(crate) async fn reload_to(&self, plan: &Plan) -> Result<(), String> {
+        // Another meaning first, so that the way back is one too.
+        let mut other = plan.clone();
+        other.section["groups"]["between"] = json!([]);
+        self.rewrite(&other)?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.reload(plan).await
+    }
+
     pub(crate) fn write(&self, text: &str) -> Result<(), String> {
         let draft = self.home.join("servers.json~");
         write(&draft, text)?;

@@ -71,12 +71,15 @@ enum Role {
     Hostile {
         /// In which way
         kind: String,
+        /// Tells it from others in the list of processes
+        #[arg(default_value = "")]
+        label: String,
     },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(Role::Hostile { kind }) = &args.command {
+    if let Some(Role::Hostile { kind, .. }) = &args.command {
         return hostile::run(kind);
     }
     let runtime =

@@ -30,9 +30,9 @@ async fn descriptors(cx: &Campaign) -> Verdict {
     plan.before = ["sh", "-c", line].map(ToOwned::to_owned).to_vec();
     let gateway = cx.ready(&plan).await?;
     let mut open = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..120 {
         let connecting = tokio::time::timeout(
-            Duration::from_secs(2),
+            Duration::from_millis(300),
             TcpStream::connect(("127.0.0.1", gateway.port)),
         )
         .await;
@@ -40,7 +40,7 @@ async fn descriptors(cx: &Campaign) -> Verdict {
         open.extend(connecting.ok().and_then(Result::ok));
     }
     let mut calls = Vec::new();
-    for _ in 0..30 {
+    for _ in 0..cx.size(10, 30) {
         let mut caller =
             gateway.caller("/servers/own/mcp", Era::Legacy).patient(Duration::from_secs(60));
         calls.push(tokio::spawn(async move { caller.echo("echo", json!({})).await }));
@@ -54,7 +54,7 @@ async fn descriptors(cx: &Campaign) -> Verdict {
         answered?;
     }
     gateway.serves("tools__echo").await?;
-    Ok(200)
+    Ok(120)
 }
 
 async fn disk(cx: &Campaign) -> Verdict {
