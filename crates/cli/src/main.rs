@@ -1,6 +1,7 @@
 //! The `switchboard` binary: parse, log, run, exit code.
 
 mod args;
+mod chain;
 mod command;
 mod compat;
 mod demo;
@@ -29,7 +30,12 @@ use exit::{ExitStatus, Failure};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The first descriptor that is not one of the three standard streams.
+const FIRST_INHERITED: i32 = 3;
+
 fn main() -> ExitCode {
+    // What we were started with is for us alone: servers and their guards must not get it.
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let environment: Vec<_> = std::env::vars_os().collect();
     let can_run = |word: &str| Command::new(word).check(&environment).is_ok();
     // Arguments that are no text name nothing we could use; clap says which.

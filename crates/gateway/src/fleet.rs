@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
+use switchboard_net::OwnedTask;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
@@ -54,6 +55,8 @@ pub struct Fleet {
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
+    /// The tasks that look after the servers.
+    tending: OnceLock<[OwnedTask; 2]>,
 }
 
 /// The servers at one time, by name.
@@ -112,6 +115,7 @@ impl Fleet {
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
+            tending: OnceLock::new(),
         });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {

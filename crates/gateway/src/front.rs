@@ -11,9 +11,10 @@
 //! to the one client that made it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
+use switchboard_net::OwnedTask;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
@@ -68,6 +69,8 @@ pub struct Front {
     grant: Grant,
     /// Whom it is for, if a member can tell people apart.
     person: Option<Arc<Person>>,
+    /// The tasks that hear of changes at the servers.
+    watching: OnceLock<Vec<OwnedTask>>,
     this: Weak<Self>,
 }
 
@@ -85,10 +88,11 @@ impl Front {
 
     /// Tells its clients of changes.
     fn watched(self: Arc<Self>) -> Arc<Self> {
-        tokio::spawn(list::watch(Arc::downgrade(&self), self.fleet.roster.changes()));
-        if let Some(person) = &self.person {
-            tokio::spawn(list::watch(Arc::downgrade(&self), person.roster.changes()));
-        }
+        let theirs = self.person.iter().map(|person| &person.roster);
+        let watching = std::iter::once(&self.fleet.roster)
+            .chain(theirs)
+            .map(|roster| OwnedTask::spawn(list::watch(Arc::downgrade(&self), roster.changes())));
+        self.watching.get_or_init(|| watching.collect());
         self.refresh();
         self
     }
@@ -112,6 +116,7 @@ impl Front {
             sealer,
             grant,
             person,
+            watching: OnceLock::new(),
             this: Weak::clone(this),
         })
     }
@@ -201,7 +206,11 @@ impl Front {
         {
             return Works::none();
         }
-        self.tell_all(face, &Up::Drop { exchange, message })
+        let works = self.tell_all(face, &Up::Drop { exchange, message });
+        if let Some(session) = self.session(face) {
+            session.forget(exchange);
+        }
+        works
     }
 
     /// A client is not here any more.

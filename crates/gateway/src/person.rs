@@ -30,6 +30,10 @@ use crate::front::Front;
 /// Tells one person from another without telling what they showed.
 pub(crate) type Mark = [u8; 32];
 
+/// Bytes that a remembered user takes besides their lists and headers: a roster, a front and
+/// their tasks.
+pub(crate) const FOOTPRINT: usize = 16 << 10;
+
 /// How many people are remembered whom nobody speaks for at the time, and for how long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PersonBounds {
@@ -37,7 +41,7 @@ pub struct PersonBounds {
     pub idle: Duration,
     /// How many, at each path; those who have a session are bounded as sessions are.
     pub most: usize,
-    /// How many bytes their lists and what is known of them may have together, at each path.
+    /// How many bytes they may take together, with their lists and headers, at each path.
     pub bytes: usize,
     /// For how many of them servers are listened to, at each path. The lists of the
     /// others are read again when they come back.
@@ -175,9 +179,9 @@ impl People {
 }
 
 impl Person {
-    /// The bytes of what is known of them, besides their lists.
+    /// The bytes that they take, besides their lists.
     pub(crate) fn weight(&self) -> usize {
-        self.guise.size()
+        FOOTPRINT + self.guise.size()
     }
 
     /// A front shows what is theirs.

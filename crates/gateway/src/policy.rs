@@ -65,6 +65,9 @@ impl Principal {
     }
 }
 
+/// Somebody, and the key that they showed, if they showed one.
+pub type Identified = (Arc<Principal>, Option<KeyHash>);
+
 /// Everybody that may come in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Access {
@@ -94,14 +97,15 @@ pub enum Denied {
 }
 
 impl Access {
-    /// Who sent a request with these headers: the key comes as `X-API-Key` or as
-    /// a bearer token. A wrong key is never taken for none.
-    pub fn identify(&self, headers: &HeaderMap) -> Result<Arc<Principal>, Denied> {
+    /// Who sent a request with these headers, and the key that shows it: it comes as
+    /// `X-API-Key` or as a bearer token. A wrong key is never taken for none.
+    pub fn identify(&self, headers: &HeaderMap) -> Result<Identified, Denied> {
         let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(bearer_token);
         let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
         let mut found = Err(Denied::NoKey);
         for key in shown {
-            let known = self.by_key(&KeyHash::of(key));
+            let key = KeyHash::of(key);
+            let known = self.by_key(&key).map(|principal| (principal, Some(key)));
             found = known.ok_or(Denied::UnknownKey);
             if found.is_ok() {
                 return found;
@@ -119,8 +123,8 @@ impl Access {
         self.principals.is_empty()
     }
 
-    fn stranger(&self) -> Result<Arc<Principal>, Denied> {
-        self.anonymous.clone().ok_or(Denied::NoKey)
+    fn stranger(&self) -> Result<Identified, Denied> {
+        self.anonymous.clone().map(|principal| (principal, None)).ok_or(Denied::NoKey)
     }
 
     /// Looks at every key, so that the time it takes does not tell whose is near.

@@ -9,8 +9,12 @@
 //! A [`Porter`] is told who may come in, and may be told otherwise while the
 //! gateway runs ([`Porter::replace`]). Whoever is there goes on under the new
 //! rules, or has to leave; what was counted stays counted.
+//!
+//! A name whose keys are all replaced at once is another guest, who inherits
+//! nothing. While old and new keys are in the file together they are one guest, and what
+//! was opened with a key ends when that key is removed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -49,8 +53,6 @@ pub struct Hearing(#[expect(dead_code, reason = "it is kept, not read")] Arc<Hea
 struct Roll {
     access: Access,
     guests: HashMap<Arc<str>, Arc<Guest>>,
-    /// Those who had a key that is not theirs any more.
-    shaken: HashSet<Arc<str>>,
 }
 
 /// Something of which there may be so many.
@@ -196,16 +198,15 @@ impl Roll {
         let mut next = Self::default();
         for principal in access.principals.iter().chain(&access.anonymous) {
             let before = self.guests.get(principal.name.as_str());
-            if let Some(before) = before {
-                let had = before.principal();
-                if had.keys.iter().any(|key| !principal.keys.contains(key)) {
-                    next.shaken.insert(Arc::clone(before.name()));
-                }
-                before.change(principal);
-            }
+            let before = before.filter(|guest| guest.shares_key_with(principal));
+            before.inspect(|guest| guest.change(principal));
             let guest = before.cloned().unwrap_or_else(|| Arc::new(Guest::new(principal)));
             next.guests.insert(Arc::clone(guest.name()), guest);
         }
+        let stays = |guest: &Arc<Guest>| {
+            next.guests.get(guest.name()).is_some_and(|it| Arc::ptr_eq(it, guest))
+        };
+        self.guests.values().filter(|guest| !stays(guest)).for_each(|guest| guest.dismiss());
         next.access = access;
         next
     }
@@ -220,20 +221,23 @@ struct Keeper {
 impl Gate for Keeper {
     fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
         let roll = self.porter.roll();
-        let principal = roll.access.identify(headers).map_err(refused)?;
+        let (principal, key) = roll.access.identify(headers).map_err(refused)?;
         if !self.door.lets(&principal) {
             return Err(self.door.shut());
         }
         let guest = roll.guests.get(principal.name.as_str());
         let guest = guest.ok_or_else(|| refused(Denied::UnknownKey))?;
-        let present = Present::new(guest, &self.porter.sessions);
-        Ok(Who::with(Arc::clone(guest.name()), Arc::new(present)))
+        let present = Present::new(guest, key, &self.porter.sessions);
+        let who = Who::with(Arc::clone(guest.name()), Arc::new(present));
+        Ok(match guest.identity() {
+            Some(identity) => who.marked(Arc::clone(identity)),
+            None => who,
+        })
     }
 
     fn keeps(&self, name: &str) -> bool {
         let roll = self.porter.roll();
-        let is_let = |guest: &Arc<Guest>| self.door.lets(&guest.principal());
-        roll.guests.get(name).is_some_and(is_let) && !roll.shaken.contains(name)
+        roll.guests.get(name).is_some_and(|guest| self.door.lets(&guest.principal()))
     }
 }
 

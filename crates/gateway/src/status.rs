@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 use switchboard_net::http::sites::Sites;
 use switchboard_net::roster::{Kind, State};
-use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_net::upstream::{LEADS_BACK, Server, Strategy, Target};
 use switchboard_proto::revision::Era;
 
 use crate::fleet::{Fleet, Gauges};
@@ -82,6 +82,9 @@ fn transport(server: &Server) -> &'static str {
 /// What kind of error a server stands with. Its own words may name anything.
 fn class(error: &str) -> String {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
+    if has(&[LEADS_BACK]) {
+        return LEADS_BACK.to_owned();
+    }
     if let Some((_, status)) = error.split_once("HTTP ") {
         let digits: String = status.chars().take_while(char::is_ascii_digit).collect();
         if digits.len() == 3 {

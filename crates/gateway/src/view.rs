@@ -14,6 +14,8 @@ use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::seal::Sealer;
+use switchboard_net::upstream;
+use switchboard_net::who::Who;
 use switchboard_proto::exchange::Up;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
@@ -183,6 +185,14 @@ impl Inside for Views {
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         self.fleet.carried()
+    }
+
+    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+        let Some(principal) = self.porter.principal(who.name()) else { return false };
+        let members = self.members();
+        let granted = members.iter().filter(|name| principal.grant.has_server(name));
+        let backends: Vec<_> = granted.filter_map(|name| self.fleet.backend(name)).collect();
+        upstream::leads_back(backends.iter().map(|backend| backend.bridge.server()), through)
     }
 }
 

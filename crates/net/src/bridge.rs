@@ -14,9 +14,11 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{Seat, Server, Upstream};
+use crate::upstream::{self, Seat, Server, Upstream};
+use crate::who::Who;
 
 mod caller;
 mod children;
@@ -63,7 +65,8 @@ struct State {
     waiting: Waiting,
     /// Children that were started ahead.
     pool: VecDeque<Arc<Upstream>>,
-    swept: bool,
+    /// The task that ends what nobody uses, while there is such a connection.
+    sweeping: Option<OwnedTask>,
     places: Places,
     closing: JoinSet<()>,
     closed: bool,
@@ -210,5 +213,9 @@ impl Inside for Bridge {
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         let names = self.server.passes();
         (!names.is_empty()).then(|| names.into())
+    }
+
+    fn leads_back(&self, _: &Who, through: &[u64]) -> bool {
+        upstream::leads_back(std::iter::once(&self.server), through)
     }
 }

@@ -1,9 +1,10 @@
-//! The one place where two things are waited for at once.
+//! The one place where two things are waited for at once, and tasks that end with their owner.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// Which of two came first.
 pub(crate) enum Either<A, B> {
@@ -20,6 +21,24 @@ pub(crate) async fn race<A, B>(
         biased;
         left = left => Either::Left(left),
         right = right => Either::Right(right),
+    }
+}
+
+/// A spawned task that ends with its owner: dropping this aborts it at its next await.
+#[derive(Debug)]
+#[must_use = "dropping it ends the task"]
+pub struct OwnedTask(AbortHandle);
+
+impl OwnedTask {
+    /// Spawns a task on the current tokio runtime.
+    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task).abort_handle())
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

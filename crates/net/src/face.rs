@@ -27,6 +27,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 pub use intro::Intro;
+use unread::Reading;
 
 mod bare;
 pub(crate) mod carry;
@@ -37,6 +38,7 @@ mod owed;
 mod park;
 mod room;
 mod turn;
+pub mod unread;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -60,6 +62,8 @@ pub struct Face {
     since: Instant,
     /// What its first request said to whatever stands behind the inside.
     carried: OnceLock<HeaderMap>,
+    /// Where it counts what it does not read.
+    counted: OnceLock<unread::Counted>,
 }
 
 struct State {
@@ -74,6 +78,8 @@ struct State {
     next_lane: u64,
     /// Of the calls that are open.
     turns: Turns,
+    /// What it holds, as far as others count it.
+    reading: Reading,
 }
 
 #[derive(Default)]
@@ -139,6 +145,7 @@ impl Face {
                 ended: false,
                 next_lane: 1,
                 turns: Turns::default(),
+                reading: Reading::default(),
             }),
             passing: Mutex::new(()),
             parking: OnceLock::new(),
@@ -147,6 +154,7 @@ impl Face {
             intro: OnceLock::new(),
             since: now(),
             carried: OnceLock::new(),
+            counted: OnceLock::new(),
         })
     }
 
@@ -189,6 +197,7 @@ impl Face {
         state.used = now();
         let result = step(&mut state);
         state.settle();
+        self.account(&mut state);
         let mut next = state.half.poll_up();
         let round = state.half.poll_round();
         drop(state);
@@ -197,8 +206,14 @@ impl Face {
         while let Some(verb) = next {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
             self.hear(&verb);
+            let dropped = verb.dropped();
             works.append(self.inside.take(self, verb));
-            next = lock(&self.state).half.poll_up();
+            let mut state = lock(&self.state);
+            if let Some(exchange) = dropped {
+                state.half.settle_cancelled(exchange);
+                state.settle();
+            }
+            next = state.half.poll_up();
         }
         (result, works)
     }
@@ -207,6 +222,7 @@ impl Face {
         let mut state = lock(&self.state);
         step(&mut state.half);
         state.settle();
+        self.account(&mut state);
     }
 
     /// Something on the way, for a call or for the session.
@@ -224,6 +240,7 @@ impl Face {
         let mut state = lock(&self.state);
         let asked = state.half.ask(exchange, ask, request);
         state.settle();
+        self.account(&mut state);
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
@@ -243,6 +260,7 @@ impl Face {
         state.used = now();
         state.half.finish(exchange, answer);
         state.settle();
+        self.account(&mut state);
     }
 
     /// The answer on `lane` takes its time: show a stream.
@@ -264,6 +282,7 @@ impl Face {
         state.half.end();
         state.settle();
         state.close_main();
+        self.account(&mut state);
         drop(state);
         self.inside.forget(self);
     }
@@ -298,6 +317,7 @@ impl Face {
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
+        self.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);
         }
@@ -314,25 +334,6 @@ impl Face {
             state.half.handle_closed(lane);
         })
         .1
-    }
-
-    /// Waits until a legacy client has confirmed the handshake, or it is over.
-    pub async fn ready(&self) -> bool {
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            match state.phase() {
-                Some(Phase::Ready) => return Poll::Ready(true),
-                Some(Phase::Ended) | None => return Poll::Ready(false),
-                Some(_) => wait(&mut state.waiting_for_phase, cx),
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// How far a legacy conversation has got.
-    pub fn phase(&self) -> Option<Phase> {
-        lock(&self.state).phase()
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
 //! - [`sites`]: several of them behind one listener, and a few pages.
+//! - [`budget`]: how many bytes of requests are held.
 //! - [`guard`]: from where one may talk to it: `Host`, `Origin`, CORS.
 //! - [`gate`]: who may; [`key`]: the simplest of them, a key to show.
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
@@ -14,10 +15,12 @@
 //! questions about headers that both sides ask.
 
 mod body;
+pub mod budget;
 mod endpoint;
 pub mod fetch;
 pub mod gate;
 pub mod guard;
+mod intake;
 pub mod key;
 pub mod listen;
 mod old;

@@ -17,6 +17,7 @@ use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 
 use crate::face::Face;
+use crate::who::Who;
 
 /// Takes the verbs of every client that is served.
 ///
@@ -43,6 +44,12 @@ pub trait Inside: Send + Sync + 'static {
     /// for whatever stands behind; see [`Face::carried`].
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         None
+    }
+
+    /// Whether a request of somebody that came through these servers of gateways
+    /// would come to one of them again; see [`leads_back`](crate::upstream::leads_back).
+    fn leads_back(&self, _who: &Who, _through: &[u64]) -> bool {
+        false
     }
 }
 
@@ -75,6 +82,17 @@ impl Works {
             mem::swap(&mut self.jobs, &mut other.jobs);
         }
         self.jobs.append(&mut other.jobs);
+    }
+
+    /// The same, keeping `held` until all of it is done.
+    pub(crate) fn holding(self, held: impl Send + 'static) -> Self {
+        if self.is_done() {
+            return self;
+        }
+        Self::one(async move {
+            let _held = held;
+            self.await;
+        })
     }
 
     /// Whether all is done.

@@ -147,6 +147,8 @@ pub mod stdio;
 pub mod upstream;
 pub mod who;
 
+pub use drive::OwnedTask;
+
 /// The recipes' Rust is compiled and run with the examples above.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/recipes.md")]

@@ -14,8 +14,10 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
+use crate::who::Who;
 
 /// How long a round stays open for the next question, if some come close together: a
 /// busy server takes this long to write it, and nobody who is asked notices.
@@ -45,7 +47,8 @@ pub(crate) struct Parking {
 #[derive(Debug, Default)]
 struct Lot {
     faces: HashMap<u64, Arc<Face>>,
-    swept: bool,
+    /// The task that gives up on late clients, while calls wait here.
+    sweeping: Option<OwnedTask>,
 }
 
 impl Parking {
@@ -112,17 +115,22 @@ impl Parking {
 
     /// Puts the questions of a call to its client, once they have been gathered.
     pub(crate) fn gather(self: &Arc<Self>, face: &Arc<Face>, exchange: Exchange, round: u32) {
-        let (parking, face) = (Arc::clone(self), Arc::clone(face));
+        let parking = Arc::clone(self);
         let mut gathered = face.questions((exchange, round));
+        let waiting = Arc::downgrade(face);
+        // Short enough to need no owner, and ends when nobody waits for the call.
         tokio::spawn(async move {
             for _ in 0..MOST_GATHERS {
                 tokio::time::sleep(GATHER).await;
+                let Some(face) = waiting.upgrade() else { return };
                 let before = std::mem::replace(&mut gathered, face.questions((exchange, round)));
                 if gathered <= before {
                     break;
                 }
             }
-            parking.park(&face, (exchange, round));
+            if let Some(face) = waiting.upgrade() {
+                parking.park(&face, (exchange, round));
+            }
         });
     }
 
@@ -140,8 +148,15 @@ impl Parking {
             return;
         }
         lot.faces.insert(face.number(), Arc::clone(face));
-        if !std::mem::replace(&mut lot.swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(self)));
+        lot.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
+    }
+
+    /// Ends the calls of those who may not stay: the ones that are open, and the ones
+    /// that wait for their client.
+    pub(crate) fn give_up_unless(&self, stays: impl Fn(&Who) -> bool) {
+        for face in self.faces().iter().filter(|face| !stays(face.who())) {
+            face.give_up(&Refusal::KeyRemoved).detach();
+            lock(&self.lot).faces.remove(&face.number());
         }
     }
 
@@ -167,7 +182,7 @@ async fn sweep(parking: Weak<Parking>) {
         parking.give_up_late();
         let mut lot = lock(&parking.lot);
         if lot.faces.is_empty() {
-            lot.swept = false;
+            lot.sweeping = None;
             return;
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message, Refused};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -20,10 +20,11 @@ use switchboard_proto::server::{Frame, Half};
 
 use crate::drive::{Either, race};
 use crate::face::Face;
+use crate::face::unread::Unread;
 use crate::grace;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
-use crate::who::Who;
+use crate::who::{Turns, Who};
 
 /// The client at the other end.
 pub(crate) struct Pipe {
@@ -51,6 +52,12 @@ impl Pipe {
         self.modern.carry(headers)
     }
 
+    /// Counts what the client does not read here.
+    pub(crate) fn count_in(&self, unread: &Arc<Unread>) {
+        self.legacy.count_in(unread);
+        self.modern.count_in(unread);
+    }
+
     /// One message of the client, or why it could not be read.
     pub(crate) fn take(&self, text: Result<Bytes, Refusal>) -> Works {
         let parsed = text.map_err(Refused::from).and_then(jsonrpc::parse);
@@ -68,7 +75,7 @@ impl Pipe {
     }
 
     fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
-        let turns = match face.who().enter(&incoming) {
+        let turns = match face.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
             Err(why) => return refuse(face, &incoming, why),
         };
@@ -155,6 +162,11 @@ impl Pipe {
 
 fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
     let id = match incoming {
+        Incoming::One(message) if message.kind() == Kind::Notification => {
+            // On a pipe nobody waits for an answer to it.
+            tracing::debug!("refused a notification: {why}");
+            return Works::none();
+        }
         Incoming::One(message) => message.id().cloned(),
         Incoming::Batch(_) => None,
     };

@@ -15,10 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
-use bytes::Bytes;
 use switchboard_proto::client::{Half, Sharing, Transmit};
-use switchboard_proto::exchange::{Ask, Lane, Said};
-use switchboard_proto::jsonrpc::{self, Incoming, Message};
+use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -47,6 +46,8 @@ mod sse;
 mod target;
 mod tell;
 mod traffic;
+mod unreadable;
+mod via;
 mod words;
 
 pub(crate) use before::{Before, Passing};
@@ -61,6 +62,8 @@ use shown::Shown;
 pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
 pub use traffic::Traffic;
+pub(crate) use via::through;
+pub use via::{Ancestry, LEADS_BACK, VARIABLE, leads_back};
 
 /// A connection to one server.
 pub struct Upstream {
@@ -283,36 +286,6 @@ impl Upstream {
         let mut tasks = lock(&self.tasks);
         tasks.retain(|task| !task.is_finished());
         tasks.push(tokio::spawn(task));
-    }
-
-    /// Text arrived on a lane.
-    pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
-        tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
-        self.server.traffic().add_received(text.len());
-        let whole = text.clone();
-        match jsonrpc::parse(text) {
-            Ok(Incoming::One(message)) => self.handle_message(lane, &message),
-            Ok(Incoming::Batch(elements)) => {
-                let mut works = Works::none();
-                for message in elements.iter().flatten() {
-                    works.append(self.handle_message(lane, message));
-                }
-                works
-            }
-            Err(refused) => {
-                tracing::warn!(server = self.name, "skipped what is no message: {refused}");
-                let mut works = Works::none();
-                for message in jsonrpc::parse_torn(&whole) {
-                    works.append(self.handle_message(lane, &message));
-                }
-                works
-            }
-        }
-    }
-
-    fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
-        self.count_notice(message);
-        self.step(|half, now| half.handle_message(lane, message, now)).1
     }
 
     /// The link is gone: every open call fails.

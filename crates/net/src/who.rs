@@ -1,8 +1,9 @@
 //! On whose behalf a client speaks, and what they may have.
 //!
 //! A [`Who`] is made by a [`Gate`](crate::http::gate::Gate) and stays with the
-//! client's face. Its name is what sessions, parked calls and shared connections
-//! are bound to. What was shown to prove it is not kept.
+//! client's face. Its identity is what sessions, tasks, parked calls and connections
+//! are bound to: the name, or what the gate tells apart under one name. What was
+//! shown to prove it is not kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::face::now;
 #[derive(Clone, Debug, Default)]
 pub struct Who {
     name: Arc<str>,
-    /// What tells one from another where all go by one name.
+    /// What tells one from another of the same name.
     mark: Option<Arc<str>>,
     standing: Option<Arc<dyn Standing>>,
 }
@@ -35,6 +36,12 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
     /// A call is over.
     fn end_call(&self) {}
 
+    /// A notification has come. It counts for how often somebody may call, and is
+    /// never open.
+    fn count_notification(&self, _now: Instant) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// A session, or a listen, wants to begin. If it may, [`Standing::end_session`] follows.
     fn begin_session(&self) -> Result<(), Refusal> {
         Ok(())
@@ -42,11 +49,23 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
 
     /// A session is over.
     fn end_session(&self) {}
+
+    /// Whether what they showed would still let them in.
+    fn is_current(&self) -> bool {
+        true
+    }
 }
 
-/// What asks no work of a server: greetings, signs of life, and listens, which
-/// are counted as sessions are.
-const FREE: [&str; 4] = [method::INITIALIZE, method::PING, method::DISCOVER, method::LISTEN];
+/// What asks no work of a server: greetings, signs of life, cancelling, and
+/// listens, which are counted as sessions are.
+const FREE: [&str; 6] = [
+    method::CANCELLED,
+    method::DISCOVER,
+    method::INITIALIZE,
+    method::INITIALIZED,
+    method::LISTEN,
+    method::PING,
+];
 
 impl Who {
     /// Somebody who may do everything.
@@ -64,9 +83,25 @@ impl Who {
         &self.name
     }
 
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// The same, told from others of that name by a mark.
-    pub(crate) fn marked(&self, mark: String) -> Self {
-        Self { mark: Some(mark.into()), ..self.clone() }
+    #[must_use]
+    pub fn marked(self, mark: impl Into<Arc<str>>) -> Self {
+        Self { mark: Some(mark.into()), ..self }
+    }
+
+    /// Whether what they showed would still let them in.
+    pub fn is_current(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| standing.is_current())
+    }
+
+    /// Whether both may use one session. Whoever has no name may show another token
+    /// in each request.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && (self.name.is_empty() || self.mark == other.mark)
     }
 
     /// What is theirs belongs to this: the mark, else the name.
@@ -74,14 +109,28 @@ impl Who {
         self.mark.as_ref().unwrap_or(&self.name).as_bytes()
     }
 
-    /// Turns for the calls in a message, if all of them get one.
-    pub(crate) fn enter(&self, incoming: &Incoming) -> Result<Turns, Refusal> {
+    /// A turn for a call of which nothing is known yet.
+    pub(crate) fn reserve(&self) -> Result<Turns, Refusal> {
         let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
-        if let Some(standing) = &self.standing {
-            for _ in 0..counted(incoming) {
-                standing.begin_call(now())?;
-                turns.calls += 1;
-            }
+        turns.begin()?;
+        Ok(turns)
+    }
+
+    /// Turns for the calls in a message, if all of them get one; `reserved` are
+    /// those that it has already.
+    pub(crate) fn enter(&self, incoming: &Incoming, reserved: Turns) -> Result<Turns, Refusal> {
+        let mut turns = Turns { standing: self.standing.clone(), calls: 0 };
+        turns.take(reserved);
+        let Some(standing) = &self.standing else { return Ok(turns) };
+        let calls = counted(incoming, Kind::Request);
+        let notifications = counted(incoming, Kind::Notification);
+        // What was reserved for a call counts for what came in its place.
+        for _ in turns.calls.saturating_sub(calls)..notifications {
+            standing.count_notification(now())?;
+        }
+        turns.keep(calls);
+        while turns.calls < calls {
+            turns.begin()?;
         }
         Ok(turns)
     }
@@ -95,10 +144,9 @@ impl Who {
     }
 }
 
-/// How many calls a message makes.
-fn counted(incoming: &Incoming) -> usize {
-    let counts =
-        |message: &Message| message.kind() == Kind::Request && !FREE.contains(&message.method());
+/// How many messages of a kind there are that count.
+fn counted(incoming: &Incoming, kind: Kind) -> usize {
+    let counts = |message: &Message| message.kind() == kind && !FREE.contains(&message.method());
     match incoming {
         Incoming::One(message) => usize::from(counts(message)),
         Incoming::Batch(elements) => {
@@ -115,6 +163,14 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    fn begin(&mut self) -> Result<(), Refusal> {
+        if let Some(standing) = &self.standing {
+            standing.begin_call(now())?;
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
     /// Takes over the turns of others of the same standing.
     pub(crate) fn take(&mut self, mut other: Self) {
         self.calls += std::mem::take(&mut other.calls);

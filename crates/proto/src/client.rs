@@ -51,6 +51,12 @@ pub trait Ticket: Clone + PartialEq {
         false
     }
 
+    /// Whether the answer to this call, which was just dropped, is still passed on
+    /// if the server gives one. Then [`Down::Finish`] or [`Down::Unanswered`] follows.
+    fn awaits_dropped(&self) -> bool {
+        false
+    }
+
     /// Whether its calls are those of a client, who counts on the link.
     fn counts(&self) -> bool {
         true

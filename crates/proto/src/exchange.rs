@@ -79,6 +79,9 @@ pub enum Down<T> {
     Recall { to: To<T>, ask: Ask, message: Message },
     /// The answer. One that no server gave, because it could not be had, has no id.
     Finish { to: T, answer: Message },
+    /// A call that was dropped, and whose answer would still have been passed on,
+    /// gets none.
+    Unanswered { to: T },
 }
 
 /// Whom something is meant for.
@@ -91,6 +94,14 @@ pub enum To<T> {
 }
 
 impl Up {
+    /// The call that it drops, if it drops one.
+    pub fn dropped(&self) -> Option<Exchange> {
+        match self {
+            Self::Drop { exchange, .. } => Some(*exchange),
+            _ => None,
+        }
+    }
+
     /// Which verb it is, for logs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -111,6 +122,7 @@ impl<T> Down<T> {
             Self::Ask { .. } => "ask",
             Self::Recall { .. } => "recall",
             Self::Finish { .. } => "finish",
+            Self::Unanswered { .. } => "unanswered",
         }
     }
 }

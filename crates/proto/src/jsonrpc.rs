@@ -26,7 +26,7 @@ mod torn;
 pub(crate) use print::splice;
 
 pub use id::Id;
-pub use torn::parse_torn;
+pub use torn::{Answered, answered, parse_torn};
 
 /// One request, notification or response.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::json::Fault;
+use crate::patch;
 use crate::revision::{Era, Revision};
 
 /// The peer sent something we must not act on.
@@ -91,6 +92,12 @@ pub enum Refusal {
     /// More open calls than one client may have.
     #[error("too many calls are open; wait for one to finish")]
     TooManyCalls,
+    /// More bytes of requests in flight than this server holds.
+    #[error("too many bytes of requests are in flight; try again later")]
+    TooManyBytes,
+    /// More bytes of requests in flight than one principal may have.
+    #[error("too many bytes of your requests are in flight; wait for one to finish")]
+    TooManyBytesOfYours,
     /// More calls in a short time than one client may make.
     #[error("too many calls in a short time; the next may come in {} s", seconds(*wait))]
     TooOften { wait: Duration },
@@ -115,12 +122,20 @@ pub enum Refusal {
     /// An HTTP method that this endpoint does not have.
     #[error("this endpoint takes {allow}")]
     WrongHttpMethod { allow: &'static str },
+    /// The request came through a gateway that it would come to again.
+    #[error(
+        "this leads back to a gateway that the request came through; remove the server that names this one"
+    )]
+    Loop,
     /// The far side went away while it owed an answer.
     #[error("{text}")]
     FarSide { text: String },
     /// We end, and the answer has not come by then.
     #[error("this server is stopping, and the call was not finished by then")]
     Stopping,
+    /// The key that made the call is not valid any more.
+    #[error("the key that this call was made with is no longer valid")]
+    KeyRemoved,
     /// Nobody is there to take the question.
     #[error("no client is there to answer this request")]
     NobodyToAsk,
@@ -164,14 +179,18 @@ impl Refusal {
             Self::NotInitialized | Self::Initialized        => (-32600, 400),
             Self::IdInUse { .. } | Self::UnaskedResponse    => (-32600, 400),
             Self::TooManyCalls | Self::TooManyStreams       => (-32603, 429),
+            Self::TooManyBytes                              => (-32603, 503),
+            Self::TooManyBytesOfYours                       => (-32603, 429),
             Self::TooManyWatched | Self::TooOften { .. }    => (-32603, 429),
             Self::TooManySessions                           => (-32603, 503),
             Self::UnknownEvent { .. }                       => (-32600, 400),
             Self::WrongMediaType                            => (-32600, 415),
             Self::NotAcceptable                             => (-32600, 406),
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
+            Self::Loop                                      => (-32603, 508),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
+            Self::KeyRemoved                                => (-32603, 200),
             Self::NobodyToAsk                               => (-32601, 200),
         }
     }
@@ -214,6 +233,8 @@ impl Refusal {
             Self::IdInUse { .. }          => "id_in_use",
             Self::UnaskedResponse         => "unasked_response",
             Self::TooManyCalls            => "too_many_calls",
+            Self::TooManyBytes            => "too_many_bytes",
+            Self::TooManyBytesOfYours     => "too_many_bytes_of_yours",
             Self::TooOften { .. }         => "too_often",
             Self::TooManyWatched          => "too_many_watched",
             Self::TooManyStreams          => "too_many_streams",
@@ -222,8 +243,10 @@ impl Refusal {
             Self::WrongMediaType          => "wrong_media_type",
             Self::NotAcceptable           => "not_acceptable",
             Self::WrongHttpMethod { .. }  => "wrong_http_method",
+            Self::Loop                    => "loop",
             Self::FarSide { .. }          => "far_side",
             Self::Stopping                => "stopping",
+            Self::KeyRemoved              => "key_removed",
             Self::NobodyToAsk             => "nobody_to_ask",
         }
     }
@@ -239,6 +262,7 @@ impl Refusal {
                 Some(json!({"supported": Revision::names(served), "requested": asked}))
             }
             Self::NeedsMore { needed } => Some(json!({"requiredCapabilities": needed})),
+            Self::Loop => Some(json!({"switchboard": "loop"})),
             _ => None,
         }
     }
@@ -270,6 +294,11 @@ pub fn status_of_error(code: i64) -> u16 {
 /// The codes by which a modern server can be told from a legacy one (NEG-3, NEG-5, DIV-2).
 pub fn is_modern_code(code: i64) -> bool {
     (-32022..=-32020).contains(&code)
+}
+
+/// Whether the payload of an error is that of [`Refusal::Loop`].
+pub fn is_loop(error: &[u8]) -> bool {
+    patch::get(error, &["data", "switchboard"]) == Some(b"\"loop\"")
 }
 
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).
@@ -332,6 +361,7 @@ mod tests {
             (Refusal::UnknownMethod { method: String::new() }, -32601, 404),
             (Refusal::TooLarge { limit: 1 }, -32600, 413),
             (Refusal::PassedTooLarge { limit: 1 }, -32600, 431),
+            (Refusal::Loop, -32603, 508),
         ];
         for (refusal, code, status) in table {
             assert_eq!((refusal.rpc_code(), refusal.http_status()), (code, status), "{refusal:?}");

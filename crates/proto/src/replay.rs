@@ -174,6 +174,18 @@ impl Replay {
         }
     }
 
+    /// Bytes of the payloads that are stored.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets every event; streams go on, and what was lost of each is known.
+    pub fn clear(&mut self) {
+        while self.len() > 0 {
+            self.evict_oldest();
+        }
+    }
+
     /// How many events are stored.
     fn len(&self) -> usize {
         self.notes.len() + self.finals.len()

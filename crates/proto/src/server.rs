@@ -167,6 +167,30 @@ impl Half {
         }
     }
 
+    /// The inside may still answer a call that was cancelled; false if nobody wants that.
+    #[must_use]
+    pub fn await_cancelled(&mut self, exchange: Exchange) -> bool {
+        match self {
+            Self::Legacy(half) => half.await_cancelled(exchange),
+            // Its stream is closed, or it hears nothing more (CAN-1, CAN-2).
+            Self::Modern(_) => false,
+        }
+    }
+
+    /// It will not: a cancelled call gets no answer.
+    pub fn end_cancelled(&mut self, exchange: Exchange) {
+        if let Self::Legacy(half) = self {
+            half.end_cancelled(exchange);
+        }
+    }
+
+    /// The inside has heard of a cancel, and says by now whether it may answer.
+    pub fn settle_cancelled(&mut self, exchange: Exchange) {
+        if let Self::Legacy(half) = self {
+            half.settle_cancelled(exchange);
+        }
+    }
+
     /// Nothing more will come from the client: what it was asked stays unanswered.
     pub fn handle_silence(&mut self) {
         match self {
@@ -221,6 +245,22 @@ impl Half {
         match self {
             Self::Legacy(half) => half.owed_calls(),
             Self::Modern(half) => half.owed_calls(),
+        }
+    }
+
+    /// Bytes kept for a client that comes back; modern ones do not.
+    pub fn history_bytes(&self) -> usize {
+        match self {
+            Self::Legacy(half) => half.history_bytes(),
+            Self::Modern(_) => 0,
+        }
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub fn forget_history(&mut self) -> usize {
+        match self {
+            Self::Legacy(half) => half.forget_history(),
+            Self::Modern(_) => 0,
         }
     }
 

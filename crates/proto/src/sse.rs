@@ -36,6 +36,8 @@ pub struct Decoder {
     /// Bytes at the front of the input that are known to hold no line end.
     searched: usize,
     at: At,
+    /// Bytes of the event that is being skipped.
+    skipped: usize,
     /// The last line ended with CR: an LF that follows belongs to it.
     after_cr: bool,
     draft: Draft,
@@ -70,11 +72,13 @@ pub struct Event {
 }
 
 /// An event was longer than allowed; it is skipped and the next one follows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("event is longer than {limit} bytes")]
 pub struct TooLong {
     /// The most an event may hold.
     pub limit: usize,
+    /// How its data began, so that the call that waits for it can be failed.
+    pub head: Bytes,
 }
 
 impl Event {
@@ -93,6 +97,7 @@ impl Decoder {
             input: BytesMut::new(),
             searched: 0,
             at: At::Start,
+            skipped: 0,
             after_cr: false,
             draft: Draft::default(),
             last_id: None,
@@ -109,6 +114,11 @@ impl Decoder {
     /// How many comments have come: a sign of life that is no event.
     pub fn comments_seen(&self) -> u64 {
         self.comments
+    }
+
+    /// Whether an event is so long that it may have no end.
+    pub fn is_endless(&self) -> bool {
+        self.skipped / ENDLESS > self.max
     }
 
     /// How many bytes are kept between pushes: never more than three times the
@@ -165,6 +175,7 @@ impl Decoder {
         let length = self.input.len();
         if let At::Skipped { mid_line } = self.at {
             self.at = At::Skipped { mid_line: mid_line || length > 0 };
+            self.skipped += length;
             self.input.clear();
             return None;
         }
@@ -172,9 +183,11 @@ impl Decoder {
             self.searched = length;
             return None;
         }
+        let head = self.head(length);
+        self.skipped = length;
         self.input.clear();
         self.searched = 0;
-        Some(self.skip(At::Skipped { mid_line: true }))
+        Some(self.skip(At::Skipped { mid_line: true }, head))
     }
 
     /// Consumes a line of `length` bytes and its end.
@@ -182,6 +195,7 @@ impl Decoder {
         if let At::Skipped { mid_line } = self.at {
             self.input.advance(length + 1);
             let blank = length == 0 && !mid_line;
+            self.skipped = if blank { 0 } else { self.skipped + length };
             self.at = if blank { At::Event } else { At::Skipped { mid_line: false } };
             return None;
         }
@@ -190,12 +204,14 @@ impl Decoder {
             return mem::take(&mut self.draft).finish(&mut self.last_id).map(Ok);
         }
         if !self.draft.has_room_for(length, self.max) {
+            let head = self.head(length);
             self.input.advance(length + 1);
-            return Some(self.skip(At::Skipped { mid_line: false }));
+            return Some(self.skip(At::Skipped { mid_line: false }, head));
         }
         self.take_field(length);
         if self.draft.len() > self.max {
-            return Some(self.skip(At::Skipped { mid_line: false }));
+            let head = self.head(0);
+            return Some(self.skip(At::Skipped { mid_line: false }, head));
         }
         None
     }
@@ -221,12 +237,29 @@ impl Decoder {
         self.input.advance(length + 1);
     }
 
+    /// How the data of the event being read begins; `length` bytes of a line that
+    /// does not fit are still in the input. The same wherever the bytes were cut.
+    fn head(&self, length: usize) -> Bytes {
+        let data = match self.draft.data() {
+            [] => {
+                let room = self.max.saturating_sub(self.draft.len());
+                let line = &self.input[..length.min(room)];
+                match split_field(line) {
+                    (b"data", value) => &line[value..],
+                    _ => &[],
+                }
+            }
+            data => data,
+        };
+        Bytes::copy_from_slice(&data[..data.len().min(HEAD)])
+    }
+
     /// Gives up on the event being read. Its id counts if it came before what
     /// was too much, so that resuming does not meet the same event again.
-    fn skip(&mut self, at: At) -> Result<Event, TooLong> {
+    fn skip(&mut self, at: At, head: Bytes) -> Result<Event, TooLong> {
         mem::take(&mut self.draft).finish(&mut self.last_id);
         self.at = at;
-        Err(TooLong { limit: self.max })
+        Err(TooLong { limit: self.max, head })
     }
 }
 
@@ -242,6 +275,13 @@ fn split_field(line: &[u8]) -> (&[u8], usize) {
         None => (line, line.len()),
     }
 }
+
+/// How many times as long as allowed an event is that is no message any more: no
+/// call should wait for its end.
+const ENDLESS: usize = 4;
+
+/// How much of the data of an event that is too long is kept.
+const HEAD: usize = 256;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 

@@ -1,5 +1,6 @@
 //! What our tests share.
 
+pub mod bounds;
 pub mod caller;
 pub mod http;
 pub mod script;

@@ -9,6 +9,7 @@ use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
+use crate::chain;
 use crate::exit::Failure;
 use crate::serve::Offer;
 use crate::serve::web::{self, Place};
@@ -20,10 +21,16 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
     let servers = servers(args)?;
     let limits = Arc::new(limits(args));
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
+    let on_stdio = args.serve.port.is_none();
+    let ancestry = chain::bridge(on_stdio);
+    if ancestry.is_loop() {
+        return chain::refuse(on_stdio, stop).await;
+    }
     let (mut bridges, mut offers) = (Vec::new(), Vec::new());
     for (name, server) in servers {
         tracing::info!(server = server.name(), "bridge to the server is ready");
         let hidden = Hidden::new(&args.ignore_tool);
+        let server = server.named_by(&ancestry);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
         let (inside, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
         let place = name.map_or(Place::Root, Place::Server);

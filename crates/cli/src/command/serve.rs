@@ -16,7 +16,9 @@ use switchboard_proto::limits::Limits;
 
 use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
+use crate::chain;
 use crate::exit::Failure;
+use crate::limit;
 use crate::log;
 use crate::output::write_finding;
 use crate::serve::Offer;
@@ -41,14 +43,21 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
         return Ok(());
     }
     log::hide(Secret::of(&[&reading.plan]));
+    // Before the first server is started: how many may be depends on it.
+    limit::raise();
     let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
+    let ancestry = chain::gateway(&args.config, args.stdio);
+    if ancestry.is_loop() {
+        return chain::refuse(args.stdio, stop).await;
+    }
     let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
     let tap = seeing::tap(&fetch);
     let probe = args.probe_every.map(Duration::from_secs);
     let options = FleetOptions { cache: cache(args), tap, probe, ..FleetOptions::default() };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
-        server.server(target::environment(), fetch.clone(), &HeaderMap::new())
+        let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
+        server.named_by(&ancestry)
     });
     let gateway = gateway.map_err(|error| Failure::of(&error))?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));

@@ -10,6 +10,8 @@ use http::HeaderName;
 use serde_json::json;
 use switchboard_gateway::plan::Bounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
+use switchboard_net::face::unread::Unread;
+use switchboard_net::http::budget::BodyBudget;
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -150,6 +152,9 @@ impl Mount {
     pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), Failure> {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.sessions = bounds.sessions;
+        let (most, each) = bodies(bounds);
+        self.template.bodies.bound(most, each);
+        self.template.unread.bound(bounds.unread.unwrap_or(Unread::BYTES));
         Ok(())
     }
 
@@ -185,18 +190,28 @@ impl Web {
         }
         let guard = guard(address, args, web)?;
         let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+        let open = pages.iter().filter(|(_, page)| page.is_open());
+        let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
         let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
         let hearing = porter.as_ref().map(|porter| {
             let sites = sites.clone();
             porter.on_replace(move || sites.recheck())
         });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
+        let (most, each) = bodies(&bounds.unwrap_or_default());
+        template.bodies.bound(most, each);
+        let unread = bounds.and_then(|bounds| bounds.unread);
+        template.unread.bound(unread.unwrap_or(Unread::BYTES));
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
-        let mut options =
-            ListenOptions { max_connections: limit::connections(), ..ListenOptions::default() };
+        let mut options = ListenOptions {
+            max_connections: limit::connections(),
+            reserve_paths,
+            ..ListenOptions::default()
+        };
         if let Some(bounds) = bounds {
             options.max_connections = bounds.connections.unwrap_or(options.max_connections);
+            options.max_per_address = bounds.connections_each;
             options.max_head = bounds.head.unwrap_or(options.max_head);
         }
         options.grace = Duration::from_secs(args.grace);
@@ -225,6 +240,14 @@ impl Web {
         };
         tokio::join!(serving, stopping);
     }
+}
+
+/// The bytes of requests that all and each may have in flight: never less than
+/// one message has.
+fn bodies(bounds: &Bounds) -> (usize, usize) {
+    let message = bounds.limits(&Limits::default()).message;
+    let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
+    (bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message), each)
 }
 
 fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use switchboard_gateway::config::{
-    Config, Entry, Problem, ReadError, Surroundings, known, nearest,
+    Config, Entry, Problem, ReadError, Surroundings, Weight, known, nearest,
 };
 
 use super::no_url;
@@ -79,7 +79,11 @@ fn usual(around: &Surroundings) -> Search {
 }
 
 fn tell_notes(config: &Config, name: &str) {
-    for note in config.problems.iter().filter(|note| note.server.as_deref() == Some(name)) {
+    let is_meant = |note: &&Problem| match &note.server {
+        Some(server) => server == name,
+        None => note.weight == Weight::Note,
+    };
+    for note in config.problems.iter().filter(is_meant) {
         tracing::warn!("{note}; {}", note.instead);
     }
 }

@@ -21,6 +21,8 @@ mod doctor_http;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod inherit;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
 mod named;

@@ -16,14 +16,17 @@ mod bad;
 mod bounds;
 mod common;
 mod credential;
+mod exposed;
 mod failed;
 mod feature;
 mod flood;
+mod full;
 mod grant;
 mod hide;
 mod limit;
 mod list;
 mod load;
+mod loops;
 mod owner;
 mod person;
 mod place;
@@ -156,7 +159,7 @@ impl Gateway {
 }
 
 /// A file with these servers and something besides.
-fn file(servers: &Value, more: &Value) -> String {
+pub(crate) fn file(servers: &Value, more: &Value) -> String {
     let mut config = json!({"mcpServers": servers});
     for (key, value) in more.as_object().unwrap() {
         config[key] = value.clone();

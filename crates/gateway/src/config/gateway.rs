@@ -117,8 +117,16 @@ pub struct Bounds {
     pub calls: Option<usize>,
     /// Connections at once.
     pub connections: Option<usize>,
+    /// Connections of one address at once.
+    pub connections_each: Option<usize>,
     /// Bytes of the head of a request.
     pub head: Option<usize>,
+    /// Bytes of requests in flight, of all principals.
+    pub bodies: Option<usize>,
+    /// Bytes of requests in flight, of one principal.
+    pub bodies_each: Option<usize>,
+    /// Bytes that clients have not read, of all sessions.
+    pub unread: Option<usize>,
 }
 
 impl Bounds {

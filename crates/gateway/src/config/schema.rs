@@ -252,13 +252,17 @@ fn of_section(member: Member) -> Value {
 
 fn limit(bound: Bound) -> Value {
     let what = match bound {
+        Bound::Bodies => "Bytes of requests in flight, of all principals together.",
+        Bound::BodiesEach => "Bytes of requests in flight, of one principal.",
         Bound::Calls => "Calls that one session may have open.",
         Bound::Connections => "Connections at once.",
+        Bound::ConnectionsEach => "Connections of one address at once.",
         Bound::Head => "Bytes of the head of a request; at least 8192.",
         Bound::Message => "Bytes of one message.",
         Bound::Parked => "Calls that wait for clients to come back with input.",
         Bound::Sessions => "Sessions at once.",
         Bound::Streams => "Streams that one session may hold open.",
+        Bound::Unread => "Bytes that clients have not read, of all sessions together.",
     };
     is("count", what)
 }

@@ -4,8 +4,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Door;
 use switchboard_net::roster::{Change, Changes, State};
+use switchboard_net::upstream::LEADS_BACK;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Backend, Fleet};
@@ -20,8 +22,10 @@ const BLINK: Duration = Duration::from_millis(20);
 impl Fleet {
     /// Begins to look after every server.
     pub(super) fn tend(self: &Arc<Self>) {
-        tokio::spawn(watch(Arc::downgrade(self), self.roster.changes()));
-        tokio::spawn(look(Arc::downgrade(self)));
+        self.tending.get_or_init(|| {
+            let watching = watch(Arc::downgrade(self), self.roster.changes());
+            [OwnedTask::spawn(watching), OwnedTask::spawn(look(Arc::downgrade(self)))]
+        });
     }
 
     /// Puts servers to sleep that nobody has used for long; when to look again.
@@ -29,6 +33,10 @@ impl Fleet {
         let now = Instant::now();
         let mut next = now + LOOK;
         for (name, backend) in &*self.backends() {
+            if backend.bridge.server().leads_back() && self.roster.is_ready(name) {
+                // A client's call has found out; now the roster does.
+                self.roster.restart(name);
+            }
             let Sleep::After(idle) = backend.plan.sleep else { continue };
             if backend.plan.knows_people() && backend.bridge.is_unused(idle) {
                 // They only listen for what has changed, and would keep it awake.
@@ -74,7 +82,13 @@ impl Fleet {
         let Some(backend) = self.backend(name) else { return };
         // Where clients show headers of their own, they may be let in where we are not.
         let is_known = backend.plan.passes().is_empty();
-        backend.bridge.stands(if is_known { door(name, state) } else { Door::Open });
+        let why = || format!("server {name:?} {LEADS_BACK}");
+        let door = match state {
+            _ if !is_known => Door::Open,
+            State::Failed { .. } if backend.bridge.server().leads_back() => Door::Failed(why()),
+            state => door(name, state),
+        };
+        backend.bridge.stands(door);
     }
 
     fn tell_all_doors(&self) {
@@ -89,10 +103,7 @@ impl Fleet {
 fn door(name: &str, state: &State) -> Door {
     match state {
         State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => {
-            let why = format!("server {name:?} could not be started, and is tried again soon");
-            Door::Retrying(why)
-        }
+        State::Retrying { .. } => Door::Retrying,
         State::Failed { .. } => {
             let why = format!("server {name:?} has failed too often, and is tried again later");
             Door::Failed(why)

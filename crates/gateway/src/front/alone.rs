@@ -11,6 +11,7 @@ use serde_json::Value;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
+use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
@@ -280,10 +281,15 @@ impl Alone {
 
     fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
         let waited = lock(&self.waiting).remove(&(face.number(), exchange));
-        if waited || self.session(face).is_some_and(|session| session.give_up(exchange)) {
+        let session = self.session(face);
+        if waited || session.as_ref().is_some_and(|session| session.give_up(exchange)) {
             return Works::none();
         }
-        self.tell_all(face, &Up::Drop { exchange, message })
+        let works = self.tell_all(face, &Up::Drop { exchange, message });
+        if let Some(session) = session {
+            session.forget(exchange);
+        }
+        works
     }
 
     /// Whichever server knows it.
@@ -322,5 +328,10 @@ impl Inside for Alone {
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         self.fleet.backend(&self.name)?.bridge.carries()
+    }
+
+    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+        let backend = self.fleet.backend(&self.name);
+        backend.is_some_and(|backend| backend.bridge.leads_back(who, through))
     }
 }

@@ -59,6 +59,8 @@ pub(super) struct Leg {
     way: Option<Way>,
     /// Calls that are not answered; as many as a client may have open.
     calls: Mutex<HashMap<Exchange, Duty>>,
+    /// Calls that the client has cancelled, while their answer is still passed on.
+    cancelled: Mutex<HashMap<Exchange, Duty>>,
     this: Weak<Self>,
 }
 
@@ -80,8 +82,12 @@ impl Leg {
     }
 
     fn made(face: &Arc<Face>, server: &Arc<str>, at: At, way: Option<Way>) -> Arc<Self> {
-        let (face, server, calls) = (Arc::clone(face), Arc::clone(server), Mutex::default());
-        Arc::new_cyclic(|this| Self { face, server, at, way, calls, this: Weak::clone(this) })
+        let (face, server) = (Arc::clone(face), Arc::clone(server));
+        let (calls, cancelled) = (Mutex::default(), Mutex::default());
+        Arc::new_cyclic(|this| {
+            let this = Weak::clone(this);
+            Self { face, server, at, way, calls, cancelled, this }
+        })
     }
 
     /// The server that it leads to.
@@ -247,7 +253,9 @@ impl Leg {
 
     /// Passes an answer on, in words that lead back to this server.
     fn answer(&self, exchange: Exchange, answer: &Message) {
-        let Some(duty) = lock(&self.calls).remove(&exchange) else { return };
+        let duty = lock(&self.calls).remove(&exchange);
+        let cancelled = || lock(&self.cancelled).remove(&exchange);
+        let Some(duty) = duty.or_else(cancelled) else { return };
         let answer = self.at.answer(&self.face, &self.server, &duty, answer);
         self.face.finish(exchange, &answer);
     }
@@ -299,6 +307,21 @@ impl Recipient for Leg {
             _ if is_ours(exchange) => {}
             _ => self.answer(exchange, answer),
         }
+    }
+
+    fn await_dropped(&self, exchange: Exchange) -> bool {
+        let mut calls = lock(&self.calls);
+        if !calls.contains_key(&exchange) || !self.face.await_cancelled(exchange) {
+            return false;
+        }
+        let duty = calls.remove(&exchange);
+        lock(&self.cancelled).extend(duty.map(|duty| (exchange, duty)));
+        true
+    }
+
+    fn unanswered(&self, exchange: Exchange) {
+        lock(&self.cancelled).remove(&exchange);
+        self.face.end_cancelled(exchange);
     }
 
     fn hang_up(&self, exchange: Exchange) {

@@ -8,10 +8,11 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
@@ -60,6 +61,8 @@ struct Listen {
     /// The servers whose resources it is about.
     servers: Vec<(Arc<str>, Weak<Bridge>)>,
     stage: Mutex<Stage>,
+    /// The task that acknowledges it without the servers that are late.
+    patience: OnceLock<OwnedTask>,
 }
 
 /// How far the servers have got.
@@ -128,14 +131,17 @@ impl Front {
             works.append(backend.bridge.take_for(face, owner, open));
         }
         if !listen.acknowledge_if_known() {
-            let late = Arc::clone(&listen);
+            let late = Arc::downgrade(&listen);
             // Not among the works of the call, which may be awaited before the
             // client hears anything.
-            tokio::spawn(async move {
+            let patience = OwnedTask::spawn(async move {
                 tokio::time::sleep(PATIENCE).await;
-                lock(&late.stage).pending.clear();
-                late.acknowledge_if_known();
+                if let Some(late) = late.upgrade() {
+                    lock(&late.stage).pending.clear();
+                    late.acknowledge_if_known();
+                }
             });
+            listen.patience.get_or_init(|| patience);
         }
         works
     }
@@ -177,6 +183,7 @@ impl Front {
             lists: wanted.lists,
             servers,
             stage: Mutex::new(Stage { pending, ..Stage::default() }),
+            patience: OnceLock::new(),
         });
         lock(&self.listens.open).insert((face.number(), exchange), Arc::clone(&listen));
         Ok((listen, parts))

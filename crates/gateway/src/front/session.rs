@@ -120,13 +120,20 @@ impl Session {
         lock(&self.legs).values().cloned().collect()
     }
 
-    /// Whether the call had not left yet: now it never will.
-    pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        let legs = self.legs();
-        for leg in &legs {
+    /// Nobody waits for the answer to this call any more.
+    pub(super) fn forget(&self, exchange: Exchange) {
+        for leg in self.legs() {
             leg.forget(exchange);
         }
-        legs.iter().any(|leg| leg.give_up(exchange))
+    }
+
+    /// Whether the call had not left yet: now it never will.
+    pub(super) fn give_up(&self, exchange: Exchange) -> bool {
+        let waited = self.legs().iter().any(|leg| leg.give_up(exchange));
+        if waited {
+            self.forget(exchange);
+        }
+        waited
     }
 
     /// Something that concerns every server that the client has called.

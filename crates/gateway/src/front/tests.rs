@@ -1,8 +1,15 @@
 //! A front before a real child.
 
+use std::time::Duration;
+
 use switchboard_net::roster::Change;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Target};
+use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::jsonrpc::parse;
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+use switchboard_proto::server::Frame;
 
 use super::*;
 use crate::fleet::FleetOptions;
@@ -20,10 +27,15 @@ pub(crate) const SERVER: &str = r#"while read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done"#;
 
-/// However far behind the task is that tells clients of changes.
-#[tokio::test]
-async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
-    let command = Command::new("sh").args(&["-c".to_owned(), SERVER.to_owned()]);
+/// Answers calls of its tool after they were cancelled; the first one at once.
+const LATE: &str = r#"    *'"first"'*) result='{"content":[]}';;
+    *'"tools/call"'*) held=$id; continue;;
+    *'notifications/cancelled'*) id=$held; result='{"content":[],"late":true}';;
+    *'"tools/list"'*"#;
+
+/// A front before one server in shell.
+fn before(script: &str) -> (Arc<Fleet>, Arc<Front>) {
+    let command = Command::new("sh").args(&["-c".to_owned(), script.to_owned()]);
     let server = ServerPlan::new("s", Target::Command(command.clone()));
     let plan = Plan { servers: [("s".to_owned(), server)].into(), ..Plan::default() };
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
@@ -32,8 +44,52 @@ async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
         Server::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
-    let mut changes = fleet.roster.changes();
     let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None);
+    (fleet, front)
+}
+
+fn say(face: &Arc<Face>, line: &'static str) {
+    let incoming = parse(line.into()).unwrap();
+    face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1.detach();
+}
+
+async fn heard(face: &Face) -> String {
+    let frame = tokio::time::timeout(Duration::from_secs(30), face.next_frame(Lane::MAIN)).await;
+    match frame.expect("in time") {
+        Some(Frame::Message { text, .. }) => String::from_utf8(text.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// wire: UTL-1
+#[tokio::test]
+async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
+    let (fleet, front) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
+    let mut changes = fleet.roster.changes();
+    while front.catalog().tool("s__t").is_none() {
+        changes.next().await.unwrap();
+    }
+    let face = Face::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    for line in [
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__t","arguments":{"first":1}}}"#,
+    ] {
+        say(&face, line);
+    }
+    while !heard(&face).await.starts_with(r#"{"jsonrpc":"2.0","id":1,"#) {}
+    say(&face, r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s__t"}}"#);
+    say(&face, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#);
+    let answer = heard(&face).await;
+    assert!(answer.contains("\"id\":2") && answer.contains("\"late\":true"), "{answer}");
+    fleet.close().await;
+}
+
+/// However far behind the task is that tells clients of changes.
+#[tokio::test]
+async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
+    let (fleet, front) = before(SERVER);
+    let mut changes = fleet.roster.changes();
     let is_tools = |change| matches!(change, Change::Definitions { kind: Kind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}
     assert!(front.catalog().tool("s__t").is_some());

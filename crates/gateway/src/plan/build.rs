@@ -49,7 +49,11 @@ impl Plan {
         bounds.parked = bounds.parked.or(gateway.bounds.parked);
         bounds.calls = bounds.calls.or(gateway.bounds.calls);
         bounds.connections = bounds.connections.or(gateway.bounds.connections);
+        bounds.connections_each = bounds.connections_each.or(gateway.bounds.connections_each);
         bounds.head = bounds.head.or(gateway.bounds.head);
+        bounds.bodies = bounds.bodies.or(gateway.bounds.bodies);
+        bounds.bodies_each = bounds.bodies_each.or(gateway.bounds.bodies_each);
+        bounds.unread = bounds.unread.or(gateway.bounds.unread);
     }
 
     fn group(

@@ -1,6 +1,6 @@
 //! What differs between two plans.
 
-use super::{Listen, Plan};
+use super::{Bounds, Listen, Plan};
 
 /// What a reload has to do. Names are in alphabetical order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -37,7 +37,8 @@ impl Plan {
     /// What a listener is made of, once.
     fn socket(&self) -> impl PartialEq {
         let Listen { host, port, unauthenticated, .. } = self.listen.clone();
-        (host, port, unauthenticated, self.bounds.connections, self.bounds.head)
+        let Bounds { connections, connections_each, head, .. } = self.bounds;
+        (host, port, unauthenticated, connections, connections_each, head)
     }
 
     /// What leads from `old` to this plan.

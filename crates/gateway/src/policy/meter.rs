@@ -70,15 +70,20 @@ impl Meter {
         if let Some(max) = self.max_open.filter(|max| self.open >= *max) {
             return Err(Busy::Calls(max));
         }
-        if let Some(rate) = self.rate {
-            self.save(rate, now);
-            let cost = rate.per / rate.calls;
-            let Some(left) = self.saved.checked_sub(cost) else {
-                return Err(Busy::Rate { wait: cost.saturating_sub(self.saved) });
-            };
-            self.saved = left;
-        }
+        self.pay(now)?;
         self.open += 1;
+        Ok(())
+    }
+
+    /// Something that counts for the rate, and is never open.
+    pub fn pay(&mut self, now: Instant) -> Result<(), Busy> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        self.save(rate, now);
+        let cost = rate.per / rate.calls;
+        let Some(left) = self.saved.checked_sub(cost) else {
+            return Err(Busy::Rate { wait: cost.saturating_sub(self.saved) });
+        };
+        self.saved = left;
         Ok(())
     }
 

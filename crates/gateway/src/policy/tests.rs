@@ -20,7 +20,10 @@ fn check(access: &Access, headers: &[(&'static str, &str)], expected: Result<&st
         (HeaderName::from_static(name), value.parse::<HeaderValue>().unwrap())
     });
     let found = access.identify(&headers.collect());
-    assert_eq!(found.as_ref().map(|who| who.name.as_str()), expected.as_ref().map(|name| *name));
+    assert_eq!(
+        found.as_ref().map(|(who, _)| who.name.as_str()),
+        expected.as_ref().map(|name| *name)
+    );
 }
 
 #[test]

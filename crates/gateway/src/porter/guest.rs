@@ -1,6 +1,6 @@
-//! Somebody who is in, or was, or will be: counted under one name.
+//! An authenticated user, and what they have open.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -8,12 +8,18 @@ use switchboard_net::who::Standing;
 use switchboard_proto::refusal::Refusal;
 
 use super::{Room, lock};
-use crate::policy::{Busy, Meter, Principal};
+use crate::policy::{Busy, KeyHash, Meter, Principal};
+
+static GUESTS: AtomicU64 = AtomicU64::new(1);
 
 /// What is known of a principal while the gateway runs.
 #[derive(Debug)]
 pub(super) struct Guest {
     name: Arc<str>,
+    /// What is theirs belongs to this; none for whoever shows no key.
+    identity: Option<Arc<str>>,
+    /// They are not in the plan any more, or another guest has their name.
+    is_gone: AtomicBool,
     principal: RwLock<Arc<Principal>>,
     meter: Mutex<Meter>,
     sessions: AtomicUsize,
@@ -21,8 +27,12 @@ pub(super) struct Guest {
 
 impl Guest {
     pub(super) fn new(principal: &Arc<Principal>) -> Self {
+        let name = principal.name.as_str();
+        let number = GUESTS.fetch_add(1, Ordering::Relaxed);
         Self {
-            name: principal.name.as_str().into(),
+            name: name.into(),
+            identity: (!name.is_empty()).then(|| format!("{name}\0{number}").into()),
+            is_gone: AtomicBool::new(false),
             principal: RwLock::new(Arc::clone(principal)),
             meter: Mutex::new(Meter::new(principal.rate, principal.calls)),
             sessions: AtomicUsize::new(0),
@@ -35,6 +45,23 @@ impl Guest {
 
     pub(super) fn principal(&self) -> Arc<Principal> {
         Arc::clone(&self.principal.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What tells them from everybody else, and from others who had their name.
+    pub(super) fn identity(&self) -> Option<&Arc<str>> {
+        self.identity.as_ref()
+    }
+
+    /// Whether a principal of the same name is the same user: a key of theirs stays.
+    pub(super) fn shares_key_with(&self, principal: &Principal) -> bool {
+        let had = &self.principal().keys;
+        had.is_empty() && principal.keys.is_empty()
+            || had.iter().any(|key| principal.keys.contains(key))
+    }
+
+    /// They may not come in any more.
+    pub(super) fn dismiss(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
     }
 
     /// Other rules hold from here on.
@@ -63,21 +90,31 @@ impl Guest {
 #[derive(Debug)]
 pub(super) struct Present {
     guest: Arc<Guest>,
+    /// What they showed.
+    key: Option<KeyHash>,
     room: Arc<Room>,
 }
 
 impl Present {
-    pub(super) fn new(guest: &Arc<Guest>, room: &Arc<Room>) -> Self {
-        Self { guest: Arc::clone(guest), room: Arc::clone(room) }
+    pub(super) fn new(guest: &Arc<Guest>, key: Option<KeyHash>, room: &Arc<Room>) -> Self {
+        Self { guest: Arc::clone(guest), key, room: Arc::clone(room) }
+    }
+}
+
+fn refusal(busy: Busy) -> Refusal {
+    match busy {
+        Busy::Rate { wait } => Refusal::TooOften { wait },
+        Busy::Calls(_) => Refusal::TooManyCalls,
     }
 }
 
 impl Standing for Present {
     fn begin_call(&self, now: Instant) -> Result<(), Refusal> {
-        lock(&self.guest.meter).enter(now).map_err(|busy| match busy {
-            Busy::Rate { wait } => Refusal::TooOften { wait },
-            Busy::Calls(_) => Refusal::TooManyCalls,
-        })
+        lock(&self.guest.meter).enter(now).map_err(refusal)
+    }
+
+    fn count_notification(&self, now: Instant) -> Result<(), Refusal> {
+        lock(&self.guest.meter).pay(now).map_err(refusal)
     }
 
     fn end_call(&self) {
@@ -98,5 +135,10 @@ impl Standing for Present {
     fn end_session(&self) {
         self.guest.sessions.fetch_sub(1, Ordering::Relaxed);
         self.room.leave();
+    }
+
+    fn is_current(&self) -> bool {
+        let has = |key: &KeyHash| self.guest.principal().keys.contains(key);
+        !self.guest.is_gone.load(Ordering::SeqCst) && self.key.as_ref().is_none_or(has)
     }
 }

@@ -57,17 +57,36 @@ fn a_door_lets_in_whom_it_is_for_and_tells_others_that_nothing_is_there() {
 fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
     let porter = Porter::new(access(vec![principal("ada", &["a"], None)]), 9);
     let gate = porter.gate(Door::All);
-    assert!(gate.admit(&showing("a")).is_ok() && gate.keeps("ada"));
+    let by_a = gate.admit(&showing("a")).unwrap();
+    assert!(by_a.is_current() && gate.keeps("ada"));
     porter.replace(access(vec![principal("ada", &["a", "b"], None)]));
-    assert!(gate.keeps("ada"), "another key takes nothing away");
+    let by_b = gate.admit(&showing("b")).unwrap();
+    assert_eq!(by_a.identity(), by_b.identity(), "one replaces the other");
+    assert!(by_a.is_current() && by_b.is_current(), "another key takes nothing away");
     porter.replace(access(vec![principal("ada", &["b"], None)]));
     assert!(gate.admit(&showing("a")).is_err() && gate.admit(&showing("b")).is_ok());
-    assert!(!gate.keeps("ada"), "what the old key opened is closed");
+    assert!(!by_a.is_current(), "what the old key opened is closed");
+    assert!(by_b.is_current(), "and nothing else");
     porter.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
-    assert!(gate.keeps("ada"));
+    assert!(by_b.is_current() && gate.keeps("ada"));
     assert!(!porter.gate(Door::Server("other".to_owned())).keeps("ada"));
     porter.replace(access(Vec::new()));
     assert!(!gate.keeps("ada") && porter.principal("ada").is_none());
+    assert!(!by_b.is_current());
+    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    assert!(!by_b.is_current(), "it was taken away meanwhile");
+}
+
+#[test]
+fn a_new_key_of_the_same_name_is_somebody_else() {
+    let porter = Porter::new(access(vec![principal("ada", &["a"], None)]), 9);
+    let gate = porter.gate(Door::All);
+    let old = gate.admit(&showing("a")).unwrap();
+    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    let new = gate.admit(&showing("b")).unwrap();
+    assert_eq!(new.name(), old.name());
+    assert_ne!(new.identity(), old.identity());
+    assert!(!old.is_current() && new.is_current());
 }
 
 #[test]
@@ -79,7 +98,7 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     let porter = Porter::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
         let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
-        Present::new(&guest, &porter.sessions)
+        Present::new(&guest, None, &porter.sessions)
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
+use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
@@ -85,6 +86,10 @@ impl Inside for Tapped {
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         self.inside.carries()
+    }
+
+    fn leads_back(&self, who: &Who, through: &[u64]) -> bool {
+        self.inside.leads_back(who, through)
     }
 
     fn answered(&self, face: &Face, exchange: Exchange, answer: &Message) -> Option<Message> {

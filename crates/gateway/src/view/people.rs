@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_net::OwnedTask;
 use switchboard_net::face::Face;
+use switchboard_net::who::Who;
 use switchboard_proto::jsonrpc::Message;
 use tokio::time::Instant;
 
@@ -24,15 +26,15 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Seen {
     people: Vec<One>,
-    /// Somebody looks who is gone.
-    is_swept: bool,
+    /// The task that looks who is gone, while somebody is remembered.
+    sweeping: Option<OwnedTask>,
 }
 
 /// What one person sees.
 struct One {
     mark: Mark,
     /// Who lets them in: a key may speak for many.
-    principal: Arc<str>,
+    who: Who,
     grant: Grant,
     person: Arc<Person>,
     front: Arc<Front>,
@@ -54,9 +56,9 @@ fn first_to_go<'o>(
 ) -> Option<usize> {
     let mut loads: HashMap<&str, usize> = HashMap::new();
     for (_, one) in ones.clone() {
-        *loads.entry(&*one.principal).or_default() += weigh(one);
+        *loads.entry(one.who.name()).or_default() += weigh(one);
     }
-    let key = |one: &One| (loads.get(&*one.principal).copied(), Reverse(one.used));
+    let key = |one: &One| (loads.get(one.who.name()).copied(), Reverse(one.used));
     ones.max_by_key(|(_, one)| key(one)).map(|(at, _)| at)
 }
 
@@ -69,16 +71,18 @@ impl Seen {
         self.people.iter_mut().find(|one| one.mark == *mark && one.grant == *grant)
     }
 
-    /// Forgets those who see something else now, unless they are still here.
+    /// Forgets those who see something else now or whose key is gone, unless they are still here.
     pub(super) fn keep_grants(&mut self, grants: &[Grant]) {
-        self.people.retain(|one| grants.contains(&one.grant) || !one.is_left());
+        let stays = |one: &One| one.who.is_current() && grants.contains(&one.grant);
+        self.people.retain(|one| stays(one) || !one.is_left());
     }
 
-    /// Forgets those who were not here for long, then those who are too many, and
+    /// Forgets those who were not here for long or whose key is gone, then those who are too many, and
     /// lets others rest.
     fn sweep(&mut self, bounds: &PersonBounds) {
         let now = Instant::now();
-        self.people.retain(|one| now < one.used + bounds.idle || !one.is_left());
+        let stays = |one: &One| one.who.is_current() && now < one.used + bounds.idle;
+        self.people.retain(|one| stays(one) || !one.is_left());
         self.forget_beyond(bounds.most, |_| 1);
         self.forget_beyond(bounds.bytes, |one| one.front.weight());
         self.rest(bounds.awake);
@@ -142,12 +146,11 @@ impl Views {
         let theirs = Some(Arc::clone(&person));
         let front = Front::showing(grant, &self.fleet, members, sealer, theirs);
         let (grant, used) = (grant.clone(), Instant::now());
-        let (principal, shown) = (face.who().name().into(), Arc::clone(&front));
-        seen.people.push(One { mark, principal, grant, person, front: shown, used });
+        let (who, shown) = (face.who().clone(), Arc::clone(&front));
+        seen.people.push(One { mark, who, grant, person, front: shown, used });
         seen.sweep(&people.bounds);
-        if !std::mem::replace(&mut seen.is_swept, true) {
-            tokio::spawn(sweep(Weak::clone(&self.this)));
-        }
+        let this = || Weak::clone(&self.this);
+        seen.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(this())));
         front
     }
 
@@ -179,7 +182,7 @@ async fn sweep(views: Weak<Views>) {
         let mut seen = views.seen();
         seen.sweep(&views.fleet.people.bounds);
         if seen.people.is_empty() {
-            seen.is_swept = false;
+            seen.sweeping = None;
             return;
         }
     }

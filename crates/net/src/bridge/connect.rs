@@ -13,6 +13,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Bridge, Children, Whose, idle};
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
 use crate::upstream::{self, Eras, Server, Upstream};
 
@@ -39,8 +40,9 @@ impl Bridge {
             return Ok(Arc::clone(upstream));
         }
         state.make_room(whose)?;
-        if whose.is_swept() && !std::mem::replace(&mut state.swept, true) {
-            tokio::spawn(idle::sweep(Weak::clone(&self.this)));
+        if whose.is_swept() {
+            let sweep = || OwnedTask::spawn(idle::sweep(Weak::clone(&self.this)));
+            state.sweeping.get_or_insert_with(sweep);
         }
         let hello = match whose {
             Whose::Call(number, _) if !greets => state.hellos.get(&number).cloned(),

@@ -25,9 +25,8 @@ pub enum Door {
     Open,
     /// It is being started: calls wait for it.
     Starting,
-    /// An attempt has failed, for this reason, and another will be made: calls
-    /// that wait fail, further ones wait.
-    Retrying(String),
+    /// It has ended or could not be started, and is started again soon: calls wait for it.
+    Retrying,
     /// It is given up for now, for this reason.
     Failed(String),
 }
@@ -144,16 +143,18 @@ impl<W> Gate<W> {
 
     /// How the server stands: those who wait in vain, and why. One that can be
     /// called and is started once more can be called meanwhile.
-    pub(super) fn stands(&mut self, door: Door) -> Vec<(W, String)> {
+    pub(super) fn stands(&mut self, door: Door, now: Instant) -> Vec<(W, String)> {
         if self.door == door || self.is_open() && door == Door::Starting {
             return Vec::new();
         }
-        let why = match &door {
-            Door::Retrying(why) | Door::Failed(why) => Some(why.clone()),
-            Door::Open | Door::Starting => None,
-        };
+        if self.is_open() {
+            // They were never sent: from here on they wait for the server, not for their turn.
+            let until = now + self.patience;
+            self.waiting.iter_mut().for_each(|waiter| waiter.until = until);
+        }
         self.door = door;
-        let Some(why) = why else { return Vec::new() };
+        let Door::Failed(why) = &self.door else { return Vec::new() };
+        let why = why.clone();
         let vain = self.take(|waiter| !waiter.call.linked);
         vain.into_iter().map(|what| (what, why.clone())).collect()
     }

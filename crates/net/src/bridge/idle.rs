@@ -165,7 +165,7 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
             state.close(async move { upstream.close().await });
         }
         if state.closed || state.swept() == 0 {
-            state.swept = false;
+            state.sweeping = None;
             return;
         }
     }

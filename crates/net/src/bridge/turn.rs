@@ -12,19 +12,42 @@ use switchboard_proto::refusal::Refusal;
 
 use super::gate::{Call, Door, Entry, Gate, Key};
 use super::{Bridge, Caller};
+use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::upstream::{Before, Passing, Recipient};
 
-/// The gate, and whether somebody looks at the time.
+/// The gate, and what is under way at it.
 #[derive(Debug)]
 pub(super) struct Gatehouse {
     gate: Gate<(Caller, Up)>,
-    is_watched: bool,
+    /// Looks at the time while calls wait for the server.
+    watching: Option<OwnedTask>,
+    /// A thread lets waiting calls on, one after the other.
+    is_draining: bool,
 }
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, is_watched: false })
+        Mutex::new(Self { gate, watching: None, is_draining: false })
+    }
+
+    /// The next call that may go on. With none, the loop that asks is over: whoever makes
+    /// room later begins another.
+    fn next(&mut self) -> Option<(Caller, Up)> {
+        let next = self.gate.poll(now());
+        self.is_draining = next.is_some();
+        next
+    }
+}
+
+/// A loop that lets calls on. If it panics, the next call begins another.
+struct Draining<'a>(&'a Mutex<Gatehouse>);
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            lock(self.0).is_draining = false;
+        }
     }
 }
 
@@ -92,11 +115,20 @@ impl Bridge {
         lock(&self.state).connections.get(&whose).is_some_and(|upstream| upstream.is_linked())
     }
 
-    /// Lets on whose turn it is.
+    /// Lets on the calls whose turn it is, one after the other.
+    ///
+    /// A call that is refused at once is over before `go_on` returns, and its end leads
+    /// here again. The loop that is under way takes the next call then, whoever runs it:
+    /// a thousand calls that are refused need no more stack than one.
     fn call_next(&self) {
         let Some(house) = &self.house else { return };
+        if std::mem::replace(&mut lock(house).is_draining, true) {
+            return;
+        }
+        let _draining = Draining(house);
         loop {
-            let next = lock(house).gate.poll(now());
+            // Not in the head of a loop: the lock must not be held in its body.
+            let next = lock(house).next();
             let Some((caller, verb)) = next else { return };
             self.go_on(&caller, verb).detach();
         }
@@ -108,13 +140,17 @@ impl Bridge {
         let Some(house) = &self.house else { return };
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (door == Door::Open && !gate.is_open(), gate.stands(door))
+            (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
         for ((caller, verb), text) in vain {
             fail(&caller, &verb, text);
         }
         if opens {
             self.fill_pool();
+        }
+        let waits_for_server = lock(house).gate.poll_timeout().is_some();
+        if waits_for_server {
+            self.watch_gate(house);
         }
         self.call_next();
     }
@@ -147,9 +183,8 @@ impl Bridge {
 
     /// Makes sure that somebody looks at the time while calls wait for the server.
     fn watch_gate(&self, house: &Mutex<Gatehouse>) {
-        if !std::mem::replace(&mut lock(house).is_watched, true) {
-            tokio::spawn(watch(Weak::clone(&self.this)));
-        }
+        let watch = || OwnedTask::spawn(watch(Weak::clone(&self.this)));
+        lock(house).watching.get_or_insert_with(watch);
     }
 
     /// Fails who has waited for too long; whether somebody still waits for the server.
@@ -159,7 +194,9 @@ impl Bridge {
             let mut house = lock(house);
             let late = house.gate.handle_timeout(now());
             let next = house.gate.poll_timeout();
-            house.is_watched = next.is_some();
+            if next.is_none() {
+                house.watching = None;
+            }
             (late, next)
         };
         for (caller, verb) in late {

@@ -10,13 +10,13 @@ use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::refusal::Refusal;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 use super::cache::Place;
 use super::far::{Back, Far};
 use super::options::ClientOptions;
 use super::question::Answer;
 use super::slot::{Heard, Slot, notification, send};
+use crate::drive::OwnedTask;
 use crate::face::{lock, next_number};
 use crate::upstream::{Recipient, over};
 
@@ -36,7 +36,8 @@ pub(super) struct Desk {
 struct State {
     next: u64,
     slots: HashMap<Exchange, Arc<Slot>>,
-    asked: HashMap<Ask, AbortHandle>,
+    /// The tasks that answer questions of the server.
+    asked: HashMap<Ask, OwnedTask>,
     /// How many listens watch each resource of a legacy server.
     watched: HashMap<String, usize>,
     /// Told what belongs to no call.
@@ -112,6 +113,7 @@ impl Desk {
         let was = self.connected.swap(false, Ordering::Relaxed);
         let mut state = lock(&self.state);
         state.ears.clear();
+        state.asked.clear();
         let open = std::mem::take(&mut state.slots);
         drop(state);
         for slot in open.into_values() {
@@ -136,8 +138,10 @@ impl Desk {
     ) {
         let answering = answer(params);
         let asking = self.slot(exchange).map(Asking::new);
-        let desk = Arc::clone(&self);
-        let task = tokio::spawn(async move {
+        let desk = Arc::downgrade(&self);
+        // Held until the task is in the table: it takes itself out.
+        let mut state = lock(&self.state);
+        let task = OwnedTask::spawn(async move {
             let message = match answering.await {
                 Ok(result) => Message::result(&Id::from(0), result.to_string().as_bytes()),
                 // The code that the specification's example has (UTL-7).
@@ -146,14 +150,12 @@ impl Desk {
                 }
             };
             drop(asking);
-            lock(&desk.state).asked.remove(&ask);
-            desk.supply(ask, &message);
+            if let Some(desk) = desk.upgrade() {
+                desk.supply(ask, &message);
+                lock(&desk.state).asked.remove(&ask);
+            }
         });
-        if !task.is_finished() {
-            let mut state = lock(&self.state);
-            state.asked.retain(|_, task| !task.is_finished());
-            state.asked.insert(ask, task.abort_handle());
-        }
+        state.asked.insert(ask, task);
     }
 
     fn supply(&self, ask: Ask, answer: &Message) {
@@ -220,9 +222,7 @@ impl Recipient for Desk {
     }
 
     fn recall(&self, ask: Ask, _: &Message) {
-        if let Some(task) = lock(&self.state).asked.remove(&ask) {
-            task.abort();
-        }
+        lock(&self.state).asked.remove(&ask);
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {

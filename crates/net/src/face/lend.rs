@@ -27,7 +27,10 @@ impl Face {
         if text.len() < SMALL {
             return text;
         }
-        lock(&self.state).backlog += text.len();
+        let mut state = lock(&self.state);
+        state.backlog += text.len();
+        self.account(&mut state);
+        drop(state);
         Bytes::from_owner(Lent { face: Arc::clone(self), text })
     }
 }
@@ -42,6 +45,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let mut state = lock(&self.face.state);
         state.backlog = state.backlog.saturating_sub(self.text.len());
+        self.face.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);
         }

@@ -1,19 +1,39 @@
-//! What a client still waits for.
+//! What a client still waits for, and how far its conversation has got.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
+use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, wait};
 use crate::inside::Works;
 
 impl Face {
+    /// Waits until a legacy client has confirmed the handshake, or it is over.
+    pub async fn ready(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            match state.phase() {
+                Some(Phase::Ready) => return Poll::Ready(true),
+                Some(Phase::Ended) | None => return Poll::Ready(false),
+                Some(_) => wait(&mut state.waiting_for_phase, cx),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// How far a legacy conversation has got.
+    pub fn phase(&self) -> Option<Phase> {
+        lock(&self.state).phase()
+    }
+
     /// Whether no answer is owed. Listens do not count: they end when told to.
     pub fn is_answered(&self) -> bool {
         lock(&self.state).half.owed() == 0
@@ -49,6 +69,19 @@ impl Face {
         works
     }
 
+    /// Whether the answer to a call that its client has cancelled is passed on, if
+    /// there is one. To be asked while the inside takes the cancel; then
+    /// [`finish`](Self::finish) or [`end_cancelled`](Self::end_cancelled) must follow.
+    #[must_use]
+    pub fn await_cancelled(&self, exchange: Exchange) -> bool {
+        lock(&self.state).half.await_cancelled(exchange)
+    }
+
+    /// A cancelled call gets no answer: its stream ends.
+    pub fn end_cancelled(&self, exchange: Exchange) {
+        self.quietly(|half| half.end_cancelled(exchange));
+    }
+
     /// How long nothing has come from the client; none while it waits for something.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
@@ -57,6 +90,11 @@ impl Face {
             Half::Modern(half) => half.calls() > 0,
         };
         (!busy).then_some(state.used)
+    }
+
+    /// Whether the server waits for an answer of this legacy client.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_asked())
     }
 
     /// How many calls are open.

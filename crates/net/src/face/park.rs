@@ -102,6 +102,7 @@ impl Face {
 
 impl Drop for Face {
     fn drop(&mut self) {
+        self.account_for_drop();
         if let Some(parking) = self.parking.get() {
             parking.leave(self.number);
         }

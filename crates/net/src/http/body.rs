@@ -1,4 +1,4 @@
-//! The bodies we read, and those we send: nothing, one piece, or a stream that goes on.
+//! The bodies that we send: nothing, one piece, or a stream that goes on.
 //!
 //! A live body writes the frames of its lane as events, drives whatever work
 //! the lane's request led to, and keeps the connection alive with comments, or
@@ -6,113 +6,23 @@
 //! Dropped, it closes its lane: that is how a hang-up is noticed.
 
 use std::convert::Infallible;
-use std::fmt;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
-use http::header::EXPECT;
+use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame as BodyFrame, SizeHint};
-use http_body_util::BodyExt as _;
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
+use super::listen::Awaited;
 use super::session::Held;
-use super::site::Inner;
 use super::tally::{Counted, Tally};
 use crate::face::Face;
 use crate::inside::Works;
-
-/// What a client that sends too much may send before its connection is cut.
-const MOST_UNREAD: u64 = 256 << 20;
-
-/// Reads a whole body of up to the bytes that a message may have.
-///
-/// One that is longer is read all the same, and forgotten: whoever writes first
-/// and reads then would get a reset instead of our refusal.
-pub(super) async fn read<B>(headers: &HeaderMap, body: B, site: &Inner) -> Result<Bytes, Refusal>
-where
-    B: HttpBody<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    let (options, limit) = (&site.options, site.rules().limits.message);
-    let too_large = Refusal::TooLarge { limit };
-    let announced = body.size_hint().lower();
-    let asks_first = headers.contains_key(EXPECT);
-    if announced > MOST_UNREAD || (asks_first && announced > limit as u64) {
-        return Err(too_large);
-    }
-    let mut body = pin!(body);
-    let mut text = Text::default();
-    let mut length: u64 = 0;
-    loop {
-        let next = tokio::time::timeout(options.body_pause, body.frame()).await;
-        let Some(frame) = next.map_err(|_| Refusal::TooSlow)? else { break };
-        // The client broke off: whatever it was, it is not all there.
-        let Ok(frame) = frame else { return Err(Refusal::NotJson { at: text.len() }) };
-        let Ok(piece) = frame.into_data() else { continue };
-        length += piece.len() as u64;
-        if length > MOST_UNREAD {
-            return Err(too_large);
-        }
-        if length <= limit as u64 {
-            text.push(piece);
-        }
-    }
-    options.tally.add_received(usize::try_from(length).unwrap_or(usize::MAX));
-    if length > limit as u64 { Err(too_large) } else { Ok(text.into()) }
-}
-
-/// The pieces of a body: mostly one, which is kept as it is.
-#[derive(Default)]
-enum Text {
-    #[default]
-    Nothing,
-    One(Bytes),
-    Several(BytesMut),
-}
-
-impl Text {
-    fn push(&mut self, piece: Bytes) {
-        *self = match std::mem::take(self) {
-            Self::Nothing => Self::One(piece),
-            Self::One(first) => {
-                let mut text = BytesMut::with_capacity(2 * (first.len() + piece.len()));
-                text.extend_from_slice(&first);
-                text.extend_from_slice(&piece);
-                Self::Several(text)
-            }
-            Self::Several(mut text) => {
-                text.extend_from_slice(&piece);
-                Self::Several(text)
-            }
-        };
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::One(text) => text.len(),
-            Self::Several(text) => text.len(),
-        }
-    }
-}
-
-impl From<Text> for Bytes {
-    fn from(text: Text) -> Self {
-        match text {
-            Text::Nothing => Self::new(),
-            Text::One(text) => text,
-            Text::Several(text) => text.freeze(),
-        }
-    }
-}
 
 /// A lane that closes when it is dropped.
 #[derive(Debug)]
@@ -132,6 +42,8 @@ impl Drop for OpenLane {
 pub struct Body {
     kind: Kind,
     counted: Option<Counted>,
+    /// Whoever waits for it may send nothing more.
+    awaited: Option<Awaited>,
 }
 
 #[derive(Debug)]
@@ -188,15 +100,15 @@ impl Silence {
 const PIECE: usize = 64 << 10;
 
 /// As good as never, and no instant overflows.
-const NEVER: Duration = Duration::from_hours(24 * 365);
+pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
     pub(crate) fn empty() -> Self {
-        Self { kind: Kind::Whole(None), counted: None }
+        Self { kind: Kind::Whole(None), counted: None, awaited: None }
     }
 
     pub(crate) fn whole(text: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(text)), counted: None }
+        Self { kind: Kind::Whole(Some(text)), counted: None, awaited: None }
     }
 
     /// A stream of events, beginning with `prime` if the revision has that.
@@ -227,7 +139,7 @@ impl Body {
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live =
             Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
-        Self { kind: Kind::Live(Box::new(live)), counted: None }
+        Self { kind: Kind::Live(Box::new(live)), counted: None, awaited: None }
     }
 
     /// The same body, ended after a silence if its client knows how to come
@@ -243,6 +155,12 @@ impl Body {
     pub(super) fn counted(mut self, tally: &Arc<Tally>) -> Self {
         let is_stream = matches!(self.kind, Kind::Live(_));
         self.counted = Some(Counted::new(tally, is_stream));
+        self
+    }
+
+    /// The same body, for a client that may send nothing more.
+    pub(super) fn awaited(mut self, awaited: Option<Awaited>) -> Self {
+        self.awaited = awaited;
         self
     }
 
@@ -322,9 +240,16 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
-        let piece = match &mut self.kind {
+        let this = &mut *self;
+        let piece = match &mut this.kind {
             Kind::Whole(text) => Poll::Ready(text.take()),
-            Kind::Live(live) => live.poll_piece(cx),
+            Kind::Live(live) => {
+                if this.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
+                    // If the client is gone, writing to it says so.
+                    sse::comment("ping", &mut live.opening);
+                }
+                live.poll_piece(cx)
+            }
         };
         if let (Poll::Ready(Some(piece)), Some(counted)) = (&piece, &self.counted) {
             counted.add_sent(piece.len());

@@ -31,7 +31,10 @@ use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
-use super::body::{Body, OpenLane, read};
+use super::body::{Body, OpenLane};
+use super::budget::Charge;
+use super::intake::{Taken, read};
+use super::listen::{Awaited, Peer};
 use super::session::{Held, SessionId};
 use super::site::{Inner, SiteOptions};
 use super::stateless;
@@ -68,7 +71,7 @@ where
     }
     match parts.method {
         Method::POST => post(site, who, parts, body).await,
-        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts.headers).await,
+        Method::GET if accepts_stream(&parts.headers) => listen(site, who, &parts).await,
         Method::GET => Ok(describe(site)),
         Method::DELETE => delete(site, who, &parts.headers),
         _ => Err(Refusal::WrongHttpMethod { allow: METHODS }),
@@ -91,7 +94,13 @@ where
     if !accepts(&parts.headers, JSON) && !accepts(&parts.headers, EVENT_STREAM) {
         return Err(Refusal::NotAcceptable);
     }
-    let text = read(&parts.headers, body, site).await?;
+    let is_asked = || Some(session_of(site, who, &parts.headers).ok()?.is_asked());
+    let answers = parts.headers.contains_key(header::SESSION_ID) && is_asked() == Some(true);
+    // A client that sends nothing more may still wait for its answer.
+    let peer: Option<&Peer> = parts.extensions.get();
+    let awaited = peer.map(Peer::await_answer);
+    let Taken { text, turns, charge } =
+        read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     let incoming = match jsonrpc::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
@@ -100,13 +109,16 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    let turns = match who.enter(&incoming) {
+    let turns = match who.enter(&incoming, turns) {
         Ok(turns) => turns,
         Err(why) => return Ok(refused(only_id(&incoming), &why)),
     };
     match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
-        Ok(Some(talk)) => Ok(exchange(site, talk, incoming, turns, &parts.headers).await),
+        Ok(Some(talk)) => {
+            talk.face.reached_by(peer);
+            Ok(exchange(site, talk, (incoming, turns, charge), awaited, &parts.headers).await)
+        }
         Err(why) => Ok(refused(only_id(&incoming), &why)),
     }
 }
@@ -162,6 +174,7 @@ async fn converse(
         }
         let face = new(Era::Modern)?;
         face.speak_for(who);
+        face.count_in(&site.options.unread);
         face.park_in(&site.parking);
         let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
         return Ok(Some(Talk::with(face, listen)));
@@ -178,6 +191,7 @@ async fn converse(
         site.is_full()?;
         let face = new(Era::Legacy)?;
         face.speak_for(who);
+        face.count_in(&site.options.unread);
         let held = site.sessions.open(&face)?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
@@ -212,8 +226,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
-    incoming: Incoming,
-    turns: Turns,
+    (incoming, turns, charge): (Incoming, Turns, Option<Arc<Charge>>),
+    mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
@@ -223,11 +237,17 @@ async fn exchange(
         (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
         _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
+    if let Some(charge) = charge {
+        // The work has a copy of the text, in the words of its server.
+        works = works.holding(charge);
+    }
     site.after_call(&face);
     let patience = patience(headers, &site.options);
-    let frame = first_frame(&open, &mut works, patience).await;
+    let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
+    let frame = first_frame(&open, &mut works, patience, doubted).await;
     let is_session = site.options.stateless.is_none() && is_greeted(&face);
-    let session = held.as_mut().filter(|_| is_session).map(Held::tell);
+    let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
+    let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
         Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
@@ -241,7 +261,7 @@ async fn exchange(
     if let Some(id) = session {
         response.headers_mut().insert(header::SESSION_ID, id);
     }
-    response
+    response.map(|body| body.awaited(awaited))
 }
 
 /// Whether a session has come, or may still come, of a greeting.
@@ -249,8 +269,14 @@ fn is_greeted(face: &Face) -> bool {
     !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
 }
 
-/// Drives the request until its lane has something to say.
-async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> Option<Frame> {
+/// Drives the request until its lane has something to say, or until a stream has
+/// to show whether the client is still there.
+async fn first_frame(
+    open: &OpenLane,
+    works: &mut Works,
+    patience: Duration,
+    mut awaited: Option<&mut Awaited>,
+) -> Option<Frame> {
     let mut waiting = !patience.is_zero();
     if !waiting {
         open.face.begin_stream(open.lane);
@@ -260,7 +286,9 @@ async fn first_frame(open: &OpenLane, works: &mut Works, patience: Duration) -> 
         // The work ends on its own terms; what comes of it arrives on the lane.
         _ = Pin::new(&mut *works).poll(cx);
         let frame = open.face.poll_frame(open.lane, cx);
-        if frame.is_ready() || !waiting || patience.as_mut().poll(cx).is_pending() {
+        let is_doubted = awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx));
+        let is_late = waiting && patience.as_mut().poll(cx).is_ready();
+        if frame.is_ready() || !(waiting && (is_late || is_doubted)) {
             return frame;
         }
         waiting = false;
@@ -283,7 +311,8 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
     }
 }
 
-async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
+async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
+    let headers = &parts.headers;
     check_version(headers)?;
     let face = session_of(site, who, headers)?;
     match tokio::time::timeout(READY_WAIT, face.ready()).await {
@@ -292,6 +321,7 @@ async fn listen(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
+    face.reached_by(parts.extensions.get());
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));

@@ -30,7 +30,8 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
     /// Who sends a request with these headers, or what they are told.
     fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned>;
 
-    /// Whether somebody who came in earlier may stay; asked by
+    /// Whether somebody of this name who came in earlier may stay, if what they showed is
+    /// still [current](crate::who::Standing::is_current); asked by
     /// [`Site::recheck`](super::site::Site::recheck).
     fn keeps(&self, _name: &str) -> bool {
         true
@@ -91,5 +92,5 @@ pub(super) fn told_apart(who: &Who, headers: &HeaderMap) -> Who {
     // No name begins like this.
     let mark =
         digest.as_ref().iter().fold("\0".to_owned(), |mark, byte| format!("{mark}{byte:02x}"));
-    who.marked(mark)
+    who.clone().marked(mark)
 }

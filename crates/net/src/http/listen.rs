@@ -16,15 +16,17 @@
 //! [`Sites::stop`](super::sites::Sites::stop) does, and what it leaves open is cut.
 
 use std::error::Error;
-use std::io;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::{CONNECTION, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::Service as _;
@@ -32,16 +34,31 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tower_service::Service;
 
 use crate::grace::GRACE;
+pub(crate) use peer::{Awaited, Peer};
+use slots::{Slot, Slots};
+
+mod peer;
+mod slots;
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// Open connections; beyond it new ones wait in the kernel's queue.
+    /// Open connections; beyond it new ones wait in the kernel's queue, once the
+    /// reserve is taken too.
     pub max_connections: usize,
+    /// Open connections of one address, or of one network of IPv6; beyond it new ones
+    /// are of the reserve, or closed. Three of four if none is given: behind a proxy
+    /// all clients have one address.
+    pub max_per_address: Option<usize>,
+    /// Connections beyond those that are there for [`reserve_paths`](Self::reserve_paths) alone.
+    /// Each is closed after its answer, and everything else is answered with 503.
+    pub reserve: usize,
+    /// What whoever watches over us asks for; without any there is no reserve.
+    pub reserve_paths: Vec<String>,
     /// The head of a request, in bytes; at least 8192.
     pub max_head: usize,
     /// For a whole head to arrive, and for the next one on an idle connection.
@@ -55,6 +72,9 @@ impl Default for ListenOptions {
         Self {
             // Half of the descriptors a process commonly gets, as each may need a peer upstream.
             max_connections: 512,
+            max_per_address: None,
+            reserve: 8,
+            reserve_paths: Vec::new(),
             // Room for large bearer tokens and mirrored parameters.
             max_head: 64 * 1024,
             // Longer than any honest client needs, short enough to free slots.
@@ -80,8 +100,10 @@ pub async fn serve<S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let (phase, watcher) = watch::channel(Phase::Serving);
-    let slots = Slots::new(options.max_connections);
-    let http = builder(&options, watcher.clone());
+    let slots = Slots::new(&options);
+    let http = builder(&options, options.head_timeout, watcher.clone());
+    let brief = builder(&options, RESERVE_TIME, watcher.clone());
+    let reserved: Arc<[String]> = options.reserve_paths.into();
     let mut shutdown = pin!(shutdown);
     loop {
         let (stream, slot) = tokio::select! {
@@ -90,11 +112,15 @@ pub async fn serve<S, B>(
             accepted = slots.accept(&listener) => accepted,
         };
         let service = service.clone();
-        let connection =
-            Connection { slot, phase: watcher.clone(), patience: options.head_timeout };
+        let (http, patience, only) = if slot.is_reserve() {
+            (&brief, RESERVE_TIME, Some(Arc::clone(&reserved)))
+        } else {
+            (&http, options.head_timeout, None)
+        };
+        let connection = Connection { slot, phase: watcher.clone(), patience, only };
         tokio::spawn(connection.run(http.clone(), stream, service));
     }
-    drop((listener, watcher, http));
+    drop((listener, watcher, http, brief));
     phase.send_replace(Phase::Draining);
     if tokio::time::timeout(options.grace, phase.closed()).await.is_err() {
         let left = slots.taken();
@@ -116,18 +142,22 @@ async fn reached(watcher: &mut watch::Receiver<Phase>, phase: Phase) {
     _ = watcher.wait_for(|current| *current >= phase).await;
 }
 
-fn builder(options: &ListenOptions, phase: watch::Receiver<Phase>) -> Builder<Streams> {
+fn builder(
+    options: &ListenOptions,
+    patience: Duration,
+    phase: watch::Receiver<Phase>,
+) -> Builder<Streams> {
     let mut http = Builder::new(Streams { phase });
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(options.head_timeout)
+        .header_read_timeout(patience)
         .max_buf_size(options.max_head.max(8192));
     http.http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(options.max_head).unwrap_or(u32::MAX))
         // An idle HTTP/2 connection has no head to wait for; pings find the dead ones.
-        .keep_alive_interval(options.head_timeout)
-        .keep_alive_timeout(options.head_timeout);
+        .keep_alive_interval(patience)
+        .keep_alive_timeout(patience);
     http
 }
 
@@ -155,9 +185,11 @@ where
 
 struct Connection {
     /// Frees the slot when the connection is over.
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
     phase: watch::Receiver<Phase>,
     patience: Duration,
+    /// What it may ask for, if not everything: it is one of the reserve.
+    only: Option<Arc<[String]>>,
 }
 
 impl Connection {
@@ -170,18 +202,42 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         // First, so that the slot is freed last.
-        let Self { slot: _slot, phase: mut watching, patience } = self;
+        let Self { slot: _slot, phase: mut watching, patience, only } = self;
+        let is_reserve = only.is_some();
         let spoke = Arc::new(AtomicBool::new(false));
+        let leaving = Arc::new(Notify::new());
+        let peer = Peer::default();
         let service = TowerToHyperService::new(service);
         let noting = hyper::service::service_fn({
-            let spoke = Arc::clone(&spoke);
-            move |request| {
+            let (spoke, leaving, peer) = (Arc::clone(&spoke), Arc::clone(&leaving), peer.clone());
+            move |mut request: Request<Incoming>| {
                 spoke.store(true, Ordering::Relaxed);
-                service.call(request)
+                let version = request.version();
+                if version <= Version::HTTP_11 {
+                    request.extensions_mut().insert(peer.clone());
+                }
+                let path = request.uri().path();
+                let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
+                let answer = is_let.then(|| service.call(request));
+                let leaving = Arc::clone(&leaving);
+                async move {
+                    let Some(answer) = answer else {
+                        leaving.notify_one();
+                        return Ok(full(version));
+                    };
+                    let mut response = answer.await?.map(Either::Left);
+                    if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
+                        // Strangers do not keep connections that others need.
+                        close(&mut response, version);
+                        leaving.notify_one();
+                    }
+                    Ok::<_, S::Error>(response)
+                }
             }
         });
-        let mut connection =
-            pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), noting));
+        let cutting = peer.clone();
+        let stream = TokioIo::new(peer::Stream::new(stream, peer));
+        let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
         // hyper's own timer starts only after it knows the HTTP version, which a
         // peer that sends nothing, or the start of a preface, never lets it know.
         let mut silence = pin!(tokio::time::sleep(patience));
@@ -201,8 +257,13 @@ impl Connection {
                     connection.as_mut().graceful_shutdown();
                     awaited = Phase::Cut;
                 }
+                () = poll_fn(|cx| cutting.poll_cut(cx)) => {
+                    tracing::debug!("connection of a client that does not read is cut");
+                    break;
+                }
+                () = leaving.notified() => connection.as_mut().graceful_shutdown(),
                 () = silence.as_mut(), if !silence.is_elapsed() => {
-                    if !spoke.load(Ordering::Relaxed) {
+                    if is_reserve || !spoke.load(Ordering::Relaxed) {
                         tracing::debug!("peer sent no request in time");
                         break;
                     }
@@ -212,65 +273,22 @@ impl Connection {
     }
 }
 
-/// The bound on open connections.
-struct Slots {
-    free: Arc<Semaphore>,
-    max: usize,
+/// How long a connection of the reserve lasts: others wait for it.
+const RESERVE_TIME: Duration = Duration::from_secs(2);
+
+/// What somebody gets for whom there is no connection left.
+fn full<B>(version: Version) -> Response<Either<B, Full<Bytes>>> {
+    let text = Bytes::from_static(b"too many connections; try again later\n");
+    let mut response = Response::new(Either::Right(Full::new(text)));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    close(&mut response, version);
+    response
 }
 
-impl Slots {
-    fn new(max: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(max)), max }
-    }
-
-    fn taken(&self) -> usize {
-        self.max - self.free.available_permits()
-    }
-
-    /// The next connection, once there is a slot for it. Never gives up.
-    async fn accept(&self, listener: &TcpListener) -> (TcpStream, OwnedSemaphorePermit) {
-        if self.free.available_permits() == 0 {
-            tracing::warn!(max = self.max, "all connection slots are taken, new peers wait");
-        }
-        let slot = Arc::clone(&self.free).acquire_owned().await;
-        let slot = slot.expect("semaphore is never closed");
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    // Answers are small and whole; waiting for more to send only delays them.
-                    if let Err(error) = stream.set_nodelay(true) {
-                        tracing::debug!(%error, "no TCP_NODELAY");
-                    }
-                    return (stream, slot);
-                }
-                Err(error) if is_peers_fault(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections, pausing");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-/// Whether the connection failed, not the listener: no reason to pause.
-fn is_peers_fault(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// Long enough for descriptors to be freed, short enough to go unnoticed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_failed_listener_makes_us_pause() {
-        let aborted = io::Error::from(io::ErrorKind::ConnectionAborted);
-        let too_many_files = io::Error::from_raw_os_error(24);
-        assert!(is_peers_fault(&aborted));
-        assert!(!is_peers_fault(&too_many_files));
+/// Says that the connection ends with this answer; HTTP/2 has frames for that.
+fn close<B>(response: &mut Response<B>, version: Version) {
+    if version <= Version::HTTP_11 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }

@@ -17,8 +17,9 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::Half;
 use switchboard_proto::sse::{self, Outgoing};
 
-use super::body::{Body, OpenLane, read};
+use super::body::{Body, OpenLane};
 use super::endpoint::{Reply, only_id, refused, stream};
+use super::intake::{Taken, read};
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
@@ -38,7 +39,9 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let shared = site.options.shared;
     let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
     face.speak_for(who);
+    face.count_in(&site.options.unread);
     face.carry(&parts.headers)?;
+    face.reached_by(parts.extensions.get());
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =
@@ -67,7 +70,9 @@ where
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let text = read(&parts.headers, body, site).await?;
+    let answers = face.is_asked();
+    let Taken { text, turns, charge } =
+        read(&parts.headers, body, site, who, answers, None).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;
@@ -76,12 +81,12 @@ where
     }
     match jsonrpc::parse(text) {
         Ok(incoming) => {
-            let turns = match who.enter(&incoming) {
+            let turns = match who.enter(&incoming, turns) {
                 Ok(turns) => turns,
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
             let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
-            face.step_in(turns, take).1.detach();
+            face.step_in(turns, take).1.holding(charge).detach();
             site.after_call(&face);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }

@@ -14,6 +14,7 @@ use http::HeaderValue;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::legacy::Phase;
 
+use crate::drive::OwnedTask;
 use crate::face::{Face, now};
 use crate::who::{Stay, Who};
 
@@ -29,7 +30,8 @@ pub(crate) struct Sessions {
 #[derive(Debug, Default)]
 struct Table {
     by_id: HashMap<SessionId, Open>,
-    reaping: bool,
+    /// The task that looks for idle sessions, once there was one.
+    reaping: Option<OwnedTask>,
     closed: bool,
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct Held {
     id: SessionId,
     face: Arc<Face>,
     told: bool,
+    /// Whether the client may have been gone when it was told.
+    doubted: bool,
 }
 
 impl Held {
@@ -55,15 +59,19 @@ impl Held {
     }
 
     /// The client gets to know the id: the session lives on, unless its greeting fails.
-    pub(crate) fn tell(&mut self) -> HeaderValue {
-        self.told = true;
+    /// If it is doubted that the client is there, its session ends with the stream of
+    /// a greeting that is not answered.
+    pub(crate) fn tell(&mut self, doubted: bool) -> HeaderValue {
+        (self.told, self.doubted) = (true, doubted);
         self.id.to_header()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.told || self.face.phase() == Some(Phase::Fresh) {
+        let phase = self.face.phase();
+        let is_lost = self.doubted && phase == Some(Phase::Greeting);
+        if !self.told || is_lost || phase == Some(Phase::Fresh) {
             self.sessions.close(&self.id);
         }
     }
@@ -121,11 +129,10 @@ impl Sessions {
         }
         face.mark(id.as_str());
         table.by_id.insert(id.clone(), Open { face: Arc::clone(face), _stay: stay });
-        if !std::mem::replace(&mut table.reaping, true) {
-            tokio::spawn(reap(Arc::downgrade(self), self.idle));
-        }
+        let reap = || OwnedTask::spawn(reap(Arc::downgrade(self), self.idle));
+        table.reaping.get_or_insert_with(reap);
         let (sessions, face) = (Arc::clone(self), Arc::clone(face));
-        Ok(Held { sessions, id, face, told: false })
+        Ok(Held { sessions, id, face, told: false, doubted: false })
     }
 
     /// The session of this id, if it is theirs. Others learn nothing of it.
@@ -133,7 +140,7 @@ impl Sessions {
         let table = self.read();
         let face = table.by_id.get(id).map(|open| Arc::clone(&open.face));
         drop(table);
-        let face = face.filter(|face| face.who().name() == who.name());
+        let face = face.filter(|face| face.who().is_same(who));
         let face = face.ok_or(Refusal::SessionOver)?;
         if face.is_over() {
             // The inside ended it, for instance because its client reads too slowly.

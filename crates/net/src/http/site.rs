@@ -14,8 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -23,20 +22,25 @@ use switchboard_proto::revision::Revision;
 use tower_service::Service;
 
 use super::body::Body;
-use super::endpoint::{self, Reply};
-use super::gate::{self, Gate};
-use super::guard::{Grant, Guard};
+use super::budget::BodyBudget;
+use super::endpoint;
+use super::gate::Gate;
+use super::guard::Guard;
 use super::old;
 use super::rules::InForce;
 use super::session::Sessions;
 use super::tally::Tally;
 use super::ws::{self, Sockets};
 use crate::face::Face;
+use crate::face::unread::Unread;
 use crate::inside::Inside;
 use crate::park::Parking;
 use crate::who::Who;
 
+mod admit;
 mod stop;
+
+pub(super) use admit::preflight_of_stranger;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -54,6 +58,13 @@ pub struct SiteOptions {
     /// Between two pieces of a request's body: longer than a network needs, short
     /// enough that slow senders do not hold all connections.
     pub body_pause: Duration,
+    /// Bytes of a request's body that have to come in each second, on average, once
+    /// a [`body_pause`](Self::body_pause) is over; zero for any number.
+    pub body_rate: u32,
+    /// The bytes of requests that may be held; shared by sites that count together.
+    pub bodies: Arc<BodyBudget>,
+    /// The bytes that clients may leave unread; shared by sites that count together.
+    pub unread: Arc<Unread>,
     /// After which an unused session ends.
     pub session_idle: Duration,
     /// Sessions at once; beyond it new ones are refused.
@@ -93,6 +104,10 @@ impl Default for SiteOptions {
             keep_alive: Duration::from_secs(15),
             hang_up: Duration::ZERO,
             body_pause: Duration::from_secs(30),
+            // A slow telephone sends ten times as much.
+            body_rate: 1024,
+            bodies: Arc::default(),
+            unread: Arc::default(),
             session_idle: Duration::from_mins(30),
             max_sessions: 1024,
             shared: false,
@@ -158,14 +173,17 @@ impl Site {
         }
     }
 
-    /// Ends the sessions and streams of everybody whom the gate does not keep.
+    /// Ends the sessions, streams and calls of everybody whom the gate does not keep,
+    /// whether they wait for their server or for their client.
     pub fn recheck(&self) {
-        let Inner { options, sessions, old, listens, sockets, .. } = &*self.inner;
+        let Inner { options, sessions, old, listens, sockets, parking, .. } = &*self.inner;
         let Some(gate) = &options.gate else { return };
+        let stays = |who: &Who| gate.keeps(who.name()) && who.is_current();
         for sessions in [sessions, old, listens] {
-            sessions.close_unless(|who| gate.keeps(who.name()));
+            sessions.close_unless(stays);
         }
-        sockets.close_unless(|who| gate.keeps(who.name()));
+        sockets.close_unless(stays);
+        parking.give_up_unless(stays);
     }
 
     /// How many sessions are open.
@@ -240,34 +258,6 @@ impl Site {
         };
         options.tally.count(admitted.answer(reply))
     }
-
-    /// Turns strangers away, and answers preflights.
-    fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
-        let rules = self.inner.rules();
-        let guard = &rules.guard;
-        if let Err(refused) = guard.check(parts) {
-            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
-        }
-        if parts.method == Method::OPTIONS {
-            // What is passed on must be sent first.
-            let carried = self.inner.inside.carries();
-            let carried = carried.iter().flat_map(|names| names.iter());
-            let guard = carried.fold(guard.clone(), Guard::allow_header);
-            return Err(Box::new(preflight(&guard, parts)));
-        }
-        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
-        let grant = guard.grant(&parts.headers);
-        match gate::admit(gate.as_ref(), &parts.headers) {
-            Ok(who) => {
-                let who = gate::told_apart(&who, &parts.headers);
-                Ok(Admitted { who, grant, more })
-            }
-            Err(turned) => {
-                let admitted = Admitted { who: Who::default(), grant, more };
-                Err(Box::new(admitted.answer(Ok(turned.response()))))
-            }
-        }
-    }
 }
 
 impl SiteOptions {
@@ -309,35 +299,6 @@ pub(super) fn nothing_here(place: &str) -> Response<Body> {
 
 pub(super) fn nothing_at(place: &str) -> String {
     format!("there is nothing here; the MCP endpoint is {place}")
-}
-
-/// A request that may be answered, whose it is, and who may read the answer.
-struct Admitted<'a> {
-    who: Who,
-    grant: Option<Grant>,
-    more: &'a HeaderMap,
-}
-
-impl Admitted<'_> {
-    /// The answer, marked for the browsers that may read it.
-    fn answer(self, reply: Reply) -> Response<Body> {
-        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
-        for (name, value) in self.more {
-            response.headers_mut().insert(name, value.clone());
-        }
-        if let Some(grant) = self.grant {
-            grant.apply(response.headers_mut());
-        }
-        response
-    }
-}
-
-pub(super) fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
-    let mut response = endpoint::empty(StatusCode::NO_CONTENT);
-    let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
-    let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
-    *response.headers_mut() = headers;
-    response
 }
 
 /// A few words for people.

@@ -23,7 +23,7 @@ use super::body::Body;
 use super::endpoint;
 use super::gate::{self, Gate};
 use super::guard::Guard;
-use super::site::{Site, nothing_here, plain, preflight, same_path};
+use super::site::{Site, nothing_here, plain, preflight_of_stranger, same_path};
 
 mod stop;
 
@@ -55,8 +55,8 @@ pub enum Page {
 }
 
 impl Page {
-    /// Whether it only says that we are well.
-    fn is_open(&self) -> bool {
+    /// Whether it only says that we are well: it needs no key.
+    pub fn is_open(&self) -> bool {
         matches!(self, Self::Text(_) | Self::Check(_))
     }
 }
@@ -134,7 +134,7 @@ impl Sites {
             return plain(refused.status(), format!("{refused}\n"));
         }
         if parts.method == Method::OPTIONS {
-            return preflight(&guard, parts);
+            return preflight_of_stranger(&guard, parts);
         }
         let is_open = page.is_some_and(Page::is_open);
         let gate = gate.as_ref().filter(|_| !is_open);

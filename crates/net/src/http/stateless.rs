@@ -38,6 +38,7 @@ pub(super) async fn face(
     let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
     face.go_bare();
     face.speak_for(who);
+    face.count_in(&site.options.unread);
     face.carry(headers)?;
     let held = site.sessions.open(&face)?;
     if wants_server(incoming) {

@@ -112,6 +112,7 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     let limits = &site.rules().limits;
     let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
     pipe.carry(&parts.headers)?;
+    pipe.count_in(&site.options.unread);
     site.sockets.add(who, &pipe);
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast};
 
 use super::berth::Berth;
+use super::definition::Kind;
 use super::keep::List;
 use super::link::Link;
 use super::muster::{Action, Muster};
@@ -16,9 +17,11 @@ use super::state::{AddError, Change, State};
 use super::{RosterOptions, keep};
 use crate::drive::{Stop, race};
 use crate::face::{lock, now};
+use crate::upstream::LEADS_BACK;
 
-/// Changes that a reader may be behind.
-const BEHIND: usize = 1024;
+/// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
+/// allocated at once, and a gateway has a roster for each user it remembers.
+const BEHIND: usize = 32;
 
 /// What the clones of a roster share.
 #[derive(Debug)]
@@ -189,8 +192,24 @@ impl Inner {
 
     /// A connection, or an attempt at one, has come to an end.
     pub(super) fn broken(self: &Arc<Self>, berth: &Berth, attempt: u64, error: &str) {
+        if berth.server.leads_back() {
+            return self.refuse_loop(berth, attempt);
+        }
         let jitter = berth.jitter();
         self.step(|muster, now| muster.handle_broken(&berth.name, attempt, error, now, jitter));
+    }
+
+    /// A server leads back to us: what it offers is our own, and trying it again
+    /// soon would not help.
+    fn refuse_loop(self: &Arc<Self>, berth: &Berth, attempt: u64) {
+        let text = format!("this server {LEADS_BACK}");
+        let none = |kind| List { kind, items: Vec::new(), terms: None };
+        self.offer(berth, Kind::ALL.map(none).into());
+        let is_known = |it: &State| matches!(it, State::Failed { error, .. } if *error == text);
+        if !is_known(&berth.view.borrow().state) {
+            tracing::error!("{}", berth.server.loop_advice(&berth.name));
+        }
+        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, &text, now));
     }
 
     /// A server offers these lists.

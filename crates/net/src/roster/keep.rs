@@ -19,6 +19,7 @@ use super::state::Change;
 use crate::client::{CallError, Client, Filter, Listed};
 use crate::drive::race;
 use crate::face::{lock, now};
+use crate::upstream::LEADS_BACK;
 
 /// Bytes of one list. A server that offers more cannot be offered to anybody.
 const LIST: usize = 16 << 20;
@@ -53,6 +54,7 @@ pub(super) async fn keep(
         // A task that panicked has nothing left to wait for.
         _ = before.await;
     }
+    berth.server.forget_loop();
     let (server, mut pipes) = berth.server.counted();
     let options = link.listening(&Arc::downgrade(&inner), &berth);
     let until = now() + berth.connect;
@@ -113,6 +115,9 @@ async fn tend(
     let mut view = berth.view.subscribe();
     _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
     match first {
+        Ok(_) if berth.server.leads_back() => {
+            return inner.broken(berth, link.attempt, LEADS_BACK);
+        }
         Ok(lists) => inner.offer(berth, lists),
         Err(error) => return inner.broken(berth, link.attempt, &error.to_string()),
     }
@@ -143,7 +148,11 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
         // What changes meanwhile is read with it; what changes later is read again.
         tokio::time::sleep(pause).await;
         let kinds = link.take_changed();
-        if let Ok(lists) = read(client, &kinds).await {
+        let lists = read(client, &kinds).await;
+        if berth.server.leads_back() {
+            return inner.broken(berth, link.attempt, LEADS_BACK);
+        }
+        if let Ok(lists) = lists {
             pause = inner.options.coalesce;
             inner.offer(berth, lists);
             store(inner, berth).await;

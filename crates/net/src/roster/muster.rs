@@ -188,7 +188,6 @@ impl Muster {
         now: Instant,
         jitter: Duration,
     ) {
-        let Pace { rest, probe, .. } = self.pace;
         let Some((name, member)) = self.at(name, attempt) else { return };
         let since = match member.phase {
             Phase::Ready { since, .. } => Some(since),
@@ -198,6 +197,20 @@ impl Muster {
         let is_probed = member.is_probed;
         let retry = || member.retry.handle_broken(since, now, jitter);
         let next = (!is_probed).then(retry).flatten();
+        self.fail(&name, error, next, now);
+    }
+
+    /// The same, where trying again soon would not help.
+    pub(super) fn handle_hopeless(&mut self, name: &str, attempt: u64, error: &str, now: Instant) {
+        if let Some((name, _)) = self.at(name, attempt) {
+            self.fail(&name, error, None, now);
+        }
+    }
+
+    /// A server is not there, and is tried again then; else now and then.
+    fn fail(&mut self, name: &Arc<str>, error: &str, next: Option<Instant>, now: Instant) {
+        let Pace { rest, probe, .. } = self.pace;
+        let Some(member) = self.members.get_mut(name) else { return };
         let error = error.to_owned();
         let (phase, state) = if let Some(at) = next {
             (Phase::Retrying { at }, State::Retrying { error, at })
@@ -207,8 +220,8 @@ impl Muster {
             (phase, State::Failed { error, at: probe })
         };
         let old = std::mem::replace(&mut member.phase, phase);
-        self.release(&name, &old);
-        self.tell(&name, state);
+        self.release(name, &old);
+        self.tell(name, state);
         self.handle_timeout(now);
     }
 

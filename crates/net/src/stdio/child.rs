@@ -44,6 +44,7 @@ pub use self::spawn::SpawnError;
 
 use self::container::Container;
 use self::group::Group;
+use self::spawn::Place;
 use self::stderr::Tail;
 
 /// A running server process, with everything it has started.
@@ -170,6 +171,8 @@ struct Supervised {
     container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,
+    /// Free again when everything of it is over.
+    _place: Place,
 }
 
 /// Follows one process to its end, then ends the rest of its group, and the

@@ -46,6 +46,14 @@ impl<B: Before> Recipient for Passing<B> {
         self.0.finish(exchange, answer);
     }
 
+    fn await_dropped(&self, exchange: Exchange) -> bool {
+        self.0.owner().await_dropped(exchange)
+    }
+
+    fn unanswered(&self, exchange: Exchange) {
+        self.0.owner().unanswered(exchange);
+    }
+
     fn hang_up(&self, exchange: Exchange) {
         self.0.owner().hang_up(exchange);
     }

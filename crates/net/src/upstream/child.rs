@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::line::{Decoder, TooLong};
-use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http::sentence;
 use super::pipe::{End, lines};
 use super::words::NOT_STARTED;
-use super::{Seat, Upstream};
+use super::{Upstream, via};
 use crate::drive::{Either, race};
 use crate::stdio::child::Command;
 
@@ -22,6 +20,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Starts the child and serves it until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
+    let command = match up.server.via() {
+        Some(via) => command.clone().env(via::VARIABLE, via.variable()),
+        None => command.clone(),
+    };
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
         Err(error) => return End::Broke(up.told(sentence(&error), NOT_STARTED)),
@@ -86,67 +88,6 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) -> Option<String> {
 async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, TooLong>) {
     match line {
         Ok(line) => up.handle_piped(line).await,
-        Err(error) => up.handle_skipped(&error),
-    }
-}
-
-/// What a line that was cut off says about the call it answers.
-enum Answered {
-    Call(u64),
-    /// It is an answer, but its id comes later.
-    Some,
-    Nothing,
-}
-
-impl Upstream {
-    /// A line that was too long: if it answers a call, that call has failed.
-    fn handle_skipped(self: &Arc<Self>, skipped: &TooLong) {
-        tracing::warn!(server = self.name, "skipped a line: {skipped}");
-        let text = format!("answer is longer than {} bytes", skipped.limit);
-        let fail = |half: &mut Half<Seat>, now| {
-            let lane = match answered(&skipped.head) {
-                Answered::Call(number) => Some(Lane(number)),
-                Answered::Some => half.only_call(),
-                Answered::Nothing => None,
-            };
-            if let Some(lane) = lane {
-                half.handle_unanswered(lane, &Refusal::FarSide { text }, now);
-            }
-        };
-        self.step(fail).1.detach();
-    }
-}
-
-/// Looks for the id of an answer at its beginning. Only what stands before the
-/// payload counts: what is inside of it is not ours.
-fn answered(head: &[u8]) -> Answered {
-    let head = String::from_utf8_lossy(head);
-    let payload = ["\"result\"", "\"error\""].iter().filter_map(|member| head.find(member)).min();
-    let Some(payload) = payload.filter(|_| head.starts_with('{')) else { return Answered::Nothing };
-    let envelope = &head[..payload];
-    if envelope.contains("\"method\"") {
-        return Answered::Nothing;
-    }
-    let id =
-        envelope.split_once("\"id\"").and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
-    let number = id.and_then(|rest| rest.split(',').next()?.trim().parse().ok());
-    number.map_or(Answered::Some, Answered::Call)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_envelope_of_an_answer_says_whose_it_is() {
-        let id = |head: &str| match answered(head.as_bytes()) {
-            Answered::Call(number) => number.to_string(),
-            Answered::Some => "?".to_owned(),
-            Answered::Nothing => "-".to_owned(),
-        };
-        assert_eq!(id(r#"{"jsonrpc": "2.0", "id": 7, "result": {"id": 9"#), "7");
-        assert_eq!(id(r#"{"result":{"id":9,"content":"#), "?");
-        assert_eq!(id(r#"{"jsonrpc":"2.0","method":"m","params":{"result":1"#), "-");
-        assert_eq!(id("xxxxxxxxxxxx"), "-");
+        Err(TooLong { limit, head }) => up.handle_too_long(Lane::MAIN, &head, limit),
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Core {
     pub(super) lanes: HashMap<Lane, Arc<Notify>>,
     /// Over HTTP: the end of the handshake, while it is on its way.
     pub(super) confirming: Option<Arc<Stop>>,
+    /// Over HTTP: the last progress of a client on a question, while it is on its way.
+    pub(super) progressing: Option<Arc<Stop>>,
     pub(super) trial: Trial,
     /// The deadlines are watched.
     pub(super) watched: bool,
@@ -94,6 +96,7 @@ impl Core {
             outbound_bytes: 0,
             lanes: HashMap::new(),
             confirming: None,
+            progressing: None,
             trial: Trial::First,
             watched: false,
             next_look: None,

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! POSTs have no order, but the end of the handshake comes before what follows
-//! it: servers refuse calls that overtake it.
+//! it: servers refuse calls that overtake it. So does progress on a question come
+//! before further progress and before the answer: servers ignore what is late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +24,12 @@ use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
 use tokio::sync::Notify;
 
+use super::unreadable::too_long;
 use super::words::UNREACHABLE;
 use super::{Core, Trial, Upstream};
 use crate::drive::{Either, Stop, race};
@@ -56,6 +57,8 @@ struct Post {
     ended: Arc<Notify>,
     /// The end of the handshake that comes first.
     after: Option<Arc<Stop>>,
+    /// The progress that comes first.
+    progress: Option<Arc<Stop>>,
 }
 
 /// How long a server may take over what it need not answer.
@@ -64,6 +67,10 @@ const NOTE_WAIT: Duration = Duration::from_secs(30);
 /// How long calls wait for the end of the handshake. A server that takes
 /// longer over it may be waiting for the calls.
 const CONFIRM_WAIT: Duration = Duration::from_secs(5);
+
+/// How long progress on a question, and its answer, wait until the server has
+/// taken the progress before them.
+const PROGRESS_WAIT: Duration = Duration::from_secs(5);
 
 impl Upstream {
     /// Sends a message by a POST of its own.
@@ -78,9 +85,6 @@ impl Upstream {
         self.start(core);
         self.server.traffic().add_sent(message.text().len());
         mirrored.extend(trace::to_headers(&message));
-        if self.era() == Era::Legacy && message.method() == method::CANCELLED {
-            core.end_cancelled(&message);
-        }
         let greets = message.method() == method::INITIALIZE;
         let ended = Arc::new(Notify::new());
         if lane != Lane::MAIN {
@@ -94,14 +98,24 @@ impl Upstream {
         if confirms.is_some() {
             core.confirming.clone_from(&confirms);
         }
+        let progresses = message.method() == method::PROGRESS;
+        let progress = core.progressing.clone().filter(|_| progresses || message.is_response());
+        let taken = progresses.then(|| Arc::new(Stop::new()));
+        if taken.is_some() {
+            core.progressing.clone_from(&taken);
+        }
         let with_session = self.era() == Era::Legacy && !greets;
         let session = if with_session { link.session() } else { Session::default() };
-        let post = Post { lane, message, mirrored, session, ended, after };
+        let post = Post { lane, message, mirrored, session, ended, after, progress };
         let this = Arc::clone(self);
         Works::one(async move {
             this.see_through(post).await;
             if let Some(confirms) = confirms {
                 this.confirmed(&confirms);
+            }
+            if let Some(taken) = taken {
+                lock(&this.core).progressing.take_if(|latest| Arc::ptr_eq(latest, &taken));
+                taken.say();
             }
         })
     }
@@ -148,6 +162,10 @@ impl Upstream {
         {
             // Too late or not, it is our turn, and the next ones'.
             self.stop_waiting_for(after);
+        }
+        if let Some(progress) = &post.progress {
+            // Too late or not, it is our turn.
+            _ = tokio::time::timeout(PROGRESS_WAIT, progress.said()).await;
         }
         if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
             link.until_heard().await;
@@ -257,8 +275,7 @@ impl Upstream {
                 works
             }
             Err(error) if error.is::<LengthLimitError>() => {
-                let limit = self.limits.message;
-                self.unanswered(post, format!("answer is longer than {limit} bytes"))
+                self.unanswered(post, too_long(self.limits.message))
             }
             Err(error) => self.unanswered(post, format!("Transport closed ({error})")),
         }
@@ -333,16 +350,6 @@ impl Upstream {
 }
 
 impl Core {
-    /// The lane of a call that the server was told to forget: it will not be
-    /// answered, and nobody else would ever let go of it.
-    fn end_cancelled(&mut self, notice: &Message) {
-        let id = notice.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let lane = id.and_then(|id| Id::parse(id).ok().flatten()).as_ref().and_then(lane_of);
-        if let Some(ended) = lane.and_then(|lane| self.lanes.remove(&lane)) {
-            ended.notify_one();
-        }
-    }
-
     /// A POST is over. Its call may have been sent again, and have a new one.
     fn close_lane(&mut self, post: &Post) {
         if self.lanes.get(&post.lane).is_some_and(|ended| Arc::ptr_eq(ended, &post.ended)) {

@@ -30,6 +30,13 @@ pub trait Recipient: fmt::Debug + Send + Sync {
     fn recall(&self, ask: Ask, message: &Message);
     /// The answer to a call. One that was made on our side has no id.
     fn finish(&self, exchange: Exchange, answer: &Message);
+    /// The server may still answer this call, which its owner has dropped. True if
+    /// that answer is to be passed on: then `finish` or `unanswered` follows.
+    fn await_dropped(&self, _exchange: Exchange) -> bool {
+        false
+    }
+    /// A dropped call gets no answer.
+    fn unanswered(&self, _exchange: Exchange) {}
     /// The server ended the connection of a call on purpose: its answer takes long.
     fn hang_up(&self, _exchange: Exchange) {}
     /// The link to the server is gone; it may come back.
@@ -78,6 +85,14 @@ impl Recipient for Face {
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
         self.finish(exchange, answer);
+    }
+
+    fn await_dropped(&self, exchange: Exchange) -> bool {
+        self.await_cancelled(exchange)
+    }
+
+    fn unanswered(&self, exchange: Exchange) {
+        self.end_cancelled(exchange);
     }
 
     fn hang_up(&self, exchange: Exchange) {
@@ -132,6 +147,10 @@ impl Ticket for Seat {
 
     fn is_native(&self) -> bool {
         self.is_native
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        self.owner.await_dropped(self.exchange)
     }
 
     fn counts(&self) -> bool {

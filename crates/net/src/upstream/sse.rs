@@ -13,14 +13,15 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::sse::{Decoder, Event};
+use switchboard_proto::sse::{Decoder, Event, TooLong};
 
 use super::http::{Refused, lane_of, sentence};
 use super::pipe::End;
 use super::words::UNREACHABLE;
-use super::{Trial, Upstream};
+use super::{Trial, Upstream, via};
 use crate::drive::{Either, race};
 use crate::face::lock;
 use crate::http::fetch::Fetch;
@@ -122,6 +123,7 @@ async fn connect(
     *request.uri_mut() = url.clone();
     *request.headers_mut() = headers.clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    add_via(up, request.headers_mut());
     let unreached = |error| NoStream::because(up.told(sentence(&error), UNREACHABLE));
     let response = check(up, headers, fetch.send(request).await.map_err(unreached)?).await?;
     let mut stream =
@@ -162,12 +164,13 @@ async fn check(
 
 impl Stream {
     /// The next event that says anything; none when the stream is over.
-    async fn next(&mut self, up: &Upstream) -> Option<Event> {
+    async fn next(&mut self, up: &Arc<Upstream>) -> Option<Event> {
         loop {
             match self.decoder.next_event() {
                 Some(Ok(event)) if !event.data.is_empty() => return Some(event),
                 Some(Ok(_)) => {}
-                Some(Err(error)) => tracing::warn!(server = up.name, "skipped an event: {error}"),
+                Some(Err(TooLong { limit, head })) => up.handle_too_long(Lane::MAIN, &head, limit),
+                None if self.decoder.is_endless() => return None,
                 None => match self.body.frame().await {
                     Some(Ok(frame)) => {
                         if let Some(chunk) = frame.data_ref() {
@@ -206,6 +209,7 @@ async fn post(up: Arc<Upstream>, there: There, message: Message) {
     *request.uri_mut() = there.endpoint;
     request.headers_mut().clone_from(&there.headers);
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    add_via(&up, request.headers_mut());
     let sending = tokio::time::timeout(POST_WAIT, there.fetch.send(request));
     match up.stop.until(sending).await {
         Some(Ok(Ok(response))) if !response.status().is_success() => {
@@ -214,6 +218,12 @@ async fn post(up: Arc<Upstream>, there: There, message: Message) {
         Some(Ok(Err(error))) => fail(&up, &message, up.told(sentence(&error), UNREACHABLE)),
         // Taken, or perhaps: then the stream will tell.
         Some(Ok(Ok(_)) | Err(_)) | None => {}
+    }
+}
+
+fn add_via(up: &Upstream, headers: &mut HeaderMap) {
+    if let Some(via) = up.server.via() {
+        headers.insert(via::HEADER, via.header());
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::guise::Behind;
 use super::known::Known;
 use super::traffic::Traffic;
+use super::via::Via;
 use super::{Credential, Road};
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
@@ -39,6 +40,8 @@ struct Inner {
     traffic: Arc<Traffic>,
     /// Callers do not hear in its own words why it is in trouble.
     is_discreet: bool,
+    /// Its place in chains of gateways, where loops are looked for.
+    via: Option<Arc<Via>>,
 }
 
 impl Inner {
@@ -54,6 +57,7 @@ impl Inner {
             known: Known::default(),
             traffic: Arc::clone(&self.traffic),
             is_discreet: self.is_discreet,
+            via: self.via.clone(),
         }
     }
 }
@@ -136,6 +140,7 @@ impl Server {
             known,
             traffic,
             is_discreet,
+            via: None,
         };
         Self { inner: Arc::new(inner), passed: None, behind: None }
     }
@@ -150,6 +155,15 @@ impl Server {
 
     pub(super) fn is_discreet(&self) -> bool {
         self.inner.is_discreet
+    }
+
+    pub(super) fn with_via(&self, via: Option<Arc<Via>>) -> Self {
+        let inner = Inner { via, ..self.inner.alike() };
+        Self { inner: Arc::new(inner), ..self.clone() }
+    }
+
+    pub(super) fn via(&self) -> Option<&Arc<Via>> {
+        self.inner.via.as_ref()
     }
 
     /// The same server, which is shown what `credential` says when a connection

@@ -3,13 +3,41 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError, Weak};
 
+use bytes::Bytes;
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Down, Exchange, To};
+use switchboard_proto::exchange::{Down, Exchange, Lane, To};
+use switchboard_proto::jsonrpc::{self, Incoming, Message};
 
 use super::{Recipient, Seat, Upstream};
 use crate::face::lock;
+use crate::inside::Works;
 
 impl Upstream {
+    /// Text arrived on a lane.
+    pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
+        tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
+        self.server.traffic().add_received(text.len());
+        let whole = text.clone();
+        match jsonrpc::parse(text) {
+            Ok(Incoming::One(message)) => self.handle_message(lane, &message),
+            Ok(Incoming::Batch(elements)) => {
+                let mut works = Works::none();
+                for message in elements.iter().flatten() {
+                    works.append(self.handle_message(lane, message));
+                }
+                works
+            }
+            Err(refused) => self.handle_unreadable(lane, &whole, &refused),
+        }
+    }
+
+    pub(super) fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+        self.count_notice(message);
+        let other = self.past_loops(message);
+        let message = other.as_ref().unwrap_or(message);
+        self.step(|half, now| half.handle_message(lane, message, now)).1
+    }
+
     /// Somebody wants to be told what belongs to no call.
     pub(crate) fn attach(&self, face: &Arc<dyn Recipient>) {
         let mut faces = lock(&self.faces);
@@ -83,6 +111,7 @@ impl Upstream {
                 to.owner.finish(to.exchange, &answer);
                 self.watch_slow(&to.owner);
             }
+            Down::Unanswered { to } => to.owner.unanswered(to.exchange),
         }
     }
 

@@ -93,7 +93,7 @@ async fn meet(era: Option<Era>) -> (Arc<Server>, Arc<Bridge>, Caller) {
 }
 
 /// The parameters of a modern call of a client that can do everything.
-pub(super) fn able(mut params: Value) -> Value {
+pub(crate) fn able(mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
         json!({"elicitation": {}, "sampling": {}, "roots": {}});

@@ -2,6 +2,7 @@
 
 mod gate;
 mod leaks;
+mod queue;
 mod races;
 mod request;
 mod served;

@@ -15,9 +15,11 @@ use crate::peer::within;
 use crate::script::Stage;
 
 mod alone;
+mod bytes;
 mod cut;
 mod era;
 mod gate;
+mod half;
 mod hang_up;
 mod limit;
 mod mount;
@@ -26,6 +28,7 @@ mod post;
 mod session;
 mod stop;
 mod stream;
+mod unread;
 mod ws;
 
 /// A site with a test behind it.

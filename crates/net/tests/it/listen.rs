@@ -207,6 +207,93 @@ async fn panic_of_the_service_costs_its_connection_and_no_slot() {
     server.stopped().await;
 }
 
+/// What a listener with a page for those who watch over us does when it is full.
+fn reserved(max_connections: usize) -> ListenOptions {
+    let reserve_paths = vec!["/healthz".to_owned()];
+    ListenOptions { max_connections, reserve_paths, ..ListenOptions::default() }
+}
+
+async fn get(server: &Running, path: &str) -> String {
+    let mut peer = connect(server).await;
+    peer.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let mut said = String::new();
+    within(peer.read_to_string(&mut said)).await.unwrap();
+    said
+}
+
+#[tokio::test]
+async fn whoever_watches_over_us_is_answered_when_all_connections_are_taken() {
+    let server = start(reserved(2), |_| async { text("well") }).await;
+    let mut held = [connect(&server).await, connect(&server).await];
+    for peer in &mut held {
+        assert_ends(&ask(peer).await, "well");
+    }
+    for _ in 0..20 {
+        let well = get(&server, "/healthz").await;
+        assert!(well.starts_with("HTTP/1.1 200") && well.ends_with("well"), "{well}");
+        let full = get(&server, "/mcp").await;
+        assert!(full.starts_with("HTTP/1.1 503") && full.contains("retry-after: 5"), "{full}");
+    }
+    drop(held);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_all_connections() {
+    let server = start(reserved(4), |_| async { text("well") }).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(connect(&server).await);
+        assert_ends(&ask(held.last_mut().unwrap()).await, "well");
+    }
+    assert!(get(&server, "/mcp").await.starts_with("HTTP/1.1 503"), "the fourth is for others");
+    let other = tokio::net::TcpSocket::new_v4().unwrap();
+    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = within(other.connect(server.address)).await.unwrap();
+    assert_ends(&ask(&mut other).await, "well");
+    drop((held, other));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn connections_of_the_reserve_that_say_nothing_end_soon() {
+    let server = start(reserved(1), |_| async { text("well") }).await;
+    let mut held = connect(&server).await;
+    assert_ends(&ask(&mut held).await, "well");
+    let mut idle = Vec::new();
+    for _ in 0..ListenOptions::default().reserve {
+        idle.push(connect(&server).await);
+    }
+    assert_ends(&get(&server, "/healthz").await, "well");
+    for mut peer in idle {
+        ended(&mut peer).await;
+    }
+    drop(held);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_connection_ends_after_a_401_on_either_version_of_http() {
+    let app = |_| async {
+        let mut answer = text("who are you?");
+        *answer.status_mut() = http::StatusCode::UNAUTHORIZED;
+        answer
+    };
+    let server = start(ListenOptions::default(), app).await;
+    let said = get(&server, "/").await;
+    assert!(said.starts_with("HTTP/1.1 401") && said.contains("connection: close"), "{said}");
+    let io = TokioIo::new(connect(&server).await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get(server.url("/")).body(Empty::<Bytes>::new()).unwrap();
+    let response = within(sender.send_request(request)).await.unwrap();
+    assert_eq!(response.status(), 401);
+    assert_eq!(crate::peer::read(response.into_body()).await, "who are you?");
+    within(connection).await.unwrap().unwrap();
+    server.stopped().await;
+}
+
 async fn connect(server: &Running) -> TcpStream {
     within(TcpStream::connect(server.address)).await.unwrap()
 }

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::ledger::{Call, Ledger, cancel_notice};
+use super::ledger::{Call, Ledger};
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::{Id, Kind, Message};
@@ -58,7 +58,7 @@ pub struct Legacy<T> {
     next_ask: u64,
     asks: BTreeMap<Ask, Asked<T>>,
     answered: VecDeque<Answered>,
-    ghosts: VecDeque<Ghost>,
+    ghosts: VecDeque<Ghost<T>>,
     watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
@@ -208,19 +208,13 @@ impl<T: Ticket> Legacy<T> {
             call.owner = Owner::Revival;
         } else if let Some(call) = self.ledger.cancel(id, now) {
             self.end_watch(id, &call, false);
-            self.linger(id, &call, now);
-            self.withdraw(id, words);
-        }
-    }
-
-    /// Takes back a call that is not wanted: unsent, if it was not sent yet.
-    fn withdraw(&mut self, id: CallId, words: Option<&Message>) {
-        let before = self.held.len();
-        self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
-        if self.held.len() == before {
-            self.send(Lane::MAIN, cancel_notice(id, words));
-            // The notice cancels; over HTTP some servers then leave the stream open for ever.
-            self.out.push_back(Transmit::Abort { lane: id.lane() });
+            let is_sent = self.send_cancel(id, words);
+            let may_await = |it: &&T| is_sent && words.is_some() && it.awaits_dropped();
+            let awaits = client(&call.owner).filter(may_await).cloned();
+            if is_sent && awaits.is_none() {
+                self.out.push_back(Transmit::Abort { lane: id.lane() });
+            }
+            self.linger(id, &call, awaits, now);
         }
     }
 
@@ -233,6 +227,7 @@ impl<T: Ticket> Legacy<T> {
         for id in self.ledger.ids(is_theirs) {
             self.drop_call(id, None, now);
         }
+        self.leave_ghosts(owner);
         self.greeters.retain(|ticket| ticket.owner() != owner);
         let asked = self.asks.iter();
         let asked =
@@ -316,8 +311,9 @@ impl<T: Ticket> Legacy<T> {
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
         let answer = Message::refusal(Some(&Id::from(lane.0)), why);
-        if let Some((id, call)) = self.ledger.answer(&answer) {
-            self.handle_failure(id, call, &Message::refusal(None, why));
+        match self.ledger.answer(&answer) {
+            Some((id, call)) => self.handle_failure(id, call, &Message::refusal(None, why)),
+            None => self.lay_unanswered(lane),
         }
     }
 
@@ -339,17 +335,18 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((id, call)) = self.ledger.expired(now) {
             if call.request.method() != method::INITIALIZE {
-                self.linger(id, &call, now);
-                self.withdraw(id, None);
+                self.withdraw(id);
+                self.linger(id, &call, None, now);
             }
             let answer = Message::refusal(None, &call.timed_out(now));
             self.handle_failure(id, call, &answer);
         }
+        self.end_ghosts(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.ledger.poll_timeout()
+        self.ledger.poll_timeout().into_iter().chain(self.next_ghost()).min()
     }
 
     /// What to put on the wire, oldest first.
@@ -377,9 +374,9 @@ impl<T: Ticket> Legacy<T> {
         self.ledger.only().map(CallId::lane)
     }
 
-    /// Whether the call that travels on `lane` still waits for its answer.
+    /// Whether an answer is waited for on `lane`.
     pub fn is_open(&self, lane: Lane) -> bool {
-        self.ledger.get(CallId(lane.0)).is_some()
+        self.ledger.get(CallId(lane.0)).is_some() || self.is_awaited(lane)
     }
 }
 

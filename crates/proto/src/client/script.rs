@@ -124,5 +124,6 @@ fn told(down: Down<Name>) -> String {
         Down::Ask { to, ask, request } => format!("{}: ask {} {}", whom(to), ask.0, show(&request)),
         Down::Recall { to, ask, .. } => format!("{}: recall {}", whom(to), ask.0),
         Down::Finish { to: Name(name), answer } => format!("{name}: finish {}", show(&answer)),
+        Down::Unanswered { to: Name(name) } => format!("{name}: unanswered"),
     }
 }

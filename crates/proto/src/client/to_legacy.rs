@@ -282,6 +282,10 @@ impl<T: Ticket> ToLegacy<T> {
                 }
                 Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
                 Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
+                Down::Unanswered { to: Errand::Native(to) } => {
+                    self.down.push_back(Down::Unanswered { to });
+                }
+                Down::Unanswered { .. } => {}
             }
         }
     }

@@ -353,6 +353,7 @@ impl<T: Ticket> ToModern<T> {
                 Down::Note { .. }
                 | Down::Ask { .. }
                 | Down::Recall { .. }
+                | Down::Unanswered { .. }
                 | Down::Finish { to: Errand::Aside, .. } => {}
             }
         }

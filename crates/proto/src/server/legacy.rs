@@ -9,7 +9,8 @@
 //! Rules:
 //! - The inside answers `initialize`; this half only watches it pass, to know the revision.
 //! - After the handshake's first half requests pass: POSTs have no order (LIF-2).
-//! - A cancelled call is forgotten at once; its late answer is dropped.
+//! - A cancelled call counts no more. Its late answer is passed on if the inside
+//!   says that there may be one; else its stream ends at once.
 //! - A question outlives the call it was asked on: whose it is may be a guess.
 //! - A question goes where its call came from; else to a listening stream; else
 //!   to the newest call, because some client reads every stream.
@@ -32,6 +33,7 @@ pub(crate) use watch::covers;
 
 mod ask;
 mod bare;
+mod cancelled;
 mod stand;
 mod watch;
 
@@ -45,6 +47,9 @@ pub struct Legacy {
     next_exchange: u64,
     calls: BTreeMap<Exchange, Call>,
     by_id: HashMap<Id, Exchange>,
+    /// Calls that were cancelled, and whether an answer may still come. As many as
+    /// there may be calls.
+    cancelled: BTreeMap<Exchange, (Call, bool)>,
     next_ask: u64,
     asks: HashMap<u64, Asked>,
     /// Resources this client watches; others' updates are not for it.
@@ -99,6 +104,7 @@ impl Legacy {
             next_exchange: 1,
             calls: BTreeMap::new(),
             by_id: HashMap::new(),
+            cancelled: BTreeMap::new(),
             next_ask: 1,
             asks: HashMap::new(),
             watched: Watches::default(),
@@ -196,6 +202,7 @@ impl Legacy {
             self.phase = Phase::Greeting;
             self.note_greeting(&request);
         }
+        self.end_cancelled_under(&id);
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
         self.by_id.insert(id.clone(), exchange);
@@ -243,7 +250,7 @@ impl Legacy {
             return;
         }
         if let Some(call) = self.forget(exchange, false) {
-            self.streams.settle(call.lane);
+            self.cancelled.insert(exchange, (call, false));
             self.up.push_back(Up::Drop { exchange, message: Some(message) });
         }
     }
@@ -295,7 +302,9 @@ impl Legacy {
 
     /// The answer to a call. Ignored if the call is over.
     pub fn finish(&mut self, exchange: Exchange, answer: &Message) {
-        let Some(call) = self.forget(exchange, answer.kind() == Kind::Result) else { return };
+        let call = self.forget(exchange, answer.kind() == Kind::Result);
+        let cancelled = || self.cancelled.remove(&exchange).map(|(call, _)| call);
+        let Some(call) = call.or_else(cancelled) else { return };
         if call.greets {
             self.handle_greeted(answer);
             let welcome = self.for_client(answer).with_id(&call.id);
@@ -344,6 +353,7 @@ impl Legacy {
             let answer = Message::refusal(Some(&call.id), &why);
             self.streams.abandon(call.lane, why.http_status(), answer.text().clone());
         }
+        self.cancelled.clear();
         self.streams.end();
         self.by_id.clear();
         self.asks.clear();

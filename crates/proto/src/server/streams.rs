@@ -91,6 +91,20 @@ impl Streams {
         self.resumable = false;
     }
 
+    /// Bytes kept for a client that comes back to a stream, or opens one.
+    pub(super) fn history_bytes(&self) -> usize {
+        self.history.bytes() + self.unheard_bytes
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub(super) fn forget_history(&mut self) -> usize {
+        let bytes = self.history_bytes();
+        self.history.clear();
+        self.unheard.clear();
+        self.unheard_bytes = 0;
+        bytes
+    }
+
     pub(super) fn poll(&mut self) -> Option<(Lane, Frame)> {
         self.out.pop_front()
     }

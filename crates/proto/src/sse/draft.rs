@@ -59,14 +59,18 @@ impl Draft {
         }
     }
 
+    /// The data so far.
+    pub(super) fn data(&self) -> &[u8] {
+        match &self.lines {
+            Lines::None => &[],
+            Lines::One(line) => line,
+            Lines::Many(joined) => joined,
+        }
+    }
+
     /// What counts towards the limit.
     pub(super) fn len(&self) -> usize {
-        let data = match &self.lines {
-            Lines::None => 0,
-            Lines::One(line) => line.len(),
-            Lines::Many(joined) => joined.len(),
-        };
-        data + self.name.len()
+        self.data().len() + self.name.len()
     }
 
     /// How many bytes are kept, the id included.

@@ -126,6 +126,50 @@ fn longer_event_is_reported_once_and_skipped_to_its_end() {
     check("data: 0123456789abcdefghijklmnopqrstuvw", &["TooLong"]);
 }
 
+// wire: SSE-2
+#[test]
+fn the_beginning_of_a_longer_event_is_told_wherever_the_bytes_were_cut() {
+    let streams = [
+        ("data: 0123456789abcdefghijklmnopqrstuvw", "0123456789"),
+        ("event: x\ndata: 0123456789abcdefghijklmnopqrstuvw", "012345678"),
+        ("data: 01234567\ndata: 9abcdefg\n\n", "01234567\n9abcdefg"),
+        ("data: 01234567\ndata: 9abcdefghijklmnopqrstuvw\n\n", "01234567"),
+        ("data: 0123456789abcdefg\n\n", "0123456789abcdefg"),
+        (": x\nevent: 0123456789abcdefg\n\n", ""),
+    ];
+    for (stream, expected) in streams {
+        for cut in 0..=stream.len() {
+            let mut decoder = Decoder::new(LIMIT);
+            let mut heads = Vec::new();
+            for chunk in [&stream[..cut], &stream[cut..]] {
+                decoder.push(chunk.as_bytes());
+                let events = std::iter::from_fn(|| decoder.next_event());
+                heads.extend(events.filter_map(Result::err).map(|error| error.head));
+            }
+            assert_eq!(heads, [expected], "{stream:?} cut at {cut}");
+        }
+    }
+}
+
+// wire: SSE-2
+#[test]
+fn an_event_of_many_times_the_limit_is_taken_for_endless() {
+    for line in ["data: 0123456789", "data: 0123456789\n"] {
+        let mut decoder = Decoder::new(LIMIT);
+        let mut pushed = 0;
+        while !decoder.is_endless() {
+            decoder.push(line.as_bytes());
+            while decoder.next_event().is_some() {}
+            pushed += line.len();
+            assert!(pushed < 8 * LIMIT, "{line:?}");
+        }
+        assert!(pushed > 4 * LIMIT, "{line:?}");
+        decoder.push(b"\n\ndata: 1\n\n");
+        assert_eq!(decoder.next_event().unwrap().unwrap().data, "1");
+        assert!(!decoder.is_endless(), "{line:?}");
+    }
+}
+
 #[test]
 fn id_of_a_skipped_event_counts_if_it_came_first() {
     check("id: 7\ndata: 0123456789abcdefg\n\ndata: 1\n\n", &["TooLong", "message 1 id=7"]);

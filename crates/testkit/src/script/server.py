@@ -66,6 +66,8 @@ def call(id, name, arguments, token):
     elif name == "raw":
         raw(arguments["text"].encode("latin-1"))
         result(id, {})
+    elif name == "answer as":
+        raw(arguments["text"].replace("$id", str(id)).encode("latin-1"))
     elif name == "long line":
         raw(b'{"jsonrpc":"2.0","x":"' + b"x" * arguments["size"] + b'"}\n')
         result(id, {})

@@ -1,5 +1,6 @@
 //! The rules of the repository, applied to the repository.
 
+mod bounds;
 mod seeds;
 mod tidy;
 mod wire;

@@ -217,6 +217,15 @@ async fn a_server_alone_shows_each_what_is_theirs() {
 
 /// Sends the head of a request and reads the head of its answer; it goes on until dropped.
 pub(super) fn begin(port: u16, line: &str, headers: &[(&str, &str)]) -> TcpStream {
+    let mut stream = begin_raw(port, line, headers);
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    stream
+}
+
+/// Sends the head of a request, and nothing else.
+pub(super) fn begin_raw(port: u16, line: &str, headers: &[(&str, &str)]) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut head = format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
@@ -224,9 +233,6 @@ pub(super) fn begin(port: u16, line: &str, headers: &[(&str, &str)]) -> TcpStrea
         write!(head, "{name}: {value}\r\n").unwrap();
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-    let mut start = [0; 12];
-    stream.read_exact(&mut start).unwrap();
-    assert_eq!(&start, b"HTTP/1.1 200");
     stream
 }
 

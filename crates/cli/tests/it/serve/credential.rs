@@ -6,11 +6,12 @@ use serde_json::json;
 use switchboard_net::client::Client;
 use switchboard_proto::revision::Era;
 
+use super::access::keyed;
 use super::{ERAS, Gateway, text};
 use crate::named::Home;
-use crate::process::Switchboard;
+use crate::process::{Switchboard, greeting};
 use crate::upstream::Upstream;
-use crate::web::send;
+use crate::web::{post_to, send};
 
 /// What each call showed of these headers, in order.
 fn shown(server: &Upstream, names: &[&str]) -> Vec<Vec<String>> {
@@ -154,4 +155,56 @@ fn a_web_page_may_send_what_is_passed_on() {
         let found: Vec<_> = ["x-tenant", "x-other"].into_iter().filter(is_allowed).collect();
         assert_eq!(found, names, "{path}: {allowed}");
     }
+}
+
+/// wire: HTTP-29
+#[test]
+fn a_preflight_without_a_key_does_not_tell_which_servers_exist() {
+    let server = Upstream::start();
+    let it = json!({"type": "http", "url": server.url(), "passHeaders": ["X-Tenant"]});
+    let gateway = keyed(&json!({"it": it}), json!({}));
+    let asks = [
+        ("Origin", "http://localhost:6274"),
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "content-type, x-tenant, x-other"),
+    ];
+    let seen = |path: &str, asks: &[(&str, &str)]| {
+        let answer = send(gateway.port, &format!("OPTIONS {path}"), asks, b"");
+        let names = ["allow", "access-control-allow-headers", "access-control-allow-origin"];
+        (answer.status, names.map(|name| answer.header(name).map(ToOwned::to_owned)))
+    };
+    for asks in [&asks[..], &asks[..2], &[]] {
+        let none = seen("/servers/none/mcp", asks);
+        for path in ["/servers/it/mcp", "/mcp", "/status", "/groups/none/mcp"] {
+            assert_eq!(seen(path, asks), none, "{path}");
+        }
+    }
+    let (_, [_, allowed, _]) = seen("/servers/it/mcp", &asks);
+    assert!(allowed.unwrap().contains("x-tenant"), "pages may send what is passed on");
+}
+
+#[test]
+fn a_header_that_the_client_names_in_connection_is_not_passed_on() {
+    let server = Upstream::start();
+    let names = ["X-Tenant", "X-Hop", "X-Other"];
+    let it = json!({
+        "type": "http", "url": server.url(), "process": "per-session", "passHeaders": names,
+    });
+    let gateway = Gateway::start(&json!({"it": it}));
+    gateway.until_ready(&["it"]);
+    let before = server.heads().len();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting()});
+    let headers = [
+        ("Connection", "keep-alive, x-hop"),
+        ("Connection", "X-Other"),
+        ("X-Tenant", "a"),
+        ("X-Hop", "b"),
+        ("X-Other", "c"),
+    ];
+    let path = "/servers/it/mcp";
+    let answer = post_to(gateway.port, path, &headers, hello.to_string().as_bytes());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let all = shown(&server, &names).split_off(before);
+    let last = all.iter().find(|one| one[0] == "a").expect("the session of this client");
+    assert_eq!(last, &["a", "", ""]);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::access::{ADA, BOB, ROOT, key, keyed};
 use super::owner::greet;
 use super::{Gateway, demo, rude};
-use crate::process::text_of;
+use crate::process::{text_of, until};
 use crate::web::{Events, Response, post_to, send};
 
 fn limited(servers: &Value, grant: Value, limits: &Value) -> Gateway {
@@ -106,6 +106,57 @@ fn modern_call(gateway: &Gateway, key: &str, id: u64, tool: &str) -> Response {
     ];
     let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
     post_to(gateway.port, "/mcp", &headers, call.to_string().as_bytes())
+}
+
+#[test]
+fn notifications_count_for_the_rate_but_greetings_and_cancelling_do_not() {
+    let gateway = limited(&json!({"it": rude()}), json!({"rateLimit": "2/h"}), &json!({}));
+    let ada = Person::new(&gateway, ADA);
+    let notify = |method: &str| {
+        let body = json!({"jsonrpc": "2.0", "method": method, "params": {"requestId": 1}});
+        post_to(gateway.port, "/mcp", &ada.headers(), body.to_string().as_bytes())
+    };
+    for _ in 0..2 {
+        assert_eq!(notify("notifications/roots/list_changed").status, 202);
+    }
+    let refused = notify("notifications/roots/list_changed");
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert!(refused.header("retry-after").is_some());
+    is_told_to_wait(&ada.echo(3), 429, 3);
+    assert_eq!(notify("notifications/cancelled").status, 202);
+    Person::new(&gateway, ADA);
+}
+
+#[test]
+fn bytes_of_requests_in_flight_are_bounded_for_each_key_and_for_all() {
+    let limits = json!({
+        "maxMessageBytes": 100_000, "maxBodyBytes": 190_000, "maxBodyBytesPerKey": 100_000,
+    });
+    let gateway = limited(&json!({"it": rude()}), json!({}), &limits);
+    let (ada, bob) = (Person::new(&gateway, ADA), Person::new(&gateway, BOB));
+    let root = Person::new(&gateway, ROOT);
+    let long = json!({"text": "x".repeat(30_000)});
+    let begin = |person: &Person| {
+        let headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", "90000"),
+            ("X-API-Key", person.key),
+            ("Mcp-Session-Id", &person.session),
+        ];
+        let mut stream = super::access::begin_raw(gateway.port, "POST /mcp", &headers);
+        std::io::Write::write_all(&mut stream, &vec![b' '; 80_000]).unwrap();
+        stream
+    };
+    let of_ada = begin(&ada);
+    until("her bytes are held", || ada.call(1, "it__echo", &long).status == 429);
+    let told = ada.call(2, "it__echo", &long);
+    assert!(told.header("retry-after").is_some(), "{told:?}");
+    assert_eq!(ada.echo(3).status, 200, "small ones pass");
+    assert_eq!(bob.call(4, "it__echo", &long).status, 200);
+    let of_bob = begin(&bob);
+    until("all bytes are held", || root.call(5, "it__echo", &long).status == 503);
+    drop((of_ada, of_bob));
+    until("none is held", || root.call(6, "it__echo", &long).status == 200);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn a_stream_of_the_first_revision_is_its_owners_too() {
 }
 
 /// A call of a modern client, by hand.
-fn modern(gateway: &Gateway, path: &str, key: &str, tool: &str, more: &Value) -> Value {
+fn modern(port: u16, path: &str, key: &str, tool: &str, more: &Value) -> Value {
     let mut params = json!({"name": tool, "arguments": {"message": "Who?"}, "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -107,7 +107,7 @@ fn modern(gateway: &Gateway, path: &str, key: &str, tool: &str, more: &Value) ->
         ("X-API-Key", key),
     ];
     let body = request(1, "tools/call", &params);
-    post_to(gateway.port, path, &headers, body.as_bytes()).message()
+    post_to(port, path, &headers, body.as_bytes()).message()
 }
 
 /// wire: MRTR-8, GW-45
@@ -120,7 +120,7 @@ fn a_call_that_waits_for_input_goes_on_for_who_made_it_alone() {
         ("/servers/old/mcp", "test_elicitation"),
         ("/mcp", "new__test_input_required_result_elicitation"),
     ] {
-        let asked = modern(&gateway, path, ADA, tool, &json!({}));
+        let asked = modern(gateway.port, path, ADA, tool, &json!({}));
         let result = &asked["result"];
         assert_eq!(result["resultType"], "input_required", "{path} {tool}: {asked}");
         let mut responses = json!({});
@@ -129,10 +129,10 @@ fn a_call_that_waits_for_input_goes_on_for_who_made_it_alone() {
             responses[name] = json!({"action": "accept", "content": content});
         }
         let again = json!({"requestState": result["requestState"], "inputResponses": responses});
-        let theirs = modern(&gateway, path, BOB, tool, &again);
+        let theirs = modern(gateway.port, path, BOB, tool, &again);
         let why = theirs["error"]["message"].as_str().unwrap_or_default();
         assert!(why.contains("requestState"), "{path} {tool}: {theirs}");
-        let done = modern(&gateway, path, ADA, tool, &again);
+        let done = modern(gateway.port, path, ADA, tool, &again);
         assert!(text(&done["result"]).contains("Ann"), "{path} {tool}: {done}");
     }
 }
@@ -197,4 +197,68 @@ fn a_key_that_leaves_the_file_opens_nothing_and_the_sessions_of_others_live_on()
     assert_eq!(echo("/mcp", &ada, ROOT, "it__echo").status, 404);
     let on = echo("/servers/it/mcp", &bob, BOB, "echo");
     assert_eq!(text_of(&on.message()), "on");
+}
+
+/// Writes the file anew with this key for `ada`, and waits until it holds.
+fn replace_ada(gateway: &Gateway, servers: &Value, other: &str) {
+    let keys = json!({"ada": key(other, json!({})), "root": key(ROOT, json!({}))});
+    let config = json!({"mcpServers": servers, "switchboard": {"keys": keys}});
+    gateway.home.write("servers.json", &config.to_string());
+    until("the key of ada is another", || gateway.status_as(other).status == 200);
+}
+
+const OTHER_ADA: &str = "key-of-another-ada-0123456789abcdef";
+
+/// wire: MRTR-8, GW-45
+#[test]
+fn a_new_key_of_the_same_name_finishes_no_call_of_the_old_one() {
+    let servers = json!({"old": demo(&["--era", "legacy"]), "new": demo(&["--era", "modern"])});
+    let gateway = two_people(&servers);
+    let mut parked = Vec::new();
+    for (path, tool) in [
+        ("/mcp", "old__test_elicitation"),
+        ("/servers/old/mcp", "test_elicitation"),
+        ("/mcp", "new__test_input_required_result_elicitation"),
+    ] {
+        let asked = modern(gateway.port, path, ADA, tool, &json!({}));
+        let result = &asked["result"];
+        assert_eq!(result["resultType"], "input_required", "{path} {tool}: {asked}");
+        let mut responses = json!({});
+        for name in result["inputRequests"].as_object().unwrap().keys() {
+            let content = json!({"name": "Ann", "response": "Ann"});
+            responses[name] = json!({"action": "accept", "content": content});
+        }
+        let again = json!({"requestState": result["requestState"], "inputResponses": responses});
+        parked.push((path, tool, again));
+    }
+    let calls = || gateway.status_as(ROOT).message()["servers"]["old"]["calls"].clone();
+    assert_eq!(calls(), 2, "both wait for their client");
+    replace_ada(&gateway, &servers, OTHER_ADA);
+    until("no call waits for the old key", || calls() == 0);
+    for (path, tool, again) in parked {
+        let theirs = modern(gateway.port, path, OTHER_ADA, tool, &again);
+        let why = theirs["error"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains("requestState"), "{path} {tool}: {theirs}");
+    }
+}
+
+#[test]
+fn a_modern_call_in_flight_ends_when_its_key_is_replaced() {
+    let servers = json!({"it": rude()});
+    let gateway = two_people(&servers);
+    let never = gateway.home.path.join("never");
+    let wait = json!({"arguments": {"file": never.to_str().unwrap()}});
+    for (path, tool) in [("/mcp", "it__wait"), ("/servers/it/mcp", "wait")] {
+        let (port, wait) = (gateway.port, wait.clone());
+        let calling = std::thread::spawn(move || modern(port, path, ADA, tool, &wait));
+        let calls = || gateway.status_as(ROOT).message()["servers"]["it"]["calls"].clone();
+        until("the call is made", || calls() == 1);
+        replace_ada(&gateway, &servers, OTHER_ADA);
+        until("the call ends", || calling.is_finished());
+        let answer = calling.join().unwrap();
+        let why = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains("key"), "{path}: {answer}");
+        until("its server is told", || calls() == 0);
+        replace_ada(&gateway, &servers, ADA);
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{ERAS, Gateway, demo, rude_with, text};
@@ -50,6 +51,32 @@ async fn until_first(gateway: &Gateway) {
     while gateway.status()["servers"]["busy"]["calls"] != 1 {
         assert!(tokio::time::Instant::now() < until, "the first call is never made");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// They were never sent, so nothing is made twice.
+#[tokio::test]
+async fn calls_that_wait_for_their_turn_outlive_the_process_of_a_shared_server() {
+    let keys = json!({"maxConcurrency": 1, "process": "shared"});
+    let gateway = Gateway::start(&json!({"busy": rude_with(&["wait"], &keys)}));
+    for era in ERAS {
+        let client = gateway.client(era, &["busy"]).await;
+        let never = gateway.home.path.join("never");
+        let call = |tool: &'static str, arguments: Value| {
+            let client = client.clone();
+            tokio::spawn(async move { client.call_tool(tool, arguments).await })
+        };
+        let first = call("busy__wait", json!({"file": never.to_str().unwrap()}));
+        until_first(&gateway).await;
+        let second = call("busy__echo", json!({"text": "second"}));
+        until_queued(&gateway, 1).await;
+        for child in gateway.process.children() {
+            let id = Pid::from_raw(child.try_into().unwrap()).unwrap();
+            // A guard may end with what it guards.
+            _ = kill_process(id, Signal::KILL);
+        }
+        first.await.unwrap().unwrap_err();
+        assert_eq!(text(&second.await.unwrap().unwrap()), "second", "{era:?}");
     }
 }
 

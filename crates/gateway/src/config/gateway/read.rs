@@ -47,24 +47,32 @@ pub(in crate::config) const MEMBERS: &[(&str, Member)] = &[
 /// What a member of `limits` bounds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::config) enum Bound {
+    Bodies,
+    BodiesEach,
     Calls,
     Connections,
+    ConnectionsEach,
     Head,
     Message,
     Parked,
     Sessions,
     Streams,
+    Unread,
 }
 
 /// The members of `limits`.
 pub(in crate::config) const BOUNDS: &[(&str, Bound)] = &[
+    ("maxBodyBytes", Bound::Bodies),
+    ("maxBodyBytesPerKey", Bound::BodiesEach),
     ("maxCalls", Bound::Calls),
     ("maxConnections", Bound::Connections),
+    ("maxConnectionsPerAddress", Bound::ConnectionsEach),
     ("maxHeaderBytes", Bound::Head),
     ("maxMessageBytes", Bound::Message),
     ("maxParkedCalls", Bound::Parked),
     ("maxSessions", Bound::Sessions),
     ("maxStreams", Bound::Streams),
+    ("maxUnreadBytes", Bound::Unread),
 ];
 
 /// The keys of a server that `defaults` may have.
@@ -180,13 +188,17 @@ fn bounds(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Bounds {
             continue;
         };
         let field = match bound {
+            Bound::Bodies => &mut bounds.bodies,
+            Bound::BodiesEach => &mut bounds.bodies_each,
             Bound::Calls => &mut bounds.calls,
             Bound::Connections => &mut bounds.connections,
+            Bound::ConnectionsEach => &mut bounds.connections_each,
             Bound::Head => &mut bounds.head,
             Bound::Message => &mut bounds.message,
             Bound::Parked => &mut bounds.parked,
             Bound::Sessions => &mut bounds.sessions,
             Bound::Streams => &mut bounds.streams,
+            Bound::Unread => &mut bounds.unread,
         };
         *field = reader.count(key, node).map(usize::from);
     }

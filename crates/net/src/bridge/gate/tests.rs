@@ -110,22 +110,73 @@ fn calls_that_wait_for_their_turn_do_so_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_failed_attempt_fails_who_waited_for_it_and_the_next_ones_wait_for_the_next() {
+fn a_failed_attempt_fails_nobody_but_a_server_that_is_given_up_fails_all_who_wait() {
     check(
         "call a
          retrying
          call b
-         retrying
          starting
          retrying
+         open
+         over a
          call c
-         open",
+         call d
+         retrying
+         failed",
         "a waits
-         a fails: it broke
          b waits
-         b fails: it broke
+         a goes
+         b goes
+         c goes
+         d waits
+         d fails: it broke",
+    );
+}
+
+#[test]
+fn calls_that_wait_for_their_turn_wait_for_a_server_that_has_died_as_long_as_for_one_that_starts() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         call d
+         at 100
+         retrying
+         over a
+         over b
+         at 105
+         starting
+         open
+         call e
+         over c
+         over d
+         retrying
+         at 114
+         at 115
+         at 116",
+        "a goes
+         b goes
          c waits
-         c goes",
+         d waits
+         c goes
+         d goes
+         e waits
+         e goes",
+    );
+    check(
+        "open
+         call a
+         call b
+         call c
+         at 100
+         retrying
+         at 109
+         at 110",
+        "a goes
+         b goes
+         c waits
+         c has waited too long",
     );
 }
 
@@ -200,7 +251,7 @@ fn a_server_is_idle_since_its_last_call_was_over() {
     let start = Instant::now();
     let later = |seconds| start + Duration::from_secs(seconds);
     let mut gate = Gate::new(1, Duration::from_secs(10), start);
-    gate.stands(Door::Open);
+    gate.stands(Door::Open, start);
     let call = Call { key: (1, Exchange(1)), counts: true, linked: false };
     assert_eq!(gate.idle_since(), Some(start));
     assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
@@ -244,11 +295,11 @@ fn check(script: &str, expected: &str) {
                 let door = match door {
                     "open" => Door::Open,
                     "starting" => Door::Starting,
-                    "retrying" => Door::Retrying("it broke".to_owned()),
+                    "retrying" => Door::Retrying,
                     "failed" => Door::Failed("it broke".to_owned()),
                     _ => panic!("no such step: {step}"),
                 };
-                let vain = gate.stands(door);
+                let vain = gate.stands(door, now);
                 seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {why}")));
             }
         }

@@ -55,10 +55,13 @@ impl Inner {
         [self.sessions.faces(), self.old.faces(), self.parking.faces()].concat()
     }
 
-    /// A call that came while calls were given up is given up too.
+    /// A call that came while calls were given up, or while its key was removed, is
+    /// given up too.
     pub(in crate::http) fn after_call(&self, face: &Arc<Face>) {
         if self.stopping.load(Ordering::SeqCst) {
             face.give_up(&Refusal::Stopping).detach();
+        } else if !face.who().is_current() {
+            face.give_up(&Refusal::KeyRemoved).detach();
         }
     }
 }

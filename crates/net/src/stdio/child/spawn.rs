@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::process;
 use tokio::sync::watch;
 
@@ -37,6 +39,11 @@ pub enum SpawnError {
     /// The program was given as a name and no directory of `PATH` has it.
     #[error("{program} is in no directory of PATH; install it, or give its full path")]
     NotInPath { program: String },
+    /// More children would leave no descriptors for clients.
+    #[error(
+        "{program} did not start: {most} child processes run already, as many as the limit on open files permits; raise it (ulimit -n), or let clients share processes"
+    )]
+    TooMany { program: String, most: usize },
     /// The system refused for a reason of its own.
     #[error("{program} did not start")]
     Refused { program: String, source: io::Error },
@@ -52,6 +59,8 @@ impl Command {
         if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
             return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
         }
+        let place = Place::take(most_children())
+            .map_err(|most| SpawnError::TooMany { program: self.program.clone(), most })?;
         let container = Container::of(self, parent);
         let environment = match &container {
             Some(container) => container.environment().to_vec(),
@@ -79,7 +88,10 @@ impl Command {
         };
         let errors = process.stderr.take().expect("stderr is piped");
         let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
-        tokio::spawn(supervise(Supervised { process, group, container, tail, life }, drain));
+        tokio::spawn(supervise(
+            Supervised { process, group, container, tail, life, _place: place },
+            drain,
+        ));
         Ok(child)
     }
 
@@ -151,6 +163,39 @@ impl Command {
         let named = named.into_iter().flatten();
         let given = is_path.then(|| cwd.join(&self.program));
         given.into_iter().chain(named.map(move |directory| cwd.join(directory).join(&self.program)))
+    }
+}
+
+/// Descriptors that a child takes: three pipes, the pipe of its guard, one by which
+/// the end of each of the two is noticed, and two more while it is started.
+const DESCRIPTORS: u64 = 8;
+
+/// Children of this process, those of every server and client.
+static CHILDREN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many children the limit on open files permits: they take one half, as clients
+/// have the other.
+fn most_children() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 2 / DESCRIPTORS).unwrap_or(usize::MAX).max(1)
+}
+
+/// The place of one child, free again when all of it is over.
+#[derive(Debug)]
+pub(super) struct Place(());
+
+impl Place {
+    /// A place among so many, if there is one.
+    fn take(most: usize) -> Result<Self, usize> {
+        let one_more = |running| (running < most).then_some(running + 1);
+        let taken = CHILDREN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.map(|_| Self(())).map_err(|_| most)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        CHILDREN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -49,9 +49,14 @@ impl Ear {
     }
 }
 
-/// How long calls wait until the server is listened to. Some do not say that
-/// they let us before they have something else to say.
-const HEAR_WAIT: Duration = Duration::from_secs(1);
+/// How long calls wait for the client to end its handshake.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long calls wait until the server has let us listen. Some do not say so
+/// before they have something else to say; but a call that is sent this much later
+/// does not overtake the request to listen. Clients may wait for the first sign of
+/// life no longer than a few hundred milliseconds.
+const HEAR_WAIT: Duration = Duration::from_millis(250);
 
 /// How long a server is left alone that was tried too often, while somebody
 /// waits to hear of it.
@@ -80,10 +85,13 @@ impl Link {
             return;
         }
         let mut ear = self.ear.subscribe();
+        // Too late or not, the calls have to begin, and the next ones at once.
+        let begun = ear.wait_for(|ear| *ear != Ear::NotYet);
+        if tokio::time::timeout(HANDSHAKE_WAIT, begun).await.is_err() {
+            return self.change_ear(Ear::NotYet, Ear::Late);
+        }
         if tokio::time::timeout(HEAR_WAIT, ear.wait_for(|ear| ear.is_settled())).await.is_err() {
-            // Too late or not, the calls have to begin, and the next ones at once.
             self.heard();
-            self.change_ear(Ear::NotYet, Ear::Late);
         }
     }
 
@@ -260,18 +268,34 @@ mod tests {
     use crate::http::fetch::{Fetch, FetchOptions};
     use crate::upstream::{Server, Strategy};
 
-    #[tokio::test(start_paused = true)]
-    async fn calls_wait_once_for_a_client_that_never_ends_its_handshake() {
+    fn upstream() -> Arc<Upstream> {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let url = Uri::from_static("http://127.0.0.1:1/mcp");
         let server = Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch);
-        let up = Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default());
+        Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_made_soon_though_the_server_does_not_say_that_it_is_heard() {
+        let up = upstream();
+        let link = up.link().unwrap();
+        link.ear.send_replace(Ear::Asking);
+        let begun = tokio::time::Instant::now();
+        link.until_heard().await;
+        assert_eq!(begun.elapsed(), Duration::from_millis(250));
+        link.until_heard().await;
+        assert_eq!(begun.elapsed(), Duration::from_millis(250), "the next one waits too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_wait_once_for_a_client_that_never_ends_its_handshake() {
+        let up = upstream();
         let link = up.link().unwrap();
         let begun = tokio::time::Instant::now();
         link.until_heard().await;
-        assert_eq!(begun.elapsed(), HEAR_WAIT);
+        assert_eq!(begun.elapsed(), HANDSHAKE_WAIT);
         link.until_heard().await;
-        assert_eq!(begun.elapsed(), HEAR_WAIT, "the next one waits too");
+        assert_eq!(begun.elapsed(), HANDSHAKE_WAIT, "the next one waits too");
         // It may be over later.
         up.listen(link);
         assert_eq!(*link.ear.borrow(), Ear::Asking);

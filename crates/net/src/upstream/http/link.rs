@@ -16,12 +16,14 @@ use tokio::sync::watch;
 use super::ear::Ear;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
+use crate::upstream::via::{self, Via};
 use crate::upstream::{Target, Upstream};
 
 /// The endpoint and our session there.
 pub(in crate::upstream) struct Link {
     pub(super) fetch: Fetch,
     url: Uri,
+    via: Option<Arc<Via>>,
     /// What was shown last.
     headers: Mutex<Arc<HeaderMap>>,
     /// Another one comes only together with another ear.
@@ -63,6 +65,7 @@ impl Upstream {
         Some(self.http.get_or_init(|| Link {
             fetch: fetch.clone(),
             url: url.clone(),
+            via: self.server.via().cloned(),
             headers: Mutex::new(Arc::new(headers.clone())),
             session: Mutex::default(),
             offered: Mutex::default(),
@@ -95,6 +98,9 @@ impl Link {
         let shown = self.last_shown();
         for (name, value) in &*shown {
             request.headers_mut().append(name, value.clone());
+        }
+        if let Some(via) = &self.via {
+            request.headers_mut().insert(via::HEADER, via.header());
         }
         request
     }

@@ -65,7 +65,8 @@ impl Upstream {
         let status = response.status();
         if !status.is_success() {
             let refused = Refused::read(response, &link.last_shown()).await;
-            let text = refused.to_string();
+            let looped = refused.error().and_then(|error| self.loop_in(error));
+            let text = looped.unwrap_or_else(|| refused.to_string());
             return match refused.error() {
                 Some(error) => Probed::answered(status, error.clone(), text),
                 None => Probed::unanswered(status, false, text),

@@ -86,6 +86,9 @@ impl Refused {
     pub(in crate::upstream) fn told(&self, up: &Upstream) -> String {
         let reason = self.status.canonical_reason().unwrap_or_default();
         let plain = || format!("HTTP {}: {reason}", self.status.as_u16());
+        if let Some(text) = self.error.as_ref().and_then(|error| up.loop_in(error)) {
+            return text;
+        }
         if self.is_about_us() { up.told(self.to_string(), plain()) } else { self.to_string() }
     }
 

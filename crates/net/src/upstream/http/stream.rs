@@ -16,7 +16,7 @@ use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
-use switchboard_proto::sse::Decoder;
+use switchboard_proto::sse::{Decoder, TooLong};
 
 use super::Post;
 use super::link::{Link, Session};
@@ -24,6 +24,7 @@ use crate::face::{lock, now};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
 use crate::upstream::Upstream;
+use crate::upstream::unreadable::too_long;
 
 /// Attempts in a row that bring nothing before a stream is given up.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -90,8 +91,7 @@ impl Upstream {
             }
             if course.skipped {
                 // Resuming would bring the same again.
-                let limit = self.limits.message;
-                return self.unanswered(post, format!("answer is longer than {limit} bytes"));
+                return self.unanswered(post, too_long(self.limits.message));
             }
             let resumable = self.era() == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
@@ -148,8 +148,8 @@ impl Upstream {
             while let Some(event) = decoder.next_event() {
                 let event = match event {
                     Ok(event) => event,
-                    Err(error) => {
-                        tracing::warn!(server = self.name, "skipped an event: {error}");
+                    Err(TooLong { limit, head }) => {
+                        self.handle_too_long(lane, &head, limit);
                         course.skipped = true;
                         continue;
                     }
@@ -171,6 +171,10 @@ impl Upstream {
             }
             if lane != Lane::MAIN && !self.is_open(lane) {
                 return Over::Done;
+            }
+            if decoder.is_endless() {
+                over = Over::Broken;
+                break;
             }
         }
         if now().saturating_duration_since(opened) >= SOUND {

@@ -15,14 +15,19 @@ use switchboard_testkit::within;
 use crate::upstream::{caller, journal};
 
 /// A bridge that lets `calls` on at once, and waits `start` for its server.
-fn guarded(command: Command, children: Children, calls: usize, start: Duration) -> Arc<Bridge> {
+pub(super) fn guarded(
+    command: Command,
+    children: Children,
+    calls: usize,
+    start: Duration,
+) -> Arc<Bridge> {
     let server = Server::command(command, std::env::vars_os().collect());
     let limits = Limits { greeting: Some(start), ..Limits::default() };
     let bounds = (NonZeroUsize::new(calls).unwrap(), start);
     Bridge::guarding(server, children, Arc::new(limits), bounds)
 }
 
-const LONG: Duration = Duration::from_mins(1);
+pub(super) const LONG: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn a_server_that_has_failed_is_not_tried_and_one_that_is_back_is() {

@@ -103,3 +103,46 @@ async fn an_answer_that_is_too_long_says_so_and_the_next_call_works() {
         }
     }
 }
+
+/// wire: HTTP-6, SSE-2
+#[tokio::test]
+async fn an_event_that_cannot_be_read_fails_the_call_of_its_stream_at_once() {
+    let mut server = HttpServer::start().await;
+    let limits = Arc::new(Limits { message: 1000, ..Limits::default() });
+    let target =
+        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
+    let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
+    let version = switchboard_testkit::caller::LEGACY;
+    tokio::join!(caller.greet(), server.greet(Some("s1"), version));
+    let others = caller.ask("tools/call", json!({"name": "other"})).await;
+    let _other = server.post("tools/call").await.stream().await;
+    let long = "y".repeat(2000);
+    let unreadable = [
+        // Nothing of these says which call it was.
+        ("data: {\"jsonrpc\":\"2.0\",\"result\":{},\"id\":1,\"id\":2}\n\n", "occurs twice"),
+        ("data: {\"jsonrpc\":\"2.0\",\"result\":{},\"id\":[]}\n\n", "cannot be read"),
+        // These have no end.
+        (&format!("data: {{\"result\":\"{long}"), "answer is longer than 1000 bytes"),
+        (&format!("data: \"{}", long.repeat(4)), "answer is longer than 1000 bytes"),
+    ];
+    for (event, why) in unreadable {
+        let id = caller.ask("tools/call", json!({"name": "t"})).await;
+        let mut stream = server.post("tools/call").await.stream().await;
+        stream.write(event).await;
+        let text = error_of(&caller.answer(id).await);
+        assert!(text.contains(why), "{text}");
+    }
+    // A notification that is too long is no answer: that comes later.
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    let hit = server.post("tools/call").await;
+    let answer = json!({"jsonrpc": "2.0", "id": hit.message()["id"], "result": {}});
+    let mut stream = hit.stream().await;
+    stream
+        .write(&format!("data: {{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{{\"a\":\"{long}"))
+        .await;
+    stream.write("\"}}\n\n").await;
+    stream.event(&answer).await;
+    assert_eq!(caller.answer(id).await["result"], json!({}));
+    assert!(caller.early().iter().all(|said| said["id"] != others), "{:?}", caller.early());
+}

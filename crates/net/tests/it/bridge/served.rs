@@ -11,7 +11,10 @@ use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::LEGACY;
+use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::{gone, runs};
 use switchboard_testkit::within;
 use tokio::net::TcpListener;
@@ -128,6 +131,44 @@ async fn modern_requests_share_a_child_and_hanging_up_cancels_just_one() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let cancelled = journal.lines().iter().filter(|line| line.starts_with("cancelled")).count();
     assert_eq!(cancelled, 1);
+    within(bridge.close()).await;
+}
+
+/// wire: HTTP-9, UTL-1
+#[tokio::test]
+async fn the_stream_of_a_cancelled_call_ends_as_the_servers_does() {
+    let mut server = HttpServer::start().await;
+    let target =
+        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+    let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
+    let url = site(&bridge).await;
+    let mut browser = Browser::new(&url);
+    tokio::join!(browser.greet(), server.greet(Some("s1"), LEGACY));
+    for answers in [true, false] {
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}});
+        let request = browser.request(Method::POST, body.to_string());
+        let fetch = browser.fetch.clone();
+        let call = tokio::spawn(async move {
+            fetch.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+        });
+        let hit = server.post("tools/call").await;
+        let id = hit.message()["id"].clone();
+        let mut stream = hit.stream().await;
+        let params = json!({"requestId": 1});
+        let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        let cancel = browser.request(Method::POST, body.to_string());
+        let cancelled = within(browser.fetch.send(cancel)).await.unwrap();
+        assert_eq!(cancelled.status(), StatusCode::ACCEPTED);
+        server.post("notifications/cancelled").await.answer(202, &[], "").await;
+        if answers {
+            stream.event(&json!({"jsonrpc": "2.0", "id": id, "result": {"k": 1}})).await;
+        }
+        drop(stream);
+        let said = String::from_utf8(within(call).await.unwrap().to_vec()).unwrap();
+        assert_eq!(said.contains("\"result\":{\"k\":1}"), answers, "{said}");
+        assert!(!said.contains("error"), "{said}");
+    }
     within(bridge.close()).await;
 }
 

@@ -204,3 +204,26 @@ async fn a_user_who_thinks_does_not_make_the_call_late() {
     assert_eq!(called["structuredContent"]["got"]["action"], "cancel");
     within(client.close()).await;
 }
+
+#[tokio::test]
+async fn an_answer_that_is_being_thought_of_ends_with_the_client() {
+    let journal = journal();
+    let (asked, mut asking) = tokio::sync::mpsc::channel(1);
+    let options = ClientOptions::default().on_elicitation(move |_| {
+        let (asked, thinking) = (asked.clone(), tokio::sync::oneshot::channel::<()>());
+        async move {
+            asked.send(thinking.1).await.unwrap();
+            let _thinking = thinking.0;
+            std::future::pending::<Result<Value, Declined>>().await
+        }
+    });
+    let client = connected(&journal, options).await;
+    let calling = client.call_tool("work", json!({"ask": true, "tag": "m"}));
+    let closing = async {
+        let thinking = within(asking.recv()).await.unwrap();
+        within(client.close()).await;
+        assert!(within(thinking).await.is_err(), "nobody answers, and nobody tries to");
+    };
+    let (called, ()) = tokio::join!(calling, closing);
+    assert!(called.is_err(), "{called:?}");
+}

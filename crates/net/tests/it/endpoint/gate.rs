@@ -21,19 +21,19 @@ use crate::peer::within;
 
 /// Lets everybody in who says a name, with at most two calls and two sessions each.
 #[derive(Debug, Default)]
-struct Names {
+pub(super) struct Names {
     seen: Mutex<Vec<(String, Arc<Counts>)>>,
     is_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     calls: AtomicUsize,
     sessions: AtomicUsize,
 }
 
 impl Counts {
-    fn open(&self) -> (usize, usize) {
+    pub(super) fn open(&self) -> (usize, usize) {
         (self.calls.load(Ordering::SeqCst), self.sessions.load(Ordering::SeqCst))
     }
 }
@@ -62,7 +62,7 @@ impl Standing for Counts {
 }
 
 impl Names {
-    fn of(&self, name: &str) -> Arc<Counts> {
+    pub(super) fn of(&self, name: &str) -> Arc<Counts> {
         let mut seen = self.seen.lock().unwrap();
         if let Some((_, counts)) = seen.iter().find(|(known, _)| known == name) {
             return Arc::clone(counts);
@@ -94,12 +94,12 @@ async fn gated() -> (Set, Arc<Names>) {
     (start(options).await, names)
 }
 
-async fn post(client: &Client, name: &str, message: &Value) -> Reply {
+pub(super) async fn post(client: &Client, name: &str, message: &Value) -> Reply {
     let request = client.posting(message).header("x-name", name);
     client.send(request, message.to_string()).await
 }
 
-async fn greeted(set: &mut Set, name: &str) -> Client {
+pub(super) async fn greeted(set: &mut Set, name: &str) -> Client {
     let mut client = Client::new(set.way.clone());
     let welcome = post(&client, name, &initialize(LEGACY)).await;
     client.session = welcome.header("mcp-session-id").map(ToOwned::to_owned);

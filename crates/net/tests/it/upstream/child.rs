@@ -76,6 +76,37 @@ async fn lines_that_are_no_messages_are_skipped() {
     within(bridge.close()).await;
 }
 
+/// wire: STD-1, STD-10
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_fails_its_call_and_no_other() {
+    let journal = journal();
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
+    let deep = format!("{}{}", "[".repeat(2000), "]".repeat(2000));
+    let unreadable = [
+        (r#"{"jsonrpc":"2.0","id":$id,"result":{"text":"ÿ"}}"#, "not UTF-8, from byte"),
+        (r#"{"jsonrpc":"2.0","result":{},"id":$id,"id":$id}"#, "occurs twice"),
+        (&format!(r#"{{"jsonrpc":"2.0","id":$id,"result":{deep}}}"#), "nested too deep"),
+    ];
+    // The only call: it need not be named.
+    let nameless = r#"{"jsonrpc":"2.0","id":[],"result":{}}"#;
+    let text = caller.tool_error("answer as", json!({"text": format!("{nameless}\n")})).await;
+    assert!(text.starts_with("the server's answer cannot be read: "), "{text}");
+    caller.ask("tools/call", json!({"name": "wait", "arguments": {"tag": "other"}})).await;
+    for (line, why) in unreadable {
+        let text = caller.tool_error("answer as", json!({"text": format!("{line}\n")})).await;
+        assert!(text.starts_with("the server's answer cannot be read: "), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+    // What is no answer, or does not say to which of two calls, fails none.
+    let question = r#"{"jsonrpc":"2.0","id":2,"method":"ping","params":{"a":"ÿ"}}"#;
+    for line in [question, nameless] {
+        caller.tool("raw", json!({"text": format!("{line}\n")})).await;
+    }
+    assert!(caller.early().is_empty(), "the other call still waits: {:?}", caller.early());
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}
+
 /// wire: STD-2
 #[tokio::test]
 async fn a_line_without_an_end_ends_the_child() {

@@ -75,9 +75,47 @@ async fn a_question_on_the_stream_is_answered_by_a_post_of_its_own() {
     caller.answer(id).await;
 }
 
+/// wire: HTTP-7, UTL-2
+#[tokio::test]
+async fn progress_on_a_question_reaches_the_server_before_its_answer() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller) = greeted(&mut server).await;
+    let id = caller.ask("tools/call", json!({"name": "t"})).await;
+    let hit = server.post("tools/call").await;
+    let call = hit.message()["id"].clone();
+    let mut stream = hit.stream().await;
+    let params = json!({"messages": [], "maxTokens": 1, "_meta": {"progressToken": "p"}});
+    stream
+        .event(
+            &json!({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": params}),
+        )
+        .await;
+    let asked = caller.told("sampling/createMessage").await;
+    for progress in 1..=2 {
+        let params = json!({"progressToken": "p", "progress": progress});
+        caller.note("notifications/progress", params).await;
+    }
+    caller.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"k": 1}})).await;
+    for progress in 1..=2 {
+        let hit = server.take(|hit| hit.method == "POST").await;
+        assert_eq!(hit.message()["params"]["progress"], progress, "{}", hit.message());
+        // What belongs to no question waits for none, and would have been overtaken.
+        let other = caller.ask("tools/list", json!({})).await;
+        server.post("tools/list").await.result(json!({})).await;
+        caller.answer(other).await;
+        assert_eq!(server.waiting(|hit| hit.method == "POST"), 0, "overtook {progress}");
+        hit.answer(202, &[], "").await;
+    }
+    let supplied = server.take(|hit| hit.method == "POST").await;
+    assert_eq!(supplied.message(), json!({"jsonrpc": "2.0", "id": "q", "result": {"k": 1}}));
+    supplied.answer(202, &[], "").await;
+    stream.event(&json!({"jsonrpc": "2.0", "id": call, "result": {}})).await;
+    caller.answer(id).await;
+}
+
 /// wire: HTTP-9, UTL-1
 #[tokio::test]
-async fn a_cancelled_call_is_told_to_the_server_and_its_connection_let_go() {
+async fn a_cancelled_call_is_told_to_the_server_and_what_that_says_is_passed_on() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut caller) = greeted(&mut server).await;
     for begun in [false, true] {
@@ -89,8 +127,13 @@ async fn a_cancelled_call_is_told_to_the_server_and_its_connection_let_go() {
         assert_eq!(told.message()["params"], json!({"requestId": wire_id, "reason": "enough"}));
         assert_eq!(told.header("mcp-session-id"), Some("s1"));
         told.answer(202, &[], "").await;
-        // Servers do not answer what was cancelled: nobody would ever end this connection.
-        if begun { hit.stream().await.gone().await } else { hit.gone().await }
+        let answer = json!({"jsonrpc": "2.0", "id": wire_id, "error": {"code": 0, "message": "c"}});
+        if begun {
+            hit.stream().await.event(&answer).await;
+        } else {
+            hit.json(200, &answer).await;
+        }
+        assert_eq!(error_of(&caller.answer(id).await), "c");
     }
 }
 

@@ -100,7 +100,7 @@ impl<T: Ticket> Legacy<T> {
         if let Some(on) = on.filter(|&on| self.ledger.get(on).is_some()) {
             self.fail_asked(on, "the server did not take the answer to what it asked");
             // It may be there all the same, and at work.
-            self.withdraw(on, None);
+            self.withdraw(on);
         }
     }
 

@@ -109,7 +109,7 @@ impl<T: Ticket> Legacy<T> {
         self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
         self.held.clear();
         self.out.clear();
-        self.ghosts.clear();
+        self.lose_ghosts();
         for to in self.greeters.drain(..) {
             self.down.push_back(Down::Finish { to, answer: answer.clone() });
         }
@@ -146,7 +146,7 @@ impl<T: Ticket> Legacy<T> {
     /// The server knows our session no more, and so did not run this call (HTTP-22).
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
         let id = CallId(lane.0);
-        let Some(call) = self.ledger.get(id) else { return };
+        let Some(call) = self.ledger.get(id) else { return self.lay_unanswered(lane) };
         let message = call.sent.with_id(&crate::jsonrpc::Id::from(id.0));
         let greets = message.method() == method::INITIALIZE;
         if greets || self.hello.is_none() || !self.ledger.repeat(id) {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   open a1: …       client a opens a call that it knows as 1
-//!   drop a1: …       it gives up, in its own words or (`drop a1`) without
+//!   drop a1: …       it gives up, in its own words or (`drop a1`) without;
+//!                    the answer to `a1!` would still be passed on
 //!   forget a         it is gone for good
 //!   note: …          a client says something;  supply q1: … answers a question
 //!   recv: …          the server says something;  recv 3: … on the lane of call 3
@@ -30,6 +31,10 @@ struct Name(String);
 impl Ticket for Name {
     fn owner(&self) -> u64 {
         self.0.bytes().next().unwrap().into()
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        self.0.ends_with('!')
     }
 }
 
@@ -146,6 +151,7 @@ fn drain(half: &mut Legacy<Name>, seen: &mut Vec<String>) {
                 format!("{}: recall q{} {}", whom(to), ask.0, show(&message))
             }
             Down::Finish { to, answer } => format!("{}: finish {}", to.0, show(&answer)),
+            Down::Unanswered { to } => format!("{}: unanswered", to.0),
         });
     }
 }

@@ -46,6 +46,10 @@ impl<T: Ticket> Ticket for Errand<T> {
         }
     }
 
+    fn awaits_dropped(&self) -> bool {
+        matches!(self, Self::Native(ticket) if ticket.awaits_dropped())
+    }
+
     fn principal(&self) -> &[u8] {
         match self {
             Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {

@@ -22,6 +22,21 @@ impl Legacy {
         !self.calls.is_empty() || self.streams.is_attached()
     }
 
+    /// Bytes kept for a client that comes back to a stream, or opens one.
+    pub fn history_bytes(&self) -> usize {
+        self.streams.history_bytes()
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub fn forget_history(&mut self) -> usize {
+        self.streams.forget_history()
+    }
+
+    /// Whether the server waits for an answer of the client.
+    pub fn is_asked(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
     /// How many calls are open.
     pub fn calls(&self) -> usize {
         self.calls.len()

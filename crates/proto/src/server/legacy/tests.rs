@@ -87,6 +87,7 @@ fn play(half: &mut Legacy, words: &[&str], text: &str) -> Result<(), Refusal> {
             assert!(half.ask(call(of), Ask(number(ask)), &message(text)), "nobody to ask");
         }
         ["recall", ask] => half.recall(Ask(number(ask)), &message(text)),
+        ["unanswered", of] => half.end_cancelled(Exchange(number(of))),
         ["finish", of] => half.finish(Exchange(number(of)), &message(text)),
         ["end"] => half.end(),
         _ => panic!("no such step: {words:?}"),
@@ -102,6 +103,12 @@ fn arrive(half: &mut Legacy, lane: Lane, text: &str) {
 }
 
 fn drain(half: &mut Legacy, seen: &mut Vec<String>) {
+    drain_frames(half, seen);
+    drain_up(half, seen);
+    drain_frames(half, seen);
+}
+
+fn drain_frames(half: &mut Legacy, seen: &mut Vec<String>) {
     while let Some((Lane(lane), frame)) = half.poll_transmit() {
         seen.push(match frame {
             Frame::Answer { status, text } => {
@@ -119,6 +126,9 @@ fn drain(half: &mut Legacy, seen: &mut Vec<String>) {
             Frame::End => format!("lane {lane}: end"),
         });
     }
+}
+
+fn drain_up(half: &mut Legacy, seen: &mut Vec<String>) {
     while let Some(up) = half.poll_up() {
         seen.push(match up {
             Up::Open { exchange, request, .. } => {
@@ -129,6 +139,11 @@ fn drain(half: &mut Legacy, seen: &mut Vec<String>) {
             Up::Note { message } => format!("up: note {}", show(&message)),
             Up::Drop { exchange, message } => {
                 let words = message.map(|message| show(&message)).unwrap_or_default();
+                // In these tests the client says whether the inside may still answer.
+                if words.contains("answer me") {
+                    assert!(half.await_cancelled(exchange));
+                }
+                half.settle_cancelled(exchange);
                 format!("up: drop {} {words}", exchange.0).trim_end().to_owned()
             }
         });

@@ -451,6 +451,7 @@ impl World {
             Up::Drop { exchange, message } => {
                 let call = self.ends[of].calls[&exchange];
                 self.back.drop_call(call, message.as_ref(), self.now);
+                self.ends[of].front.settle_cancelled(exchange);
             }
         }
     }
@@ -483,6 +484,7 @@ impl World {
             Down::Finish { to: Seat(of, exchange), answer } => {
                 self.ends[of].front.finish(exchange, &answer);
             }
+            Down::Unanswered { .. } => panic!("nobody awaits what was dropped"),
         }
     }
 }

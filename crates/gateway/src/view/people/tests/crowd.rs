@@ -1,6 +1,7 @@
 //! One principal that speaks for many, and another that speaks for one.
 
 use super::*;
+use crate::person::FOOTPRINT;
 
 fn modern() -> ClientOptions {
     ClientOptions { era: Some(Era::Modern), ..ClientOptions::default() }
@@ -52,15 +53,15 @@ async fn those_who_are_gone_rest_and_their_lists_are_kept() {
 async fn who_speaks_for_many_is_forgotten_before_who_speaks_for_one() {
     for bounds in [
         PersonBounds { most: 4, ..PersonBounds::default() },
-        // Enough for what two are shown.
-        PersonBounds { bytes: 500, ..PersonBounds::default() },
+        // Enough for what three are shown, of whom one is just coming.
+        PersonBounds { bytes: 3 * FOOTPRINT + 500, ..PersonBounds::default() },
     ] {
         let place = open(Era::Legacy, None, bounds, |_| {}).await;
         let _bob = bob(&place).await;
         come_as(&place, 8).await;
         let of = |name: &str| {
             let seen = place.views.seen();
-            seen.people.iter().filter(|one| &*one.principal == name).count()
+            seen.people.iter().filter(|one| one.who.name() == name).count()
         };
         assert_eq!(of("bob"), 1, "{bounds:?}");
         assert!((1..8).contains(&of("ada")), "{bounds:?}");
@@ -75,7 +76,7 @@ async fn what_is_passed_on_counts_and_has_a_bound() {
     let ada = place.client("ada", &long, modern()).await;
     until_listed(&ada, &["all__t"]).await;
     let weight = place.views.seen().people[0].front.weight();
-    assert!(weight > 15 << 10, "{weight}");
+    assert!(weight > FOOTPRINT + (15 << 10), "{weight}");
     let headers = HeaderMap::from_iter([
         (HeaderName::from_static("x-api-key"), HeaderValue::from_static("ada")),
         (HeaderName::from_static("x-tenant"), HeaderValue::from_str(&long.repeat(2)).unwrap()),
@@ -84,5 +85,32 @@ async fn what_is_passed_on_counts_and_has_a_bound() {
     let server = Server::url(url, Strategy::HttpOnly, headers, fetch());
     let refused = within(Client::connect(server, modern())).await.unwrap_err();
     assert!(refused.to_string().contains("passed on to servers"), "{refused}");
+    place.fleet.close().await;
+}
+
+#[tokio::test]
+async fn tasks_end_with_the_users_they_are_for_although_no_server_changes() {
+    let idle = Duration::from_millis(100);
+    let bounds = PersonBounds { idle, connections: 4, ..PersonBounds::default() };
+    let place = open(Era::Legacy, None, bounds, |plan| {
+        // The house lets us in too: a server that is tried again and again changes.
+        let house = plan.servers.get_mut("house").unwrap();
+        let Target::Url { headers, .. } = &mut house.target else { unreachable!() };
+        headers.insert("x-caretaker", HeaderValue::from_static("gateway"));
+    });
+    let place = place.await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let until = async |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let nobody = || place.views.people() == 0 && place.fleet.people.count() == 0;
+    come_as(&place, 1).await;
+    within(until(&nobody)).await;
+    let before = tasks();
+    come_as(&place, 20).await;
+    // Connections that are pooled or on their way down are a few, however many users there were.
+    within(until(&|| nobody() && tasks() < before + 10)).await;
     place.fleet.close().await;
 }

@@ -61,6 +61,69 @@ fn words_that_may_name_another_call_are_not_passed_on() {
     );
 }
 
+/// wire: UTL-1, HTTP-9
+#[test]
+fn what_a_server_says_to_a_cancelled_call_is_passed_on() {
+    check(
+        ready(Sharing::Alone),
+        r#"open a1!: 1 tools/call {}
+           open a2!: 2 tools/call {}
+           open a3!: 3 tools/call {}
+           open a4!: 4 tools/call {}
+           open a5!: 5 tools/call {}
+           drop a1!: notifications/cancelled {"requestId":1}
+           drop a2!: notifications/cancelled {"requestId":2}
+           drop a3!: notifications/cancelled {"requestId":3}
+           drop a4!: notifications/cancelled {"requestId":4}
+           drop a5!
+           recv: 2 = {}
+           recv: 2 = {}
+           recv: 3 ! 0 cancelled
+           unanswered 4
+           recv: 4 = {}
+           at 4s
+           at 5s
+           recv: 5 = {}
+           recv: 6 = {}"#,
+        r#"send 2: 2 tools/call {}
+           send 3: 3 tools/call {}
+           send 4: 4 tools/call {}
+           send 5: 5 tools/call {}
+           send 6: 6 tools/call {}
+           send 0: notifications/cancelled {"requestId":2}
+           send 0: notifications/cancelled {"requestId":3}
+           send 0: notifications/cancelled {"requestId":4}
+           send 0: notifications/cancelled {"requestId":5}
+           send 0: notifications/cancelled {"requestId":6}
+           abort 6
+           a1!: finish 2 = {}
+           a2!: finish 3 ! 0 cancelled
+           a3!: unanswered
+           abort 5
+           a4!: unanswered"#,
+    );
+}
+
+#[test]
+fn a_cancelled_call_ends_with_its_link_and_with_its_client() {
+    check(
+        ready(Sharing::Alone),
+        r#"open a1!: 1 tools/call {}
+           open b1!: 1 tools/call {}
+           drop a1!: notifications/cancelled {"requestId":1}
+           drop b1!: notifications/cancelled {"requestId":1}
+           forget b
+           recv: 3 = {}
+           lost"#,
+        r#"send 2: 2 tools/call {}
+           send 3: 3 tools/call {}
+           send 0: notifications/cancelled {"requestId":2}
+           send 0: notifications/cancelled {"requestId":3}
+           abort 3
+           a1!: unanswered"#,
+    );
+}
+
 /// wire: CAN-4, UTL-6
 #[test]
 fn a_call_that_takes_too_long_is_cancelled_and_progress_buys_time() {

@@ -153,13 +153,77 @@ fn a_cancelled_call_ends_without_an_answer() {
                post 6: "x" tools/call {}"#,
             r#"up: open 2 "x" tools/call {}
                lane 3: accepted
-               lane 2: end
                up: drop 2 notifications/cancelled {"requestId":"x","reason":"enough"}
+               lane 2: end
                lane 4: accepted
                lane 5: accepted
                up: open 3 "x" tools/call {}"#,
         );
     }
+}
+
+/// wire: UTL-1, HTTP-9
+#[test]
+fn a_cancelled_call_that_the_server_answers_all_the_same_is_answered() {
+    for revision in LEGACY {
+        check(
+            ready(Carrier::Http, revision),
+            r#"post 2: "x" tools/call {}
+               post 3: notifications/cancelled {"requestId":"x","reason":"answer me"}
+               finish 2: 0 = {}
+               finish 2: 0 = {}
+               post 4: "x" tools/call {}
+               post 5: notifications/cancelled {"requestId":"x","reason":"answer me"}
+               unanswered 3
+               finish 3: 0 = {}"#,
+            r#"up: open 2 "x" tools/call {}
+               lane 3: accepted
+               up: drop 2 notifications/cancelled {"requestId":"x","reason":"answer me"}
+               lane 2: answer 200 "x" = {}
+               up: open 3 "x" tools/call {}
+               lane 5: accepted
+               up: drop 3 notifications/cancelled {"requestId":"x","reason":"answer me"}
+               lane 4: end"#,
+        );
+    }
+}
+
+/// wire: UTL-1, MSG-5
+#[test]
+fn a_late_answer_is_not_taken_for_that_of_a_later_call_with_the_same_id() {
+    check(
+        ready(Carrier::Pipe, V2025_11),
+        r#"line: 1 tools/call {}
+           line: notifications/cancelled {"requestId":1,"reason":"answer me"}
+           line: 1 tools/call {}
+           finish 2: 0 = "first"
+           finish 3: 0 = "second""#,
+        r#"up: open 2 1 tools/call {}
+           up: drop 2 notifications/cancelled {"requestId":1,"reason":"answer me"}
+           up: open 3 1 tools/call {}
+           lane 0: 1 = "second""#,
+    );
+}
+
+#[test]
+fn cancelled_calls_count_no_more_and_as_many_are_remembered_as_may_be_open() {
+    check(
+        with_limits(Carrier::Http, V2025_11, |limits| limits.calls = 1),
+        r#"post 2: 1 a
+           post 3: notifications/cancelled {"requestId":1,"reason":"answer me"}
+           post 4: 2 a
+           post 5: notifications/cancelled {"requestId":2,"reason":"answer me"}
+           finish 2: 0 = {}
+           finish 3: 0 = {}"#,
+        r#"up: open 2 1 a
+           lane 3: accepted
+           up: drop 2 notifications/cancelled {"requestId":1,"reason":"answer me"}
+           up: open 3 2 a
+           lane 5: accepted
+           up: drop 3 notifications/cancelled {"requestId":2,"reason":"answer me"}
+           lane 2: end
+           lane 4: answer 200 2 = {}"#,
+    );
 }
 
 /// wire: UTL-1

@@ -167,8 +167,8 @@ fn progress_of_a_call_that_is_over_is_not_said() {
         r#"lane 9: begin 0-0 retry 1000
            up: open 2 1 tools/call {}
            lane 3: accepted
-           lane 2: end
            up: drop 2 notifications/cancelled {"requestId":1}
+           lane 2: end
            lane 9: event 0-1 notifications/tools/list_changed"#,
     );
 }

@@ -1,0 +1,239 @@
+//! The other end of a connection, for the requests that come by it.
+//!
+//! A client may close its sending side once its request is sent, and read on. To
+//! us that looks like a client that is gone, until we write: then one that is gone
+//! resets the connection. So the end of what the client sends is kept from hyper
+//! while an answer is awaited, the answer is begun at once to find out, and a
+//! reset is told to hyper as the end.
+//!
+//! ```text
+//!   Open ── end of input, an answer is awaited ──▶ Ended ──┬─ reset ────▶ the end
+//!     └──── end of input, none is awaited ──▶ the end      └─ answered ─▶ the end
+//! ```
+//!
+//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::face::lock;
+
+/// The connection that a request came by, among the request's extensions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Answers that somebody works on.
+    awaited: usize,
+    /// Whether the client sends nothing more.
+    has_ended: bool,
+    reader: Option<Waker>,
+    answerer: Option<Waker>,
+    /// The number of the client that is answered.
+    carries: u64,
+    is_cut: bool,
+}
+
+impl State {
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Peer {
+    /// Says that an answer is on its way to the client, until it is dropped.
+    pub(crate) fn await_answer(&self) -> Awaited {
+        lock(&self.0).awaited += 1;
+        Awaited { peer: self.clone(), told: false }
+    }
+
+    /// Says which client is answered by it from here on.
+    pub(crate) fn carry(&self, client: u64) {
+        lock(&self.0).carries = client;
+    }
+
+    /// Whether this client is the last that was answered by it.
+    pub(crate) fn carries(&self, client: u64) -> bool {
+        lock(&self.0).carries == client
+    }
+
+    /// Ends the connection, whatever is still to be written.
+    pub(crate) fn cut(&self) {
+        let mut state = lock(&self.0);
+        state.is_cut = true;
+        state.wake_reader();
+    }
+
+    /// Ready when the connection is to end.
+    pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0);
+        state.reader = Some(cx.waker().clone());
+        if state.is_cut { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn end(&self) {
+        let mut state = lock(&self.0);
+        state.has_ended = true;
+        if let Some(answerer) = state.answerer.take() {
+            answerer.wake();
+        }
+    }
+
+    /// Whether an answer is awaited; wakes the reader when that changes.
+    fn is_awaited(&self, cx: &Context<'_>) -> bool {
+        let mut state = lock(&self.0);
+        state.reader = Some(cx.waker().clone());
+        state.awaited > 0
+    }
+}
+
+/// An answer that is on its way to the client.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    peer: Peer,
+    told: bool,
+}
+
+impl Awaited {
+    /// Whether the client had ended what it sends when that was last asked.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.told
+    }
+
+    /// Whether the client sends nothing more, so that what is missing does not come.
+    pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> bool {
+        let mut state = lock(&self.peer.0);
+        state.answerer = Some(cx.waker().clone());
+        state.has_ended
+    }
+
+    /// Whether something must be written, to find out if the client is gone: true
+    /// once, when it has ended what it sends.
+    pub(crate) fn poll_doubt(&mut self, cx: &Context<'_>) -> bool {
+        if self.told {
+            return false;
+        }
+        let mut state = lock(&self.peer.0);
+        if state.has_ended {
+            self.told = true;
+        } else {
+            state.answerer = Some(cx.waker().clone());
+        }
+        self.told
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let mut state = lock(&self.peer.0);
+        state.awaited -= 1;
+        state.wake_reader();
+    }
+}
+
+/// A connection as hyper reads and writes it.
+pub(super) struct Stream {
+    read: Reading,
+    write: OwnedWriteHalf,
+    peer: Peer,
+    /// Whether hyper has something to write that the socket does not take yet.
+    is_full: bool,
+}
+
+enum Reading {
+    Open(OwnedReadHalf),
+    /// The client sends nothing more; ready when the connection is broken.
+    Ended(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Over,
+}
+
+impl Stream {
+    pub(super) fn new(stream: TcpStream, peer: Peer) -> Self {
+        let (read, write) = stream.into_split();
+        Self { read: Reading::Open(read), write, peer, is_full: false }
+    }
+
+    fn written<T>(&mut self, wrote: Poll<T>) -> Poll<T> {
+        if std::mem::replace(&mut self.is_full, wrote.is_pending()) && !self.is_full {
+            lock(&self.peer.0).wake_reader();
+        }
+        wrote
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Nobody is answered by it any more.
+        self.peer.carry(0);
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Reading::Open(read) = &mut self.read {
+            let before = buffer.filled().len();
+            ready!(Pin::new(read).poll_read(cx, buffer))?;
+            if buffer.filled().len() > before || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.peer.is_awaited(cx) && !self.is_full {
+                return Poll::Ready(Ok(()));
+            }
+            if let Reading::Open(read) = std::mem::replace(&mut self.read, Reading::Over) {
+                let broken = async move { _ = read.ready(Interest::ERROR).await };
+                self.read = Reading::Ended(Box::pin(broken));
+            }
+            self.peer.end();
+        }
+        let is_awaited = self.peer.is_awaited(cx) || self.is_full;
+        match &mut self.read {
+            Reading::Ended(broken) if is_awaited => broken.as_mut().poll(cx).map(Ok),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.write).poll_write(cx, bytes);
+        self.written(wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.write).poll_write_vectored(cx, pieces);
+        self.written(wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.write.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,306 @@
+//! Finds servers that lead back to the gateway that names them.
+//!
+//! A gateway that names itself would list its own tools again and again, and one
+//! that starts itself would start processes without end. So each server of a
+//! gateway or bridge has a random id, and each chain of them is told:
+//!
+//! ```text
+//!   HTTP    every request to a server has  Switchboard-Via: ID, ID, ...
+//!           its own id, and all that ever came in where this server is offered
+//!   stdio   every child has  SWITCHBOARD_VIA=PROCESS.ID,PROCESS.ID,...
+//!           PROCESS is the same for two processes that serve the same configuration
+//! ```
+//!
+//! A gateway that finds the id of a server in a request for that server refuses
+//! the request ([`Refusal::Loop`]), and so does one that was started by another
+//! that serves the same configuration. Requests share connections, so the chain of
+//! a single request is not known further on: what came in once is told from then on.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::refusal::{self, Refusal};
+
+use super::{Server, Upstream};
+use crate::face::lock;
+
+/// The variable that tells a child which servers of which processes led to it.
+pub const VARIABLE: &str = "SWITCHBOARD_VIA";
+
+/// The header that tells a server the same.
+pub(super) const HEADER: HeaderName = HeaderName::from_static("switchboard-via");
+
+/// What is wrong with such a server, for its callers.
+pub const LEADS_BACK: &str = "leads back to this gateway; remove it from the configuration";
+
+/// Gateways and bridges that start each other. More are taken for a loop whose
+/// configuration is made anew each time.
+const MOST_PROCESSES: usize = 8;
+
+/// Ids of other gateways' servers that are told on, the newest. Each is 18 bytes
+/// of a header that servers take 8 KiB of at least.
+const MOST_TOLD: usize = 128;
+
+/// What led to this process: it names servers, and was perhaps started as one.
+#[derive(Clone, Debug)]
+pub struct Ancestry {
+    /// The same for all processes that serve the same.
+    process: u64,
+    /// Process and server of each gateway above this one, the first one first.
+    above: Vec<(u64, u64)>,
+    /// Whether the client is the process that started this one.
+    is_child: bool,
+    is_bridge: bool,
+    /// Where its servers are named.
+    source: Arc<str>,
+}
+
+impl Ancestry {
+    /// A gateway. `serves` is what it has in common with others that serve the
+    /// same, `source` the files that name its servers, `variable` the value of
+    /// [`VARIABLE`] that it was started with.
+    pub fn gateway(serves: impl Hash, source: &str, variable: Option<&str>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        serves.hash(&mut hasher);
+        let pair = |text: &str| {
+            let (process, id) = text.split_once('.')?;
+            Some((parse(process)?, parse(id)?))
+        };
+        let above = variable.unwrap_or_default().split(',').filter_map(pair);
+        Self {
+            process: hasher.finish(),
+            above: above.take(MOST_PROCESSES).collect(),
+            is_child: false,
+            is_bridge: false,
+            source: source.into(),
+        }
+    }
+
+    /// A bridge: a loop that it is a part of is for the gateway before it to refuse.
+    pub fn bridge(serves: impl Hash, variable: Option<&str>) -> Self {
+        Self { is_bridge: true, ..Self::gateway(serves, "the command", variable) }
+    }
+
+    /// Says whether its client is the process that started it.
+    #[must_use]
+    pub fn serving_parent(self, is_child: bool) -> Self {
+        Self { is_child, ..self }
+    }
+
+    /// Whether a process above serves the same already, or there are too many.
+    pub fn is_loop(&self) -> bool {
+        let is_known = self.above.iter().any(|(process, _)| *process == self.process);
+        is_known || self.above.len() >= MOST_PROCESSES
+    }
+}
+
+/// One server in the chains that it is a part of.
+pub(super) struct Via {
+    id: u64,
+    /// What its children are started with.
+    variable: String,
+    told: Mutex<Told>,
+    leads_back: AtomicBool,
+    is_bridge: bool,
+    source: Arc<str>,
+}
+
+/// What its requests tell.
+struct Told {
+    /// Ids that came in, the oldest first.
+    ids: VecDeque<u64>,
+    /// Its own, and those above this process.
+    first: String,
+    header: HeaderValue,
+}
+
+impl Via {
+    /// A server of a process; none if the system has no randomness for an id.
+    fn new(ancestry: &Ancestry) -> Option<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).ok()?;
+        let id = u64::from_be_bytes(random);
+        let chain = ancestry.above.iter().copied().chain([(ancestry.process, id)]);
+        let pairs: Vec<_> =
+            chain.map(|(process, id)| format!("{process:016x}.{id:016x}")).collect();
+        let above = ancestry.above.iter().filter(|_| ancestry.is_child);
+        let ids: Vec<_> = above.map(|(_, id)| *id).chain([id]).collect();
+        let first = listed(ids.iter());
+        let header = HeaderValue::from_str(&first).ok()?;
+        Some(Self {
+            id,
+            variable: pairs.join(","),
+            told: Mutex::new(Told { ids: VecDeque::new(), first, header }),
+            leads_back: AtomicBool::new(false),
+            is_bridge: ancestry.is_bridge,
+            source: Arc::clone(&ancestry.source),
+        })
+    }
+
+    /// What a request to the server tells.
+    pub(super) fn header(&self) -> HeaderValue {
+        lock(&self.told).header.clone()
+    }
+
+    /// What a child is told.
+    pub(super) fn variable(&self) -> &str {
+        &self.variable
+    }
+
+    /// Requests for this server came through these.
+    fn add(&self, through: &[u64]) {
+        let mut told = lock(&self.told);
+        let mut is_other = false;
+        for id in through {
+            if !told.ids.contains(id) {
+                told.ids.push_back(*id);
+                is_other = true;
+            }
+        }
+        if is_other {
+            while told.ids.len() > MOST_TOLD {
+                told.ids.pop_front();
+            }
+            let text = format!("{}, {}", told.first, listed(told.ids.iter()));
+            if let Ok(header) = HeaderValue::from_str(&text) {
+                told.header = header;
+            }
+        }
+    }
+}
+
+fn listed<'i>(ids: impl Iterator<Item = &'i u64>) -> String {
+    ids.map(|id| format!("{id:016x}")).collect::<Vec<_>>().join(", ")
+}
+
+fn parse(id: &str) -> Option<u64> {
+    u64::from_str_radix(id.trim(), 16).ok()
+}
+
+/// The servers of other gateways that a request came through.
+pub(crate) fn through(headers: &HeaderMap) -> Vec<u64> {
+    let values = headers.get_all(HEADER).iter().filter_map(|value| value.to_str().ok());
+    let ids = values.flat_map(|value| value.split(',')).filter_map(parse);
+    ids.take(MOST_TOLD + MOST_PROCESSES).collect()
+}
+
+/// Whether a request for these servers came through one of them. If not, their
+/// own requests tell from here on what it came through.
+pub fn leads_back<'s>(servers: impl Iterator<Item = &'s Server> + Clone, through: &[u64]) -> bool {
+    let vias = servers.filter_map(Server::via);
+    if vias.clone().any(|via| through.contains(&via.id)) {
+        return true;
+    }
+    vias.for_each(|via| via.add(through));
+    false
+}
+
+impl Server {
+    /// The same server, named by a gateway or bridge that looks for loops.
+    #[must_use]
+    pub fn named_by(&self, ancestry: &Ancestry) -> Self {
+        self.with_via(Via::new(ancestry).map(Arc::new))
+    }
+
+    /// Whether it led back to us when it was last asked something.
+    pub fn leads_back(&self) -> bool {
+        self.via().is_some_and(|via| via.leads_back.load(Ordering::Relaxed))
+    }
+
+    /// It is about to be asked again.
+    pub(crate) fn forget_loop(&self) {
+        if let Some(via) = self.via() {
+            via.leads_back.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What to do about a server of this name that leads back, for the log.
+    pub(crate) fn loop_advice(&self, name: &str) -> String {
+        let source = self.via().map_or("the configuration", |via| &via.source);
+        format!("server {name:?} leads back to this gateway; remove it from {source}")
+    }
+}
+
+impl Upstream {
+    /// What the server says, or what is told instead if it says that it leads
+    /// back: only the gateway that names it is to take that for its own loop.
+    pub(super) fn past_loops(&self, message: &Message) -> Option<Message> {
+        let text = self.loop_in(message)?;
+        Some(Message::refusal(message.id(), &Refusal::FarSide { text }))
+    }
+
+    /// What callers hear if this says that the server leads back.
+    pub(super) fn loop_in(&self, message: &Message) -> Option<String> {
+        let is_error = message.kind() == Kind::Error;
+        let is_loop = is_error && message.payload().is_some_and(refusal::is_loop);
+        let via = self.server.via().filter(|_| is_loop)?;
+        via.leads_back.store(true, Ordering::Relaxed);
+        (!via.is_bridge).then(|| format!("this server {LEADS_BACK}"))
+    }
+}
+
+impl fmt::Debug for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Via").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+
+    use super::*;
+    use crate::http::fetch::{Fetch, FetchOptions};
+    use crate::upstream::Strategy;
+
+    fn server(ancestry: &Ancestry) -> Server {
+        let fetch = Fetch::new(FetchOptions::default()).unwrap();
+        let url = Uri::from_static("http://127.0.0.1:1/mcp");
+        Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch).named_by(ancestry)
+    }
+
+    /// What the other end of a request to this server reads.
+    fn sent(server: &Server) -> Vec<u64> {
+        through(&HeaderMap::from_iter([(HEADER, server.via().unwrap().header())]))
+    }
+
+    #[test]
+    fn a_chain_is_told_on_and_found_where_it_began() {
+        let gateway = Ancestry::gateway("a", "a.json", None);
+        let [one, two, three] = [(); 3].map(|()| server(&gateway));
+        assert!(!leads_back([&two].into_iter(), &sent(&one)));
+        assert!(!leads_back([&three].into_iter(), &sent(&two)));
+        assert!(!leads_back([&two, &three].into_iter(), &sent(&one)), "a diamond");
+        assert!(leads_back([&one].into_iter(), &sent(&three)));
+        assert_eq!(sent(&one).len(), 1, "what is refused is not told on");
+        let more: Vec<_> = (0..1000).collect();
+        leads_back([&one].into_iter(), &more);
+        assert_eq!(sent(&one).len(), 1 + MOST_TOLD);
+        assert!(sent(&one).contains(&999), "the newest");
+    }
+
+    #[test]
+    fn a_process_that_serves_what_one_above_it_serves_is_a_loop() {
+        let above = Ancestry::gateway("a", "a.json", None);
+        let variable = server(&above).via().unwrap().variable().to_owned();
+        let below = |serves| Ancestry::gateway(serves, "", Some(&variable));
+        assert!(!above.is_loop() && !below("b").is_loop() && below("a").is_loop());
+        let alone = server(&below("b"));
+        assert_eq!(sent(&alone).len(), 1, "those above it are no clients of its own");
+        assert_eq!(sent(&server(&below("b").serving_parent(true))).len(), 2);
+        let mut variable = String::new();
+        for depth in 0..MOST_PROCESSES {
+            let next = Ancestry::gateway(depth, "", Some(&variable));
+            assert!(!next.is_loop(), "{depth}");
+            variable = server(&next).via().unwrap().variable().to_owned();
+        }
+        assert!(Ancestry::gateway("z", "", Some(&variable)).is_loop(), "too many");
+        assert!(!Ancestry::gateway("z", "", Some("nonsense,x.y")).is_loop());
+    }
+}
