@@ -190,7 +190,7 @@ impl Refusal {
             Self::Loop                                      => (-32603, 508),
             Self::FarSide { .. }                            => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
-            Self::KeyRemoved                                => (-32603, 200),
+            Self::KeyRemoved                                => (-32603, 401),
             Self::NobodyToAsk                               => (-32601, 200),
         }
     }

@@ -103,7 +103,10 @@ impl Fleet {
 fn door(name: &str, state: &State) -> Door {
     match state {
         State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => Door::Retrying,
+        State::Retrying { .. } => {
+            let why = format!("server {name:?} could not be started, and is tried again soon");
+            Door::Retrying(why)
+        }
         State::Failed { .. } => {
             let why = format!("server {name:?} has failed too often, and is tried again later");
             Door::Failed(why)

@@ -25,8 +25,9 @@ pub enum Door {
     Open,
     /// It is being started: calls wait for it.
     Starting,
-    /// It has ended or could not be started, and is started again soon: calls wait for it.
-    Retrying,
+    /// It has ended or could not be started, for this reason, and is started again soon.
+    /// Calls wait for it; if it was never up, those that wait fail, and further ones wait.
+    Retrying(String),
     /// It is given up for now, for this reason.
     Failed(String),
 }
@@ -37,6 +38,8 @@ pub(super) struct Gate<W> {
     most: usize,
     patience: Duration,
     door: Door,
+    /// The server could be called at some time.
+    was_up: bool,
     open: HashSet<Key>,
     waiting: VecDeque<Waiter<W>>,
     /// When something last came by.
@@ -75,7 +78,7 @@ pub(super) enum Entry<W> {
 impl<W> Gate<W> {
     pub(super) fn new(most: usize, patience: Duration, now: Instant) -> Self {
         let (open, waiting) = (HashSet::new(), VecDeque::new());
-        Self { most, patience, door: Door::Starting, open, waiting, used: now }
+        Self { most, patience, door: Door::Starting, was_up: false, open, waiting, used: now }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -152,9 +155,15 @@ impl<W> Gate<W> {
             let until = now + self.patience;
             self.waiting.iter_mut().for_each(|waiter| waiter.until = until);
         }
+        self.was_up |= door == Door::Open;
+        let why = match &door {
+            Door::Failed(why) => Some(why.clone()),
+            // Whether it can be started at all is not known.
+            Door::Retrying(why) if !self.was_up => Some(why.clone()),
+            _ => None,
+        };
         self.door = door;
-        let Door::Failed(why) = &self.door else { return Vec::new() };
-        let why = why.clone();
+        let Some(why) = why else { return Vec::new() };
         let vain = self.take(|waiter| !waiter.call.linked);
         vain.into_iter().map(|what| (what, why.clone())).collect()
     }

@@ -114,6 +114,10 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     pipe.carry(&parts.headers)?;
     pipe.count_in(&site.options.unread);
     site.sockets.add(who, &pipe);
+    if !who.is_current() {
+        // Its key was removed before it was there to be ended.
+        return Err(Refusal::KeyRemoved);
+    }
     let (config, keep_alive) = (config(limits), site.options.keep_alive);
     tokio::spawn(async move {
         let _stay = stay;

@@ -110,26 +110,40 @@ fn calls_that_wait_for_their_turn_do_so_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_failed_attempt_fails_nobody_but_a_server_that_is_given_up_fails_all_who_wait() {
+fn a_failed_attempt_fails_who_waited_for_it_and_the_next_ones_wait_for_the_next() {
     check(
         "call a
          retrying
          call b
+         retrying
          starting
          retrying
-         open
-         over a
          call c
-         call d
+         open",
+        "a waits
+         a fails: it broke
+         b waits
+         b fails: it broke
+         c waits
+         c goes",
+    );
+}
+
+#[test]
+fn a_server_that_was_up_is_waited_for_until_it_is_given_up() {
+    check(
+        "open
+         call a
+         call b
+         call c
+         retrying
+         starting
          retrying
          failed",
-        "a waits
-         b waits
-         a goes
+        "a goes
          b goes
-         c goes
-         d waits
-         d fails: it broke",
+         c waits
+         c fails: it broke",
     );
 }
 
@@ -295,7 +309,7 @@ fn check(script: &str, expected: &str) {
                 let door = match door {
                     "open" => Door::Open,
                     "starting" => Door::Starting,
-                    "retrying" => Door::Retrying,
+                    "retrying" => Door::Retrying("it broke".to_owned()),
                     "failed" => Door::Failed("it broke".to_owned()),
                     _ => panic!("no such step: {step}"),
                 };

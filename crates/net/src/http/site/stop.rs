@@ -62,6 +62,8 @@ impl Inner {
             face.give_up(&Refusal::Stopping).detach();
         } else if !face.who().is_current() {
             face.give_up(&Refusal::KeyRemoved).detach();
+            // Listens do not count as calls.
+            face.end();
         }
     }
 }

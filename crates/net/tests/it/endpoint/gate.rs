@@ -30,6 +30,8 @@ pub(super) struct Names {
 pub(super) struct Counts {
     calls: AtomicUsize,
     sessions: AtomicUsize,
+    /// What lets them in is gone, just after they came in.
+    is_gone: AtomicBool,
 }
 
 impl Counts {
@@ -58,6 +60,10 @@ impl Standing for Counts {
 
     fn end_session(&self) {
         self.sessions.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_current(&self) -> bool {
+        !self.is_gone.load(Ordering::SeqCst)
     }
 }
 
@@ -207,6 +213,32 @@ async fn who_is_not_kept_has_to_leave_and_the_others_stay() {
     assert_eq!(post(&bob, "bob", &call(1, "x")).await.status, 404, "it is over");
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(post(&ann, "ann", &ping).await.status, 200);
+    assert_eq!(names.of("bob").open(), (0, 0));
+    set.stopped().await;
+}
+
+/// Between the gate and the rest of a request nobody looks at what is open.
+#[tokio::test]
+async fn what_begins_while_its_key_is_removed_ends_at_once() {
+    let (mut set, names) = gated().await;
+    names.of("bob").is_gone.store(true, Ordering::SeqCst);
+    let client = Client::modern(set.way.clone());
+    let answer = post(&client, "bob", &enveloped(call(1, "slow"))).await;
+    let answer = answer.json().await;
+    let why = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(why.contains("key"), "{answer}");
+    set.stage.call().await;
+    set.stage.dropped().await;
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let listen =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen", "params": wanted});
+    let listened = post(&client, "bob", &enveloped(listen)).await;
+    within(listened.text()).await;
+    let Way::Socket(address) = set.way.clone() else { panic!("no port") };
+    let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+    request.headers_mut().insert("x-name", HeaderValue::from_static("bob"));
+    let stream = TcpStream::connect(address).await.unwrap();
+    assert!(within(tokio_tungstenite::client_async(request, stream)).await.is_err());
     assert_eq!(names.of("bob").open(), (0, 0));
     set.stopped().await;
 }
