@@ -1,5 +1,7 @@
 //! A client of one era that makes calls, and checks every answer it gets.
 
+use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,6 +42,18 @@ pub(crate) enum Said {
     Crossed(String),
 }
 
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Result(result) => write!(f, "the result {:.300}", result.to_string()),
+            Self::Error(code, why) => write!(f, "error {code}: {why:.300}"),
+            Self::Refused(status, why) => write!(f, "HTTP {status}: {why:.300}"),
+            Self::Lost(lost) => write!(f, "{lost}"),
+            Self::Crossed(what) => write!(f, "a crossed answer: {what:.300}"),
+        }
+    }
+}
+
 impl Said {
     /// The text of a tool's result.
     pub(crate) fn text(&self) -> Option<&str> {
@@ -71,6 +85,8 @@ pub(crate) struct Caller {
     /// Sent with each request besides.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) patience: Duration,
+    /// The address it has.
+    pub(crate) from: Ipv4Addr,
     connection: Option<(Connection, Instant)>,
 }
 
@@ -93,6 +109,7 @@ impl Caller {
             capabilities: json!({}),
             headers: Vec::new(),
             patience: PATIENCE,
+            from: Ipv4Addr::LOCALHOST,
             connection: None,
         }
     }
@@ -230,7 +247,7 @@ impl Caller {
     pub(crate) async fn exchange(&mut self, bytes: &[u8]) -> Result<Reply, Lost> {
         let mut connection = match self.connection.take() {
             Some((connection, used)) if used.elapsed() < REST => connection,
-            _ => Connection::open(self.port).await?.patient(self.patience),
+            _ => Connection::open_from(self.from, self.port).await?.patient(self.patience),
         };
         connection.send(bytes).await?;
         let reply = connection.reply().await?;

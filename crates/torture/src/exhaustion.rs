@@ -1,5 +1,6 @@
 //! What can be used up: bytes, connections, sessions, users, processes, and ourselves.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -9,27 +10,27 @@ use tokio::time::Instant;
 
 use crate::caller::{Caller, Era, Said};
 use crate::campaign::{Campaign, Verdict, ensure};
-use crate::gateway::{Gateway, Plan, ROOT};
+use crate::gateway::{ADA, Gateway, Plan};
 use crate::http::{Connection, request};
 use crate::servers::Web;
 
 pub(crate) async fn run(cx: &mut Campaign) {
     cx.enter("exhaustion");
     cx.attack(
-        "bytes: bodies that are never finished, 1 GiB in all",
-        "memory is bounded; honest calls are answered meanwhile; all is given back",
+        "bytes: bodies that are never finished, 1 GiB in all, with one key",
+        "memory is bounded; calls of another key are answered meanwhile; all is given back",
         async |cx| bodies(cx).await,
     )
     .await;
     cx.attack(
         "connections: all of them taken by bodies that trickle",
-        "/healthz answers, and so does an honest call",
+        "/healthz answers; calls from another address are served",
         async |cx| trickle(cx, true).await,
     )
     .await;
     cx.attack(
         "connections: all of them taken by clients that rest after a 401",
-        "/healthz answers, and so does an honest call",
+        "/healthz answers; calls from another address are served",
         async |cx| trickle(cx, false).await,
     )
     .await;
@@ -60,7 +61,7 @@ pub(crate) async fn run(cx: &mut Campaign) {
 }
 
 fn plan(cx: &Campaign) -> Plan {
-    let keys = json!({"root": {"key": "${ROOT_KEY}"}});
+    let keys = json!({"root": {"key": "${ROOT_KEY}"}, "ada": {"key": "${ADA_KEY}"}});
     Plan::new(json!({"tools": cx.shared("tools")})).section(json!({"keys": keys}))
 }
 
@@ -75,7 +76,7 @@ async fn bodies(cx: &Campaign) -> Verdict {
         sending.push(tokio::spawn(async move {
             let length = (16 << 20).to_string();
             let headers = [
-                ("X-API-Key", ROOT),
+                ("X-API-Key", ADA),
                 ("Content-Length", &length),
                 crate::http::POST[0],
                 crate::http::POST[1],
@@ -104,11 +105,15 @@ async fn bodies(cx: &Campaign) -> Verdict {
         open.extend(sending.await.map_err(|error| error.to_string())?);
     }
     let grown = most.saturating_sub(before.memory) >> 20;
-    ensure(grown < 640, || format!("memory grew by {grown} MiB"))?;
+    // 128 MiB is what one key may have in flight, and some is on its way.
+    ensure(grown < 400, || format!("memory grew by {grown} MiB"))?;
     drop(open);
     ensure(honest > 10, || format!("only {honest} honest calls in eight seconds"))?;
     cx.at_rest(&gateway, before).await.map(|()| 128)
 }
+
+/// An address of this machine that the attackers do not use.
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 async fn trickle(cx: &Campaign, trickles: bool) -> Verdict {
     let mut plan = plan(cx);
@@ -154,8 +159,11 @@ async fn trickle(cx: &Campaign, trickles: bool) -> Verdict {
         }
     };
     let mut caller = gateway.caller("/mcp", Era::Modern).patient(Duration::from_secs(20));
-    let answered =
-        if well.is_ok() { caller.echo("tools__echo", json!({})).await } else { Ok(false) };
+    caller.from = OTHER;
+    let answered = match &well {
+        Ok(()) => caller.echo("tools__echo", json!({})).await,
+        Err(_) => Ok(false),
+    };
     holding.abort();
     well?;
     ensure(answered?, || "an honest call fails beside them".to_owned())?;
@@ -174,7 +182,7 @@ async fn sessions(cx: &Campaign) -> Verdict {
         match caller.greet().await {
             Ok(()) => open.push(caller),
             Err(Said::Refused(503, _) | Said::Error(..)) => refused += 1,
-            Err(said) => return Err(format!("{said:?}")),
+            Err(said) => return Err(format!("{said}")),
         }
     }
     ensure(open.len() == 50, || format!("{} sessions are open, {refused} refused", open.len()))?;
@@ -196,7 +204,8 @@ async fn users(cx: &Campaign) -> Verdict {
     let server = json!({"url": web.url(), "type": "http", "passHeaders": ["X-User"]});
     let gateway = cx.ready(&Plan::new(json!({"web": server, "tools": cx.shared("tools")}))).await?;
     gateway.serves("tools__echo").await?;
-    let count = cx.size(600, 4_000);
+    // 1,024 users are remembered at each path; what comes after them is about the forgotten.
+    let (first, count) = (cx.size(20, 1_100), cx.size(180, 3_000));
     let come = async |gateway: &Gateway, from: usize, count: usize| {
         for number in from..from + count {
             let mut caller = gateway.caller("/mcp", Era::Modern);
@@ -204,14 +213,14 @@ async fn users(cx: &Campaign) -> Verdict {
             let answered = caller.echo("web__echo", json!({})).await?;
             ensure(answered, || format!("the call of user {number} fails"))?;
             let listed = caller.ask("tools/list", json!({})).await;
-            ensure(matches!(listed, Said::Result(_)), || format!("user {number}: {listed:?}"))?;
+            ensure(matches!(listed, Said::Result(_)), || format!("user {number}: {listed}"))?;
         }
         Ok::<_, String>(())
     };
-    // As many as are remembered come first, so that what follows is about the forgotten.
-    come(&gateway, 0, 300).await?;
+    come(&gateway, 0, first).await?;
     let before = gateway.footprint().await?;
-    come(&gateway, 1_000, count).await?;
+    come(&gateway, 10_000, count).await?;
+    let allowed = if cx.is_quick { 8 * count as u64 } else { 100 };
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         let now = gateway.footprint().await?;
@@ -220,7 +229,7 @@ async fn users(cx: &Campaign) -> Verdict {
             now.descriptors.saturating_sub(before.descriptors),
         );
         let memory = now.memory.saturating_sub(before.memory) >> 20;
-        if tasks < 100 && descriptors < 100 && memory < 64 {
+        if tasks < allowed && descriptors < 100 && memory < 96 {
             break;
         }
         ensure(Instant::now() < end, || {
@@ -287,14 +296,14 @@ async fn itself(cx: &Campaign) -> Verdict {
             let since = Instant::now();
             let said = caller.call(name, json!({"message": "x"})).await;
             let is_told = said.is_failure() || said.text() == Some("x");
-            ensure(is_told && since.elapsed().as_secs() < 30, || format!("{name}: {said:?}"))?;
+            ensure(is_told && since.elapsed().as_secs() < 30, || format!("{name}: {said}"))?;
         }
         let now = gateway.footprint().await?;
         ensure(now.descriptors < 200 && now.tasks < 400, || {
             format!("{} descriptors and {} tasks", now.descriptors, now.tasks)
         })?;
         let listed = caller.ask("tools/list", json!({})).await;
-        let Said::Result(result) = &listed else { return Err(format!("{listed:.200?}")) };
+        let Said::Result(result) = &listed else { return Err(format!("{listed}")) };
         let tools = result["tools"].as_array().map_or(0, Vec::len);
         ensure(tools < 200, || format!("{tools} tools are listed"))?;
         times += 1;

@@ -190,11 +190,6 @@ impl Gateway {
         said(&self.log, lines)
     }
 
-    pub(crate) fn has_said(&self, text: &str) -> bool {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.iter().any(|line| line.contains(text))
-    }
-
     /// Fails if the process is gone.
     pub(crate) fn lives(&self) -> Result<(), String> {
         if self.process.runs() {
@@ -219,8 +214,8 @@ impl Gateway {
                 return Ok(());
             }
             if Instant::now() > end {
-                let states: Vec<_> = names.iter().map(state).collect();
-                return Err(format!("{names:?} are {states:?}, not ready: {}", self.said(2)));
+                let found: Vec<_> = names.iter().map(state).collect();
+                return Err(format!("{names:?} are {found:?}, not ready: {}", self.said(2)));
             }
             self.lives()?;
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -289,7 +284,7 @@ impl Gateway {
             let mut caller = self.caller("/mcp", era);
             if !caller.echo(tool, json!({})).await? {
                 let said = caller.call(tool, json!({"message": "again"})).await;
-                return Err(format!("an honest call fails afterwards: {said:?}"));
+                return Err(format!("an honest call fails afterwards: {said}"));
             }
             caller.leave().await;
         }
@@ -329,7 +324,9 @@ impl Drop for Gateway {
         self.children();
         self.process.signal(Signal::KILL);
         let left = self.left();
-        left.iter().for_each(|process| _ = process.signal(Signal::KILL));
+        for process in left {
+            process.signal(Signal::KILL);
+        }
         // What is left of it is a folder in the system's folder for such.
         _ = fs::remove_dir_all(&self.home);
     }

@@ -29,10 +29,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn count(&self, of: &AtomicU64) -> u64 {
-        of.load(Ordering::Relaxed)
-    }
-
     /// The first thing that must never be.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
@@ -109,12 +105,12 @@ impl Load {
 
     /// Waits until so many more calls were answered.
     pub(crate) async fn goes_on(&self, answers: u64, patience: Duration) -> Result<(), String> {
-        let wanted = self.tally.count(&self.tally.answered) + answers;
+        let wanted = self.tally.answered.load(Ordering::Relaxed) + answers;
         let end = Instant::now() + patience;
-        while self.tally.count(&self.tally.answered) < wanted {
+        while self.tally.answered.load(Ordering::Relaxed) < wanted {
             self.is_right()?;
             if Instant::now() > end {
-                let answered = self.tally.count(&self.tally.answered);
+                let answered = self.tally.answered.load(Ordering::Relaxed);
                 return Err(format!("{answered} answers where {wanted} were to come"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -192,7 +188,7 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
             _ if said.is_failure() => {
                 tally.failed.fetch_add(1, Ordering::Relaxed);
                 if !target.may_fail {
-                    tally.found(format!("{}: {wanted} failed: {said:?}", who()));
+                    tally.found(format!("{}: {wanted} failed: {said}", who()));
                 }
             }
             other => tally.found(format!("{}: {wanted} came back as {other:.300?}", who())),

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -217,10 +218,10 @@ impl Soak {
 
     async fn stop(&mut self, load: Load) -> Result<(), String> {
         let tally = load.stop().await?;
-        self.sums.calls += tally.count(&tally.calls);
-        self.sums.answered += tally.count(&tally.answered);
-        self.sums.failed += tally.count(&tally.failed);
-        match tally.count(&tally.lost) {
+        self.sums.calls += tally.calls.load(Ordering::Relaxed);
+        self.sums.answered += tally.answered.load(Ordering::Relaxed);
+        self.sums.failed += tally.failed.load(Ordering::Relaxed);
+        match tally.lost.load(Ordering::Relaxed) {
             0 => Ok(()),
             lost => {
                 Err(format!("{lost} calls were lost with their connections: {}", tally.last_lost()))
@@ -230,7 +231,7 @@ impl Soak {
 
     /// What the gateway has when its sessions are over.
     async fn rest(&self) -> Result<Footprint, String> {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         while self.gateway.metric("switchboard_sessions").await?.unwrap_or(0.0) > 0.0 {
             if Instant::now() > end {
                 return Err("sessions outlive their timeout".to_owned());

@@ -77,7 +77,7 @@ fn reload(soak: &Soak, random: &mut Random) -> Result<&'static str, String> {
     match random.below(5) {
         0 => other.servers["extra"] = soak.cx.hostile("tools"),
         1 => {
-            other.servers[*random.pick(&OWN)]["env"] = json!({"NUMBER": random.next().to_string()})
+            other.servers[*random.pick(&OWN)]["env"] = json!({"NUMBER": random.next().to_string()});
         }
         2 => {
             let name = *random.pick(&SHARED);
