@@ -45,11 +45,12 @@ pub enum Answered {
 /// Looks for the call that an unreadable text, or the beginning of one, answers.
 ///
 /// An answer has a result or an error and no method. A whole object without
-/// `jsonrpc` may be a line of a log, and answers nothing.
+/// `jsonrpc` may be a line of a log, and one without an id is what some servers
+/// say to a notification: they answer nothing.
 pub fn answered(text: &[u8]) -> Answered {
     let mut scan = Scan { rest: text.trim_ascii_start() };
     let (mut is_rpc, mut has_payload) = (false, false);
-    let (mut id, mut differs) = (None, false);
+    let (mut id, mut differs, mut is_named) = (None, false, false);
     if !scan.pass(b'{') {
         return Answered::Nothing;
     }
@@ -57,16 +58,18 @@ pub fn answered(text: &[u8]) -> Answered {
         match name {
             b"jsonrpc" => is_rpc = true,
             b"method" => return Answered::Nothing,
-            b"result" | b"error" => has_payload = true,
+            b"result" => has_payload = true,
+            b"error" => (has_payload, is_named) = (true, true),
             b"id" => {
+                is_named |= value != Some(b"null");
                 let this = value.and_then(|id| Id::parse(id).ok().flatten());
                 differs |= id.get_or_insert_with(|| this.clone()) != &this;
             }
             _ => {}
         }
     }
-    let is_log = !is_rpc && scan.pass(b'}');
-    if !has_payload || is_log {
+    let is_whole = scan.pass(b'}');
+    if !has_payload || is_whole && !(is_rpc && is_named) {
         return Answered::Nothing;
     }
     id.flatten().filter(|_| !differs).map_or(Answered::Unknown, Answered::Call)
@@ -193,6 +196,8 @@ mod tests {
     #[test]
     fn what_is_no_answer_says_nothing_of_calls() {
         for text in [
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
             r#"{"jsonrpc":"2.0","method":"m","params":{"result":1"#,
             r#"{"jsonrpc":"2.0","params":{"result":1},"id":7,"method":"m"}"#,
             r#"{"level":"error","id":7,"error":"disk full"}"#,

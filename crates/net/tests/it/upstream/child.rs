@@ -91,6 +91,10 @@ async fn an_answer_that_cannot_be_read_fails_its_call_and_no_other() {
     let nameless = r#"{"jsonrpc":"2.0","id":[],"result":{}}"#;
     let text = caller.tool_error("answer as", json!({"text": format!("{nameless}\n")})).await;
     assert!(text.starts_with("the server's answer cannot be read: "), "{text}");
+    // Some servers answer notifications, and have no id to do so.
+    for line in [r#"{"jsonrpc":"2.0","result":{}}"#, r#"{"jsonrpc":"2.0","id":null,"result":{}}"#] {
+        caller.tool("raw", json!({"text": format!("{line}\n")})).await;
+    }
     caller.ask("tools/call", json!({"name": "wait", "arguments": {"tag": "other"}})).await;
     for (line, why) in unreadable {
         let text = caller.tool_error("answer as", json!({"text": format!("{line}\n")})).await;
