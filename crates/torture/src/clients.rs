@@ -40,7 +40,7 @@ pub(crate) async fn run(cx: &mut Campaign) {
     )
     .await;
     cx.attack(
-        "ask for 512 MiB and more, and never read it",
+        "ask for 384 MiB and more, and never read it",
         "memory is bounded; others are answered; all is given back",
         async |cx| against(cx, never_read).await,
     )
@@ -112,7 +112,7 @@ async fn hang_up(cx: &Campaign, gateway: &Gateway) -> Verdict {
 }
 
 async fn never_read(cx: &Campaign, gateway: &Gateway) -> Verdict {
-    let count = cx.size(128, 256);
+    let count = cx.size(96, 256);
     let before = gateway.process.memory().unwrap_or(0);
     let mut deaf = Vec::new();
     for number in 0..count {
@@ -128,11 +128,16 @@ async fn never_read(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let mut most = 0;
     let mut caller = gateway.caller("/mcp", Era::Modern).patient(Duration::from_mins(1));
     for _ in 0..100 {
-        let answered = caller.echo("tools__echo", json!({})).await?;
+        let answered = caller.echo("own__echo", json!({})).await?;
         ensure(answered, || "an honest call fails beside them".to_owned())?;
         most = most.max(gateway.process.memory().unwrap_or(0));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // At the same server its answer comes behind all that they asked for.
+    caller.patience = Duration::from_mins(2);
+    let answered = caller.echo("tools__echo", json!({})).await?;
+    ensure(answered, || "an honest call fails behind them".to_owned())?;
+    most = most.max(gateway.process.memory().unwrap_or(0));
     let grown = most.saturating_sub(before) >> 20;
     // 256 MiB is what clients may leave unread, and some is on its way.
     ensure(grown < 400, || format!("memory grew by {grown} MiB"))?;
