@@ -67,6 +67,7 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/stdio/child/stderr.rs AGAIN",
     "net/src/stdio/child/stderr.rs CHUNK",
     "net/src/upstream/core.rs LEAST_LOOK",
+    "net/src/upstream/core.rs OVERHEAD",
     "net/src/upstream/flood.rs AGAIN",
     "net/src/upstream/flood.rs PAUSE",
     "net/src/upstream/http/ear.rs SELDOM",

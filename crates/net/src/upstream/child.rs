@@ -110,6 +110,9 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> 
 async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, TooLong>) {
     match line {
         Ok(line) => up.handle_piped(line).await,
-        Err(TooLong { limit, head }) => up.handle_too_long(Lane::MAIN, &head, limit),
+        Err(TooLong { limit, head }) => {
+            up.handle_too_long(Lane::MAIN, &head, limit);
+            up.pace().await;
+        }
     }
 }

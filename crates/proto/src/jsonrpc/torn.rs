@@ -44,10 +44,11 @@ pub enum Answered {
 
 /// Looks for the call that an unreadable text, or the beginning of one, answers.
 ///
-/// An answer has a result or an error and no method. A whole object without
-/// `jsonrpc` may be a line of a log, and one without an id is what some servers
-/// say to a notification: they answer nothing.
-pub fn answered(text: &[u8]) -> Answered {
+/// An answer has a result or an error and no method. An object without `jsonrpc`
+/// may be a line of a log, and one without an id is what some servers say to a
+/// notification: they answer nothing, unless the rest of the text `is_cut` off and
+/// may have that member.
+pub fn answered(text: &[u8], is_cut: bool) -> Answered {
     let mut scan = Scan { rest: text.trim_ascii_start() };
     let (mut is_rpc, mut has_payload) = (false, false);
     let (mut id, mut differs, mut is_named) = (None, false, false);
@@ -69,7 +70,8 @@ pub fn answered(text: &[u8]) -> Answered {
         }
     }
     let is_whole = scan.pass(b'}');
-    if !has_payload || is_whole && !(is_rpc && is_named) {
+    let is_log = !is_rpc && (is_whole || !is_cut);
+    if !has_payload || is_log || is_whole && !is_named {
         return Answered::Nothing;
     }
     id.flatten().filter(|_| !differs).map_or(Answered::Unknown, Answered::Call)
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_the_envelope_of_an_answer_says_whose_it_is() {
-        let id = |text: &str| match answered(text.as_bytes()) {
+        let id = |text: &str| match answered(text.as_bytes(), true) {
             Answered::Call(id) => id.to_string(),
             Answered::Unknown => "?".to_owned(),
             Answered::Nothing => "-".to_owned(),
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(id(&deep), "?", "never closed");
         let deep = deep.replace(",\"id\"", &format!("{},\"id\"", "]".repeat(9999)));
         assert_eq!(id(&deep), "7");
-        assert_eq!(answered(b"{\"jsonrpc\":\"2.0\",\"result\":\"\xff\",\"id\":7}"), {
+        assert_eq!(answered(b"{\"jsonrpc\":\"2.0\",\"result\":\"\xff\",\"id\":7}", false), {
             Answered::Call(Id::from(7))
         });
     }
@@ -209,7 +211,10 @@ mod tests {
             "{",
             "",
         ] {
-            assert_eq!(answered(text.as_bytes()), Answered::Nothing, "{text}");
+            assert_eq!(answered(text.as_bytes(), true), Answered::Nothing, "{text}");
         }
+        let log = br#"{"error": "log of something"#;
+        assert_eq!(answered(log, false), Answered::Nothing);
+        assert_eq!(answered(log, true), Answered::Unknown, "more may have come");
     }
 }
