@@ -285,6 +285,17 @@ check_conformance() {
         "CONFORMANCE_OVER=http $(across client http . .cache/conformance-client)"
 }
 
+# The small form of the campaign, against the binary that the tests have built.
+check_torture_small() {
+    cargo build --locked --package switchboard --package switchboard-torture
+    "$(target_directory)/debug/torture" --quick
+}
+
+check_torture() {
+    cargo build --locked --release --package switchboard --package switchboard-torture
+    "$(target_directory)/release/torture"
+}
+
 # across SIDE NAME ONLY COMMAND [BEHIND]: the line that runs suites with a peer of the other era.
 across() {
     local way=--serve
@@ -340,6 +351,8 @@ everything() {
     step "clippy" check_clippy
     step "build" check_build
     step "tests" check_tests
+    # Some attacks still break a promise; docs/reliability.md is written when none does.
+    not_checked+=("attacks and faults, because not all of them hold yet; ./test.sh torture runs them.")
     step "documentation" check_doc
     step "licences, sources, advisories" check_deny
     step "fuzzing" check_fuzz
@@ -360,6 +373,8 @@ usage() {
   fuzz     each fuzz target for FUZZ_SECONDS (20)
   peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway
   conformance  the official suites against the built-in server, through the bridge, and with our client
+  torture  attacks and faults against a release build, every answer checked; some minutes
+  torture-small  the same against the debug build, fewer of each
   setup    only get what the outside suites need
 TEXT
 }
@@ -376,6 +391,8 @@ case "${1:-all}" in
     fuzz) tools; step "fuzzing" check_fuzz ;;
     peers) tools; peers_setup; step "outside suites" check_peers ;;
     conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
+    torture) tools; step "attacks and faults" check_torture ;;
+    torture-small) tools; step "attacks and faults, in small" check_torture_small ;;
     setup) tools; peers_setup; conformance_setup ;;
     help | -h | --help) usage ;;
     *) usage; exit 2 ;;

@@ -73,11 +73,6 @@ struct State {
 }
 
 impl Bridge {
-    /// Whether several clients may stand behind one connection.
-    pub fn is_shared(&self) -> bool {
-        self.children.is_shared()
-    }
-
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
         if let Some(why) = self.hidden.refuses(request) {

@@ -22,7 +22,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::drive::Stop;
@@ -36,9 +36,11 @@ mod era;
 mod flood;
 mod guise;
 mod http;
+mod in_flight;
 mod known;
 mod ping;
 mod pipe;
+mod ration;
 mod rest;
 mod seat;
 mod shown;
@@ -56,6 +58,7 @@ pub(crate) use era::{Eras, Found};
 use flood::Flood;
 pub use guise::Guise;
 pub(crate) use guise::{Behind, asked};
+use ration::Ration;
 pub use seat::Recipient;
 pub(crate) use seat::Seat;
 use shown::Shown;
@@ -99,6 +102,11 @@ pub struct Upstream {
     http: OnceLock<http::Link>,
     shown: Shown,
     flood: Mutex<Flood>,
+    /// What the log was told of what cannot be read, and of what could not be delivered.
+    unreadable: Mutex<Ration>,
+    undelivered: Mutex<Ration>,
+    /// How many POSTs are in flight that carry no request.
+    in_flight: watch::Sender<usize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -152,6 +160,9 @@ impl Upstream {
             http: OnceLock::new(),
             shown: Shown::default(),
             flood: Mutex::default(),
+            unreadable: Mutex::default(),
+            undelivered: Mutex::default(),
+            in_flight: watch::Sender::default(),
             tasks: Mutex::new(Vec::new()),
         })
     }
@@ -299,8 +310,7 @@ impl Upstream {
 
     fn fail_all(self: &Arc<Self>, why: &Refusal) {
         let mut core = lock(&self.core);
-        core.outbound.clear();
-        core.outbound_bytes = 0;
+        core.take_outbound();
         core.choked = false;
         core.half.handle_lost(why, now());
         self.settle(core);

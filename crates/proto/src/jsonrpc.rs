@@ -107,6 +107,19 @@ fn check_utf8(text: &[u8]) -> Result<(), Refused> {
 }
 
 fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
+    let elements = split_batch(text)?;
+    if elements.is_empty() {
+        return Err(Refusal::BadBatch { why: "it is empty" }.into());
+    }
+    Ok(Incoming::Batch(elements.into_iter().map(parse_object).collect()))
+}
+
+/// The texts of the elements of a batch, in their order; none if it cannot be read.
+pub fn elements(batch: &Bytes) -> Vec<Bytes> {
+    split_batch(batch).unwrap_or_default()
+}
+
+fn split_batch(text: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     let mut elements = Vec::new();
     Walker::new(text).elements(|place| {
         if elements.len() == MAX_BATCH {
@@ -115,10 +128,7 @@ fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
         elements.push(text.slice(place));
         Ok(())
     })?;
-    if elements.is_empty() {
-        return Err(Refusal::BadBatch { why: "it is empty" }.into());
-    }
-    Ok(Incoming::Batch(elements.into_iter().map(parse_object).collect()))
+    Ok(elements)
 }
 
 fn parse_object(text: Bytes) -> Result<Message, Refused> {

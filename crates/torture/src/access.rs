@@ -171,7 +171,7 @@ async fn sessions(gateway: &Gateway) -> Verdict {
     for path in ["/mcp", "/servers/demo/mcp"] {
         let tool = if path == "/mcp" { "demo__echo" } else { "echo" };
         let mut ada = Caller::new(gateway.port, path, Era::Legacy, Some(ADA));
-        ada.greet().await.map_err(|said| format!("ada cannot greet: {said:?}"))?;
+        ada.greet().await.map_err(|said| format!("ada cannot greet: {said}"))?;
         let session = ada.session.clone().unwrap_or_default();
         for (key, expected) in
             [(Some(BOB), 404), (Some(ROOT), 404), (Some("wrong"), 401), (None, 401)]
@@ -215,7 +215,7 @@ async fn parked(gateway: &Gateway) -> Verdict {
     let person = |key| Caller::new(gateway.port, "/mcp", Era::Modern, Some(key)).able(able.clone());
     let (mut ada, mut bob) = (person(ADA), person(BOB));
     let said = ada.call(tool, json!({})).await;
-    let Said::Result(result) = &said else { return Err(format!("no question: {said:?}")) };
+    let Said::Result(result) = &said else { return Err(format!("no question: {said}")) };
     let state = result["requestState"].as_str().ok_or("the question has no state")?.to_owned();
     let key = result["inputRequests"].as_object().and_then(|all| all.keys().next().cloned());
     let key = key.ok_or("the result has no question")?;
@@ -234,11 +234,11 @@ async fn parked(gateway: &Gateway) -> Verdict {
     for state in std::iter::once(&state).chain(&forged) {
         let said = bob.ask("tools/call", retry(state)).await;
         let is_taken = said.text().is_some_and(|text| text.contains("Ada"));
-        ensure(!is_taken && said.is_failure(), || format!("bob goes on with it: {said:?}"))?;
+        ensure(!is_taken && said.is_failure(), || format!("bob goes on with it: {said}"))?;
         times += 1;
     }
     let said = ada.ask("tools/call", retry(&state)).await;
-    ensure(said.text() == Some("Hello, Ada!"), || format!("ada cannot go on: {said:?}"))?;
+    ensure(said.text() == Some("Hello, Ada!"), || format!("ada cannot go on: {said}"))?;
     Ok(times)
 }
 
@@ -247,14 +247,14 @@ async fn tasks(gateway: &Gateway) -> Verdict {
     let person = |key| Caller::new(gateway.port, "/mcp", Era::Modern, Some(key)).able(able.clone());
     let (mut ada, mut bob) = (person(ADA), person(BOB));
     let said = ada.call("demo__slow_compute", json!({"seconds": 1, "label": "mine"})).await;
-    let Said::Result(result) = &said else { return Err(format!("no task: {said:?}")) };
+    let Said::Result(result) = &said else { return Err(format!("no task: {said}")) };
     let id = result["taskId"].as_str().ok_or("the result is no task")?.to_owned();
     let mut times = 0;
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let mut told = Vec::new();
         for task in [id.as_str(), "made-up", "demo.made-up"] {
             let said = bob.ask(method, json!({"taskId": task, "inputResponses": {}})).await;
-            ensure(matches!(said, Said::Error(..)), || format!("{method} of {task}: {said:?}"))?;
+            ensure(matches!(said, Said::Error(..)), || format!("{method} of {task}: {said}"))?;
             let Said::Error(code, text) = said else { continue };
             told.push((code, text.replace(task, "TASK")));
             times += 1;
@@ -265,7 +265,7 @@ async fn tasks(gateway: &Gateway) -> Verdict {
     }
     for _ in 0..200 {
         let said = ada.ask("tasks/get", json!({"taskId": id})).await;
-        let Said::Result(task) = &said else { return Err(format!("ada's task is gone: {said:?}")) };
+        let Said::Result(task) = &said else { return Err(format!("ada's task is gone: {said}")) };
         match task["status"].as_str() {
             Some("working") => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
             Some("completed") => return Ok(times),
@@ -298,7 +298,7 @@ async fn pages(gateway: &Gateway) -> Verdict {
     for era in ERAS {
         let mut ada = Caller::new(gateway.port, "/mcp", era, Some(ADA));
         let said = ada.call("demo__echo", json!({"message": "mine"})).await;
-        let Said::Result(result) = &said else { return Err(format!("{said:?}")) };
+        let Said::Result(result) = &said else { return Err(format!("{said}")) };
         let trace =
             result["_meta"]["switchboard/traceId"].as_str().ok_or("no trace id")?.to_owned();
         let arguments = json!({"trace_id": trace, "traceId": trace, "id": trace});
@@ -306,7 +306,7 @@ async fn pages(gateway: &Gateway) -> Verdict {
             let mut caller = Caller::new(gateway.port, "/mcp", era, Some(key));
             let said = caller.call("get_trace_by_id", arguments.clone()).await;
             let tells = said.text().is_some_and(|text| text.contains("demo")) && !said.is_failure();
-            ensure(tells == is_owner, || format!("{key} asks for ada's trace: {said:?}"))?;
+            ensure(tells == is_owner, || format!("{key} asks for ada's trace: {said}"))?;
             times += 1;
         }
     }
@@ -320,7 +320,7 @@ async fn removed_key(cx: &Campaign, plan: &Plan) -> Verdict {
     let mut calls = Vec::new();
     for era in ERAS {
         let mut ada = Caller::new(gateway.port, "/mcp", era, Some(ADA));
-        ada.greet().await.map_err(|said| format!("{said:?}"))?;
+        ada.greet().await.map_err(|said| format!("{said}"))?;
         let tool = format!("{SECRET}__wait");
         calls.push(tokio::spawn(async move {
             ada.call(&tool, json!({"ms": 20_000, "message": "after the end"})).await
@@ -340,7 +340,7 @@ async fn removed_key(cx: &Campaign, plan: &Plan) -> Verdict {
         let said = call.await.map_err(|error| error.to_string())?;
         let is_served = said.text() == Some("after the end");
         let took = since.elapsed().as_secs();
-        ensure(!is_served && took < 15, || format!("after {took} s the call gets {said:?}"))?;
+        ensure(!is_served && took < 15, || format!("after {took} s the call gets {said}"))?;
     }
     gateway.serves("demo__echo").await.map(|()| 2)
 }
@@ -350,7 +350,7 @@ async fn notifications(cx: &Campaign, plan: &Plan) -> Verdict {
     plan.section["keys"]["ada"]["rateLimit"] = "20/h".into();
     let gateway = cx.ready(&plan).await?;
     let mut ada = Caller::new(gateway.port, "/mcp", Era::Legacy, Some(ADA));
-    ada.greet().await.map_err(|said| format!("{said:?}"))?;
+    ada.greet().await.map_err(|said| format!("{said}"))?;
     for times in 1..=60 {
         let params = json!({"progressToken": times, "progress": times});
         let status = ada.note("notifications/progress", params).await;

@@ -1,5 +1,7 @@
 //! A client of one era that makes calls, and checks every answer it gets.
 
+use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,6 +42,18 @@ pub(crate) enum Said {
     Crossed(String),
 }
 
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Result(result) => write!(f, "the result {:.300}", result.to_string()),
+            Self::Error(code, why) => write!(f, "error {code}: {why:.300}"),
+            Self::Refused(status, why) => write!(f, "HTTP {status}: {why:.300}"),
+            Self::Lost(lost) => write!(f, "{lost}"),
+            Self::Crossed(what) => write!(f, "a crossed answer: {what:.300}"),
+        }
+    }
+}
+
 impl Said {
     /// The text of a tool's result.
     pub(crate) fn text(&self) -> Option<&str> {
@@ -71,6 +85,8 @@ pub(crate) struct Caller {
     /// Sent with each request besides.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) patience: Duration,
+    /// The address it has.
+    pub(crate) from: Ipv4Addr,
     connection: Option<(Connection, Instant)>,
 }
 
@@ -93,6 +109,7 @@ impl Caller {
             capabilities: json!({}),
             headers: Vec::new(),
             patience: PATIENCE,
+            from: Ipv4Addr::LOCALHOST,
             connection: None,
         }
     }
@@ -209,12 +226,28 @@ impl Caller {
         }
     }
 
+    /// Calls a tool of the built-in server that asks for a name and greets by it: a call of
+    /// two rounds, in the modern era.
+    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> Said {
+        let tool = format!("{prefix}test_input_required_result_elicitation");
+        let said = self.call(&tool, json!({})).await;
+        let Said::Result(result) = &said else { return said };
+        let questions = result["inputRequests"].as_object();
+        let Some(key) = questions.and_then(|all| all.keys().next()) else { return said };
+        let accepted = json!({"action": "accept", "content": {"name": name}});
+        let mut params = json!({"name": tool, "arguments": {}, "inputResponses": {key: accepted}});
+        if !result["requestState"].is_null() {
+            params["requestState"] = result["requestState"].clone();
+        }
+        self.ask("tools/call", params).await
+    }
+
     /// Sends bytes on its connection, a new one if the last is over, and reads the answer.
     /// Nothing is sent twice: an answer that is lost must be seen to be lost.
     pub(crate) async fn exchange(&mut self, bytes: &[u8]) -> Result<Reply, Lost> {
         let mut connection = match self.connection.take() {
             Some((connection, used)) if used.elapsed() < REST => connection,
-            _ => Connection::open(self.port).await?.patient(self.patience),
+            _ => Connection::open_from(self.from, self.port).await?.patient(self.patience),
         };
         connection.send(bytes).await?;
         let reply = connection.reply().await?;

@@ -34,14 +34,24 @@ pub(crate) struct Campaign {
     pub(crate) random: Random,
     /// Only attacks whose area or name has this text.
     pub(crate) only: Option<String>,
+    /// This program, which is the hostile servers too.
+    program: PathBuf,
     area: &'static str,
     pub(crate) rows: Vec<Row>,
 }
 
 impl Campaign {
     pub(crate) fn new(binary: PathBuf, is_quick: bool, seed: u64, only: Option<String>) -> Self {
-        let random = Random::new(seed);
-        Self { binary, is_quick, random, only, area: "", rows: Vec::new() }
+        let (random, program) = (Random::new(seed), std::env::current_exe().unwrap_or_default());
+        Self { binary, is_quick, random, only, program, area: "", rows: Vec::new() }
+    }
+
+    /// A run with the same settings that has seen nothing yet.
+    pub(crate) fn another(&self) -> Self {
+        let (binary, program, only) =
+            (self.binary.clone(), self.program.clone(), self.only.clone());
+        let (is_quick, random) = (self.is_quick, self.random.clone());
+        Self { binary, is_quick, random, only, program, area: "", rows: Vec::new() }
     }
 
     pub(crate) fn enter(&mut self, area: &'static str) {
@@ -103,8 +113,7 @@ impl Campaign {
 
     /// A server of ours that behaves as `kind` says.
     pub(crate) fn hostile(&self, kind: &str) -> Value {
-        let program = std::env::current_exe().unwrap_or_default();
-        json!({"command": program, "args": ["hostile", kind]})
+        json!({"command": self.program, "args": ["hostile", kind]})
     }
 
     /// The same, one process for everybody.
@@ -116,7 +125,16 @@ impl Campaign {
 
     /// Whether a gateway is back to what it had, with some slack.
     pub(crate) async fn at_rest(&self, gateway: &Gateway, before: Footprint) -> Result<(), String> {
-        let end = Instant::now() + Duration::from_secs(45);
+        self.at_rest_within(gateway, before, Duration::from_secs(45)).await
+    }
+
+    pub(crate) async fn at_rest_within(
+        &self,
+        gateway: &Gateway,
+        before: Footprint,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let end = Instant::now() + patience;
         loop {
             let now = gateway.footprint().await?;
             let Some(why) = excess(before, now) else { return Ok(()) };

@@ -1,5 +1,6 @@
 //! Bad clients: they hang up, never read, ask for everything and abandon it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -39,7 +40,7 @@ pub(crate) async fn run(cx: &mut Campaign) {
     )
     .await;
     cx.attack(
-        "ask for 512 MiB and never read it",
+        "ask for 384 MiB and more, and never read it",
         "memory is bounded; others are answered; all is given back",
         async |cx| against(cx, never_read).await,
     )
@@ -78,7 +79,7 @@ async fn hang_up(cx: &Campaign, gateway: &Gateway) -> Verdict {
     for era in ERAS {
         for tool in ["tools__wait", "own__wait"] {
             let mut caller = gateway.caller("/mcp", era);
-            caller.greet().await.map_err(|said| format!("{said:?}"))?;
+            caller.greet().await.map_err(|said| format!("{said}"))?;
             let call = json!({"name": tool, "arguments": {"ms": 30, "message": "x"}});
             let length = caller.bytes("tools/call", call.clone()).1.len();
             for at in (0..=length).step_by(step) {
@@ -110,12 +111,13 @@ async fn hang_up(cx: &Campaign, gateway: &Gateway) -> Verdict {
     gateway.lives().map(|()| times)
 }
 
-async fn never_read(_: &Campaign, gateway: &Gateway) -> Verdict {
+async fn never_read(cx: &Campaign, gateway: &Gateway) -> Verdict {
+    let count = cx.size(96, 256);
     let before = gateway.process.memory().unwrap_or(0);
     let mut deaf = Vec::new();
-    for number in 0..128 {
+    for number in 0..count {
         let mut caller = gateway.caller("/mcp", ERAS[number % 2]);
-        caller.greet().await.map_err(|said| format!("{said:?}"))?;
+        caller.greet().await.map_err(|said| format!("{said}"))?;
         let call = json!({"name": "tools__big", "arguments": {"bytes": 4 << 20}});
         let (_, bytes) = caller.bytes("tools/call", call);
         let mut connection =
@@ -124,54 +126,65 @@ async fn never_read(_: &Campaign, gateway: &Gateway) -> Verdict {
         deaf.push((connection, caller));
     }
     let mut most = 0;
-    let mut caller = gateway.caller("/mcp", Era::Modern);
+    let mut caller = gateway.caller("/mcp", Era::Modern).patient(Duration::from_mins(1));
     for _ in 0..100 {
-        let answered = caller.echo("tools__echo", json!({})).await?;
+        let answered = caller.echo("own__echo", json!({})).await?;
         ensure(answered, || "an honest call fails beside them".to_owned())?;
         most = most.max(gateway.process.memory().unwrap_or(0));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // At the same server its answer comes behind all that they asked for.
+    caller.patience = Duration::from_mins(2);
+    let answered = caller.echo("tools__echo", json!({})).await?;
+    ensure(answered, || "an honest call fails behind them".to_owned())?;
+    most = most.max(gateway.process.memory().unwrap_or(0));
     let grown = most.saturating_sub(before) >> 20;
-    ensure(grown < 320, || format!("memory grew by {grown} MiB"))?;
+    // 256 MiB is what clients may leave unread, and some is on its way.
+    ensure(grown < 400, || format!("memory grew by {grown} MiB"))?;
     for (connection, caller) in deaf {
         drop(connection);
         caller.leave().await;
     }
-    Ok(128)
+    Ok(count as u64)
 }
 
 async fn half_closed(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let mut times = 0;
+    let mut unanswered = BTreeMap::new();
     for era in ERAS {
         for ms in [0, 300] {
             for _ in 0..cx.size(5, 50) {
-                let mut caller = gateway.caller("/mcp", era);
-                caller.greet().await.map_err(|said| format!("{said:?}"))?;
-                let wanted = nonce();
-                let call =
-                    json!({"name": "tools__wait", "arguments": {"ms": ms, "message": wanted}});
-                let (id, bytes) = caller.bytes("tools/call", call);
-                let mut connection =
-                    Connection::open(gateway.port).await.map_err(|lost| lost.to_string())?;
-                connection.send(&bytes).await.map_err(|lost| lost.to_string())?;
-                connection.end().await;
-                let reply = connection.reply().await;
-                let reply = reply.map_err(|lost| format!("{era:?}, {ms} ms: {lost}"))?;
-                let said = crate::caller::said(&id, &reply);
-                ensure(said.text() == Some(&wanted), || format!("{era:?}, {ms} ms: {said:?}"))?;
-                caller.leave().await;
                 times += 1;
+                if let Err(why) = half_closed_call(gateway.caller("/mcp", era), ms).await {
+                    let all = unanswered.entry(format!("{era:?}, {ms} ms: {why}")).or_insert(0);
+                    *all += 1;
+                }
             }
         }
     }
+    ensure(unanswered.is_empty(), || format!("of {times} calls: {unanswered:?}"))?;
     Ok(times)
+}
+
+async fn half_closed_call(mut caller: Caller, ms: u64) -> Result<(), String> {
+    caller.greet().await.map_err(|said| said.to_string())?;
+    let wanted = nonce();
+    let call = json!({"name": "tools__wait", "arguments": {"ms": ms, "message": wanted}});
+    let (id, bytes) = caller.bytes("tools/call", call);
+    let mut connection = Connection::open(caller.port).await.map_err(|lost| lost.to_string())?;
+    connection.send(&bytes).await.map_err(|lost| lost.to_string())?;
+    connection.end().await;
+    let reply = connection.reply().await.map_err(|lost| lost.to_string())?;
+    let said = crate::caller::said(&id, &reply);
+    caller.leave().await;
+    ensure(said.text() == Some(&wanted), || said.to_string())
 }
 
 async fn flood(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let mut calling = Vec::new();
     let count = cx.size(400, 2_000);
     let mut session = gateway.caller("/mcp", Era::Legacy);
-    session.greet().await.map_err(|said| format!("{said:?}"))?;
+    session.greet().await.map_err(|said| format!("{said}"))?;
     for number in 0..count {
         let mut caller = gateway.caller("/mcp", ERAS[number % 2]);
         if caller.era == Era::Legacy {
@@ -207,7 +220,7 @@ async fn cancels(cx: &Campaign, gateway: &Gateway) -> Verdict {
 /// Makes calls of which it drops or cancels many; the others must be right.
 async fn one_that_cancels(port: u16, era: Era, mut random: crate::random::Random) -> Verdict {
     let mut caller = Caller::new(port, "/mcp", era, Some(ROOT));
-    caller.greet().await.map_err(|said| format!("{said:?}"))?;
+    caller.greet().await.map_err(|said| format!("{said}"))?;
     for _ in 0..20 {
         let tool = *random.pick(&["tools__wait", "own__wait"]);
         if random.once_in(2) {
@@ -243,7 +256,7 @@ async fn abandoned(cx: &Campaign, gateway: &Gateway) -> Verdict {
             Ok(()) => times += 1,
             Err(Said::Refused(503, _) | Said::Error(..)) => {}
             Err(Said::Lost(Lost::Closed(_))) if since.elapsed().as_secs() > 60 => break,
-            Err(said) => return Err(format!("session {number}: {said:?}")),
+            Err(said) => return Err(format!("session {number}: {said}")),
         }
     }
     let end = Instant::now() + Duration::from_secs(30);

@@ -151,6 +151,33 @@ impl Gateway {
         self.write(&plan.text(&self.mark))
     }
 
+    /// The same, and waits until it is in force.
+    pub(crate) async fn reload(&self, plan: &Plan) -> Result<(), String> {
+        let before = self.status().await?["config"].clone();
+        self.rewrite(plan)?;
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let now = self.status().await?["config"].clone();
+            if now["loaded"] != before["loaded"] {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("another file is never in force: {now}, {}", self.said(2)));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Goes back to a file, and waits until it is in force, also if it is already.
+    pub(crate) async fn reload_to(&self, plan: &Plan) -> Result<(), String> {
+        // Another meaning first, so that the way back is one too.
+        let mut other = plan.clone();
+        other.section["groups"]["between"] = json!([]);
+        self.rewrite(&other)?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.reload(plan).await
+    }
+
     pub(crate) fn write(&self, text: &str) -> Result<(), String> {
         let draft = self.home.join("servers.json~");
         write(&draft, text)?;
@@ -161,11 +188,6 @@ impl Gateway {
     /// The last lines of its log.
     pub(crate) fn said(&self, lines: usize) -> String {
         said(&self.log, lines)
-    }
-
-    pub(crate) fn has_said(&self, text: &str) -> bool {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.iter().any(|line| line.contains(text))
     }
 
     /// Fails if the process is gone.
@@ -192,8 +214,8 @@ impl Gateway {
                 return Ok(());
             }
             if Instant::now() > end {
-                let states: Vec<_> = names.iter().map(state).collect();
-                return Err(format!("{names:?} are {states:?}, not ready: {}", self.said(2)));
+                let found: Vec<_> = names.iter().map(state).collect();
+                return Err(format!("{names:?} are {found:?}, not ready: {}", self.said(2)));
             }
             self.lives()?;
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -262,7 +284,7 @@ impl Gateway {
             let mut caller = self.caller("/mcp", era);
             if !caller.echo(tool, json!({})).await? {
                 let said = caller.call(tool, json!({"message": "again"})).await;
-                return Err(format!("an honest call fails afterwards: {said:?}"));
+                return Err(format!("an honest call fails afterwards: {said}"));
             }
             caller.leave().await;
         }
@@ -302,7 +324,9 @@ impl Drop for Gateway {
         self.children();
         self.process.signal(Signal::KILL);
         let left = self.left();
-        left.iter().for_each(|process| _ = process.signal(Signal::KILL));
+        for process in left {
+            process.signal(Signal::KILL);
+        }
         // What is left of it is a folder in the system's folder for such.
         _ = fs::remove_dir_all(&self.home);
     }

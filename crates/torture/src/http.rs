@@ -1,11 +1,12 @@
 //! A raw HTTP/1 client: sends the bytes it is given, reads what comes.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a client of ours waits for anything before it says so.
@@ -87,7 +88,19 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(port: u16) -> Result<Self, Lost> {
-        let connecting = timeout(PATIENCE, TcpStream::connect(("127.0.0.1", port))).await;
+        Self::open_from(Ipv4Addr::LOCALHOST, port).await
+    }
+
+    /// The same from another address of this machine.
+    pub(crate) async fn open_from(address: Ipv4Addr, port: u16) -> Result<Self, Lost> {
+        let connecting = async {
+            let socket = TcpSocket::new_v4()?;
+            if address != Ipv4Addr::LOCALHOST {
+                socket.bind((address, 0).into())?;
+            }
+            socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
+        };
+        let connecting = timeout(PATIENCE, connecting).await;
         let stream = connecting.map_err(|_| Lost::Silent)?;
         let stream = stream.map_err(|error| Lost::Closed(error.to_string()))?;
         // An option of the socket that only makes us quicker.
@@ -224,16 +237,17 @@ pub(crate) fn request(line: &str, port: u16, headers: &[(&str, &str)], body: &[u
     let mut head = format!("{line} HTTP/1.1\r\n");
     let has = |name: &str| headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
     if !has("host") {
-        head.push_str(&format!("Host: 127.0.0.1:{port}\r\n"));
+        // Writing to a string does not fail.
+        _ = write!(head, "Host: 127.0.0.1:{port}\r\n");
     }
     if !has("content-length")
         && !has("transfer-encoding")
         && (!body.is_empty() || line.starts_with("POST"))
     {
-        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        _ = write!(head, "Content-Length: {}\r\n", body.len());
     }
     for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        _ = write!(head, "{name}: {value}\r\n");
     }
     head.push_str("\r\n");
     [head.as_bytes(), body].concat()

@@ -1,4 +1,4 @@
-//! Bad input: JSON, HTTP/1, HTTP/2, WebSockets and event streams that break every rule.
+//! Bad input: JSON, HTTP/1, HTTP/2, `WebSockets` and event streams that break every rule.
 
 use std::time::Duration;
 

@@ -23,18 +23,20 @@ pub(crate) struct Tally {
     pub(crate) failed: AtomicU64,
     /// Lost with their connection: fine only where the gateway itself ends.
     pub(crate) lost: AtomicU64,
+    last_lost: Mutex<String>,
     /// What must never be, with who saw it.
     wrong: Mutex<Vec<String>>,
 }
 
 impl Tally {
-    pub(crate) fn count(&self, of: &AtomicU64) -> u64 {
-        of.load(Ordering::Relaxed)
-    }
-
     /// The first thing that must never be.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+
+    /// The last call that was lost with its connection.
+    pub(crate) fn last_lost(&self) -> String {
+        self.last_lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn found(&self, what: String) {
@@ -57,6 +59,8 @@ pub(crate) struct Target {
     pub(crate) prefix: String,
     /// Whether its server knows more than `echo`.
     pub(crate) is_ours: bool,
+    /// Whether it can ask its callers, each for the call it is about.
+    pub(crate) asks: bool,
     /// Whether its calls may fail; else a failure is wrong.
     pub(crate) may_fail: bool,
 }
@@ -65,7 +69,8 @@ impl Target {
     /// A server of a gateway, among all.
     pub(crate) fn of(server: &str) -> Self {
         let (path, prefix) = ("/mcp".to_owned(), format!("{server}__"));
-        Self { path, prefix, is_ours: server != "demo", may_fail: true }
+        let is_demo = server.starts_with("demo");
+        Self { path, prefix, is_ours: !is_demo, asks: server == "demo", may_fail: true }
     }
 
     /// The same server at its own path.
@@ -94,17 +99,18 @@ impl Load {
 
     /// Adds a client that calls at random moments.
     pub(crate) fn add(&mut self, caller: Caller, target: Target, random: Random) {
+        let caller = if target.asks { caller.able(json!({"elicitation": {}})) } else { caller };
         self.clients.spawn(call(caller, target, Arc::clone(&self.tally), random));
     }
 
     /// Waits until so many more calls were answered.
     pub(crate) async fn goes_on(&self, answers: u64, patience: Duration) -> Result<(), String> {
-        let wanted = self.tally.count(&self.tally.answered) + answers;
+        let wanted = self.tally.answered.load(Ordering::Relaxed) + answers;
         let end = Instant::now() + patience;
-        while self.tally.count(&self.tally.answered) < wanted {
+        while self.tally.answered.load(Ordering::Relaxed) < wanted {
             self.is_right()?;
             if Instant::now() > end {
-                let answered = self.tally.count(&self.tally.answered);
+                let answered = self.tally.answered.load(Ordering::Relaxed);
                 return Err(format!("{answered} answers where {wanted} were to come"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -131,23 +137,49 @@ impl Load {
 /// How long each call may take: longer than any server of the campaign may start.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(100);
 
+const LIST: &str = "tools/list";
+
+/// One request: what it was, and what came of it. `wanted` is the text that must come back.
+async fn one(
+    caller: &mut Caller,
+    target: &Target,
+    wanted: &mut String,
+    random: &mut Random,
+) -> (String, Said) {
+    if random.once_in(20) {
+        return (LIST.to_owned(), caller.ask(LIST, json!({})).await);
+    }
+    if target.asks && caller.era == Era::Modern && random.once_in(3) {
+        let said = caller.round(&target.prefix, wanted).await;
+        *wanted = format!("Hello, {wanted}!");
+        return (format!("{}round", target.prefix), said);
+    }
+    let waits = target.is_ours && random.once_in(4);
+    let (tool, ms) = if waits { ("wait", random.below(120)) } else { ("echo", 0) };
+    let tool = format!("{}{tool}", target.prefix);
+    let said = caller.call(&tool, json!({"message": wanted, "ms": ms})).await;
+    (tool, said)
+}
+
 async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random: Random) {
     caller.patience = DEADLINE;
     while !tally.is_over() {
-        let waits = target.is_ours && random.once_in(4);
-        let (tool, ms) = if waits { ("wait", random.below(120)) } else { ("echo", 0) };
-        let tool = format!("{}{tool}", target.prefix);
-        let wanted = nonce();
+        let mut wanted = nonce();
         tally.calls.fetch_add(1, Ordering::Relaxed);
-        let said = caller.call(&tool, json!({"message": wanted, "ms": ms})).await;
+        let (tool, said) = one(&mut caller, &target, &mut wanted, &mut random).await;
         let who = || format!("{:?} client of {} at {}", caller.era, tool, target.path);
         match &said {
+            Said::Result(result) if tool == LIST && result["tools"].is_array() => {
+                tally.answered.fetch_add(1, Ordering::Relaxed);
+            }
             _ if said.text() == Some(&wanted) => {
                 tally.answered.fetch_add(1, Ordering::Relaxed);
             }
             Said::Crossed(what) => tally.found(format!("{}: crossed answer: {what}", who())),
-            Said::Lost(Lost::Closed(_)) => {
+            Said::Lost(Lost::Closed(why)) => {
                 tally.lost.fetch_add(1, Ordering::Relaxed);
+                let lost = format!("{}: {wanted}: {why}", who());
+                *tally.last_lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
                 if caller.era == Era::Legacy {
                     caller.session = None;
                 }
@@ -156,7 +188,7 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
             _ if said.is_failure() => {
                 tally.failed.fetch_add(1, Ordering::Relaxed);
                 if !target.may_fail {
-                    tally.found(format!("{}: {wanted} failed: {said:?}", who()));
+                    tally.found(format!("{}: {wanted} failed: {said}", who()));
                 }
             }
             other => tally.found(format!("{}: {wanted} came back as {other:.300?}", who())),
@@ -164,7 +196,8 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
         if random.once_in(16) {
             // Other people come and go.
             let again = Caller::new(caller.port, &caller.path, caller.era, caller.key.as_deref());
-            std::mem::replace(&mut caller, again.patient(DEADLINE)).leave().await;
+            let again = again.able(caller.capabilities.clone()).patient(DEADLINE);
+            std::mem::replace(&mut caller, again).leave().await;
         }
         // Whoever fails at once would else do nothing but fail.
         let pause = if said.is_failure() || matches!(said, Said::Lost(_)) { 50 } else { 3 };

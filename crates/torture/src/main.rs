@@ -34,7 +34,7 @@ mod servers;
 mod soak;
 mod table;
 
-use campaign::Campaign;
+use campaign::{Campaign, Row};
 
 /// Attacks and faults against the switchboard binary, and a table of what held.
 #[derive(Debug, Parser)]
@@ -71,12 +71,15 @@ enum Role {
     Hostile {
         /// In which way
         kind: String,
+        /// Tells it from others in the list of processes
+        #[arg(default_value = "")]
+        label: String,
     },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(Role::Hostile { kind }) = &args.command {
+    if let Some(Role::Hostile { kind, .. }) = &args.command {
         return hostile::run(kind);
     }
     let runtime =
@@ -132,16 +135,42 @@ async fn run(args: Args) -> Result<bool, String> {
     if let Some(minutes) = args.minutes {
         return soak::run(binary, minutes, args.seed, args.steps).await;
     }
-    let mut campaign = Campaign::new(binary, args.quick, args.seed, args.only);
-    access::run(&mut campaign).await;
-    input::run(&mut campaign).await;
-    servers::run(&mut campaign).await;
-    clients::run(&mut campaign).await;
-    faults::run(&mut campaign).await;
-    exhaustion::run(&mut campaign).await;
-    let broken = table::print(&campaign.rows);
+    let campaign = Campaign::new(binary, args.quick, args.seed, args.only);
+    let rows = if args.quick { at_once(&campaign).await } else { in_turn(campaign).await };
+    let broken = table::print(&rows);
     if let Some(file) = args.write {
-        table::write(&file, &campaign.rows)?;
+        table::write(&file, &rows)?;
     }
     Ok(broken == 0)
+}
+
+/// Area after area, so that none disturbs another.
+async fn in_turn(mut cx: Campaign) -> Vec<Row> {
+    access::run(&mut cx).await;
+    input::run(&mut cx).await;
+    servers::run(&mut cx).await;
+    clients::run(&mut cx).await;
+    faults::run(&mut cx).await;
+    exhaustion::run(&mut cx).await;
+    cx.rows
+}
+
+/// Three at a time: most attacks wait for something. Each has gateways of its own.
+async fn at_once(cx: &Campaign) -> Vec<Row> {
+    let [mut access, mut input, mut servers, mut clients, mut faults, mut exhaustion] =
+        [(); 6].map(|()| cx.another());
+    tokio::join!(
+        async {
+            access::run(&mut access).await;
+            input::run(&mut input).await;
+        },
+        servers::run(&mut servers),
+        async {
+            clients::run(&mut clients).await;
+            faults::run(&mut faults).await;
+            exhaustion::run(&mut exhaustion).await;
+        },
+    );
+    let all = [access, input, servers, clients, faults, exhaustion];
+    all.into_iter().flat_map(|cx| cx.rows).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) fn show(row: &Row) {
     let seconds = row.took.as_secs_f64();
     match &row.verdict {
         Ok(times) => {
-            println!("  held    {:<12} {} ({times} times, {seconds:.1} s)", row.area, row.attack)
+            println!("  held    {:<12} {} ({times} times, {seconds:.1} s)", row.area, row.attack);
         }
         Err(why) => println!(
             "  BROKEN  {:<12} {} ({seconds:.1} s)\n          promised: {}\n          but: {why}",

@@ -43,6 +43,11 @@ impl Bridge {
         Self::made(Hidden::default(), server, children, limits, house)
     }
 
+    /// Whether several clients may stand behind one connection.
+    pub fn is_shared(&self) -> bool {
+        self.children.is_shared()
+    }
+
     /// Connections that are made from here on keep these bounds.
     pub fn set_limits(&self, limits: Limits) {
         let limits = fitting(self.children, Arc::new(limits));

@@ -1,5 +1,6 @@
 //! The road to a child process: lines to its stdin, lines from its stdout.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,15 @@ use super::pipe::{End, lines};
 use super::words::NOT_STARTED;
 use super::{Upstream, via};
 use crate::drive::{Either, race};
-use crate::stdio::child::Command;
+use crate::stdio::child::{Command, ExitWatch};
 
-/// How long a child that reads no more may take to write what it still has.
+/// How long a child that reads no more may take to write what it still has, and
+/// how long what a child wrote before it exited may take to be read.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Bytes that are read once the child has exited: as much as a pipe holds. A
+/// descendant of the child that keeps the pipe may write to it for ever.
+const LEFT_IN_PIPE: usize = 1 << 20;
 
 /// Starts the child and serves it until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
@@ -33,7 +39,7 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     };
     tracing::debug!(server = up.name, pid = child.id(), "started");
     let _runs = up.server.traffic().child();
-    let talk = race(up.choked(), race(write(up, stdin), read(up, stdout)));
+    let talk = race(up.choked(), race(write(up, stdin), read(up, stdout, child.exit_watch())));
     let talked = up.stop.until(race(up.until_rest(), Box::pin(talk))).await;
     // Either direction being closed ends the conversation: a child that reads
     // no more cannot be asked, one that writes no more cannot answer.
@@ -65,11 +71,27 @@ async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
     }
 }
 
-/// Reads until the child closes its stdout, or why nobody can read that.
-async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) -> Option<String> {
+/// Reads until the child closes its stdout or has exited, or why nobody can read that.
+/// A descendant in a session of its own may hold the pipe open after the child's exit.
+async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> Option<String> {
     let mut decoder = Decoder::new(up.limits.message);
+    let mut exit = child.clone();
+    let mut exited = pin!(async {
+        exit.wait().await;
+        up.stop.sleep(LAST_ANSWERS).await;
+    });
+    let mut left = LEFT_IN_PIPE;
     loop {
-        let more = matches!(stdout.read_buf(decoder.buffer()).await, Ok(1..));
+        // What is there is read before the exit counts.
+        let more = match race(stdout.read_buf(decoder.buffer()), &mut exited).await {
+            Either::Left(Ok(count @ 1..)) => {
+                if child.now().is_some() {
+                    left = left.saturating_sub(count);
+                }
+                left > 0
+            }
+            Either::Left(_) | Either::Right(()) => false,
+        };
         while let Some(line) = decoder.next_line() {
             take(up, line).await;
         }
@@ -88,6 +110,9 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout) -> Option<String> {
 async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, TooLong>) {
     match line {
         Ok(line) => up.handle_piped(line).await,
-        Err(TooLong { limit, head }) => up.handle_too_long(Lane::MAIN, &head, limit),
+        Err(TooLong { limit, head }) => {
+            up.handle_too_long(Lane::MAIN, &head, limit);
+            up.pace().await;
+        }
     }
 }

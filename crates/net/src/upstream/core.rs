@@ -21,6 +21,8 @@ pub(super) struct Core {
     pub(super) road: Road,
     pub(super) outbound: VecDeque<Message>,
     pub(super) outbound_bytes: usize,
+    /// Those of them that answer what the server asked.
+    pub(super) answer_bytes: usize,
     /// How to end a lane early.
     pub(super) lanes: HashMap<Lane, Arc<Notify>>,
     /// Over HTTP: the end of the handshake, while it is on its way.
@@ -74,6 +76,14 @@ pub(super) enum Trial {
 /// The deadlines are not looked at more often than this.
 const LEAST_LOOK: Duration = Duration::from_millis(10);
 
+/// What a message in a queue takes besides its text, its allocations included.
+const OVERHEAD: usize = size_of::<Message>() + 64;
+
+/// The bytes that a message in a queue counts for.
+pub(super) fn cost(message: &Message) -> usize {
+    message.text().len() + OVERHEAD
+}
+
 /// When to look at deadlines of which the next is `due`.
 pub(super) fn look_at(due: Option<Instant>, now: Instant, at_most: Duration) -> Instant {
     let latest = now + at_most;
@@ -94,6 +104,7 @@ impl Core {
             road,
             outbound: VecDeque::new(),
             outbound_bytes: 0,
+            answer_bytes: 0,
             lanes: HashMap::new(),
             confirming: None,
             progressing: None,
@@ -119,6 +130,33 @@ impl Core {
     /// Whether somebody counts on the link.
     pub(super) fn is_used(&self) -> bool {
         self.half.calls() > 0 || self.half.is_needed(now()) || !self.outbound.is_empty()
+    }
+
+    /// Adds a message to what is to be written.
+    pub(super) fn push_outbound(&mut self, message: Message) {
+        let cost = cost(&message);
+        self.outbound_bytes += cost;
+        if message.is_response() {
+            self.answer_bytes += cost;
+        }
+        self.outbound.push_back(message);
+    }
+
+    /// The next message to write, and what it counted for.
+    pub(super) fn pop_outbound(&mut self) -> Option<(Message, usize)> {
+        let message = self.outbound.pop_front()?;
+        let cost = cost(&message);
+        self.outbound_bytes = self.outbound_bytes.saturating_sub(cost);
+        if message.is_response() {
+            self.answer_bytes = self.answer_bytes.saturating_sub(cost);
+        }
+        Some((message, cost))
+    }
+
+    /// All that was to be written.
+    pub(super) fn take_outbound(&mut self) -> VecDeque<Message> {
+        (self.outbound_bytes, self.answer_bytes) = (0, 0);
+        std::mem::take(&mut self.outbound)
     }
 
     /// Moves what the half has to tell to where it is passed on from.

@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::jsonrpc::Message;
 
 use super::Upstream;
 use crate::face::{lock, now};
@@ -83,12 +83,16 @@ impl Flood {
 }
 
 impl Upstream {
-    /// Counts what the server says unasked.
+    /// Counts what the server says unasked: notifications and its own requests.
     pub(super) fn count_notice(&self, message: &Message) {
-        if message.kind() != Kind::Notification {
-            return;
+        if !message.is_response() {
+            self.count_bytes(message.text().len());
         }
-        let verdict = lock(&self.flood).handle_notice(message.text().len(), now());
+    }
+
+    /// Counts so many bytes as a notice, whatever they say.
+    pub(super) fn count_bytes(&self, bytes: usize) {
+        let verdict = lock(&self.flood).handle_notice(bytes, now());
         if verdict == (Verdict::Floods { is_to_tell: true }) {
             tracing::warn!(
                 server = self.name,

@@ -107,9 +107,11 @@ impl Upstream {
         let with_session = self.era() == Era::Legacy && !greets;
         let session = if with_session { link.session() } else { Session::default() };
         let post = Post { lane, message, mirrored, session, ended, after, progress };
+        let in_flight = self.count_in_flight(&post.message);
         let this = Arc::clone(self);
         Works::one(async move {
             this.see_through(post).await;
+            drop(in_flight);
             if let Some(confirms) = confirms {
                 this.confirmed(&confirms);
             }
@@ -340,8 +342,7 @@ impl Upstream {
     /// The message went out, or did not, and no answer will come.
     fn unanswered(self: &Arc<Self>, post: &Post, text: String) -> Works {
         if post.message.kind() != Kind::Request {
-            let method = post.message.method();
-            tracing::warn!(server = self.name, method, "not delivered: {text}");
+            self.tell_undelivered(&post.message, &text);
             return Works::none();
         }
         let why = Refusal::FarSide { text };

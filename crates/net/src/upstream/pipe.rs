@@ -15,7 +15,7 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
-use super::core::{Stay, look_at};
+use super::core::{Stay, cost, look_at};
 use super::target::Piped;
 use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
 use crate::drive::race;
@@ -39,6 +39,10 @@ const REST: Duration = Duration::from_mins(1);
 
 /// How long a server may take to read what it was sent before we ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long a server may leave answers to its own requests unread, more than
+/// [`HIGH_WATER`] bytes of them, before it is taken for one that does not read.
+const UNREAD_WAIT: Duration = Duration::from_secs(30);
 
 /// Makes the pipe whenever it is needed, until told to stop. It counts meanwhile.
 pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
@@ -157,8 +161,7 @@ impl Upstream {
             self.choked.notify_waiters();
             return;
         }
-        core.outbound_bytes += message.text().len();
-        core.outbound.push_back(message);
+        core.push_outbound(message);
         self.written.notify_one();
     }
 
@@ -181,17 +184,17 @@ impl Upstream {
         self.writable().await;
         let mut core = lock(&self.core);
         let mut messages = Vec::new();
-        let mut taken = 0;
+        let (mut taken, mut sent) = (0, 0);
         while taken < HIGH_WATER
-            && let Some(message) = core.outbound.pop_front()
+            && let Some((message, cost)) = core.pop_outbound()
         {
-            taken += message.text().len();
+            taken += cost;
+            sent += message.text().len();
             messages.push(message);
         }
         core.unwritten = messages.len();
-        core.outbound_bytes = core.outbound_bytes.saturating_sub(taken);
         drop(core);
-        self.server.traffic().add_sent(taken);
+        self.server.traffic().add_sent(sent);
         self.drained.notify_waiters();
         messages
     }
@@ -235,9 +238,33 @@ impl Upstream {
         }
     }
 
+    /// Waits while the server leaves too many answers to its own requests unread.
+    async fn answers_are_read(&self) {
+        let are_read = || lock(&self.core).answer_bytes <= HIGH_WATER;
+        if are_read() {
+            return;
+        }
+        let reading = async {
+            loop {
+                let drained = self.drained.notified();
+                if are_read() {
+                    return;
+                }
+                drained.await;
+            }
+        };
+        // A server that waits until we read, and reads nothing, would wait for ever.
+        if tokio::time::timeout(UNREAD_WAIT, reading).await.is_err() {
+            lock(&self.core).choked = true;
+            self.choked.notify_waiters();
+        }
+    }
+
     /// A line, or an event, arrived: act on it, and wait for slow readers.
     pub(super) async fn handle_piped(self: &Arc<Self>, text: Bytes) {
         self.handle_text(Lane::MAIN, text).detach();
+        self.answers_are_read().await;
+        self.answers_are_taken().await;
         self.pace().await;
         self.clients_have_room().await;
     }
@@ -267,8 +294,7 @@ impl Upstream {
             return Err(format!("{first}; {why}"));
         }
         core.trial = Trial::Second(why.to_owned());
-        let waiting: Vec<_> = core.outbound.drain(..).chain(greeting.cloned()).collect();
-        core.outbound_bytes = 0;
+        let waiting: Vec<_> = core.take_outbound().into_iter().chain(greeting.cloned()).collect();
         let mut works = Works::none();
         for message in waiting {
             match core.road {
@@ -288,7 +314,7 @@ impl Upstream {
 impl Core {
     /// Whether one more message would be more than a pipe may have waiting.
     pub(super) fn is_full(&self, message: &Message, limits: &Limits) -> bool {
-        let more = message.text().len();
+        let more = cost(message);
         !self.outbound.is_empty() && self.outbound_bytes.saturating_add(more) > limits.backlog
     }
 }
@@ -309,4 +335,67 @@ pub(super) fn lines(messages: &[Message]) -> BytesMut {
         line::encode(message.text(), &mut buffer);
     }
     buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_proto::client::Sharing;
+    use switchboard_proto::jsonrpc::Id;
+    use switchboard_proto::revision::Era;
+
+    use super::*;
+    use crate::stdio::child::Command;
+    use crate::upstream::Server;
+
+    const BACKLOG: usize = 4 << 20;
+
+    /// A pipe that nobody writes to, with answers enqueued while `more` says so.
+    fn with_answers(more: impl Fn(&Core) -> bool) -> Arc<Upstream> {
+        let server = Server::command(Command::new("none"), Vec::new());
+        let limits = Arc::new(Limits { backlog: BACKLOG, ..Limits::default() });
+        let up = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
+        let mut core = lock(&up.core);
+        (core.piped, core.watched, core.stay) = (true, true, Stay::Here);
+        while more(&core) {
+            up.enqueue(&mut core, Message::result(&Id::from(1), b"{}"));
+        }
+        drop(core);
+        up
+    }
+
+    #[tokio::test]
+    async fn the_bound_of_a_pipe_counts_what_its_messages_take() {
+        let up = with_answers(|core| !core.choked);
+        let taken = up.unsent() * size_of::<Message>();
+        assert!(taken <= BACKLOG, "{taken} bytes besides the texts");
+        let mut written = 0;
+        while up.unsent() > 0 {
+            written += up.next_outbound().await.len();
+        }
+        assert!(written > 1000, "{written}");
+        let core = lock(&up.core);
+        assert_eq!((core.outbound_bytes, core.answer_bytes), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_leaves_its_answers_unread_is_read_no_further_and_given_up_at_last() {
+        let up = with_answers(|core| core.answer_bytes <= HIGH_WATER);
+        let begun = tokio::time::Instant::now();
+        up.handle_piped(Bytes::from_static(b"{}")).await;
+        assert_eq!(begun.elapsed(), UNREAD_WAIT);
+        assert!(up.choked().await.contains("does not read"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_read_again_when_it_reads() {
+        let up = with_answers(|core| core.answer_bytes <= HIGH_WATER);
+        let begun = tokio::time::Instant::now();
+        let reading = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            up.next_outbound().await;
+        };
+        tokio::join!(up.handle_piped(Bytes::from_static(b"{}")), reading);
+        assert_eq!(begun.elapsed(), Duration::from_secs(1));
+        assert!(!lock(&up.core).choked);
+    }
 }

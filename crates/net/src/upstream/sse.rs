@@ -169,7 +169,10 @@ impl Stream {
             match self.decoder.next_event() {
                 Some(Ok(event)) if !event.data.is_empty() => return Some(event),
                 Some(Ok(_)) => {}
-                Some(Err(TooLong { limit, head })) => up.handle_too_long(Lane::MAIN, &head, limit),
+                Some(Err(TooLong { limit, head })) => {
+                    up.handle_too_long(Lane::MAIN, &head, limit);
+                    up.pace().await;
+                }
                 None if self.decoder.is_endless() => return None,
                 None => match self.body.frame().await {
                     Some(Ok(frame)) => {
@@ -204,6 +207,7 @@ async fn write(up: &Arc<Upstream>, there: &There) {
 }
 
 async fn post(up: Arc<Upstream>, there: There, message: Message) {
+    let _in_flight = up.count_in_flight(&message);
     let mut request = Request::new(message.text().clone());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = there.endpoint;
@@ -229,7 +233,7 @@ fn add_via(up: &Upstream, headers: &mut HeaderMap) {
 
 /// A message that could not be delivered has no answer.
 fn fail(up: &Arc<Upstream>, message: &Message, text: String) {
-    tracing::warn!(server = up.name, method = message.method(), "not delivered: {text}");
+    up.tell_undelivered(message, &text);
     let id = message.id().filter(|_| message.kind() == Kind::Request);
     if let Some(lane) = id.and_then(lane_of) {
         let why = Refusal::FarSide { text };

@@ -25,6 +25,12 @@ impl Upstream {
                 for message in elements.iter().flatten() {
                     works.append(self.handle_message(lane, message));
                 }
+                // What cannot be read fails a call that none of the others answered.
+                for (element, text) in elements.iter().zip(jsonrpc::elements(&whole)) {
+                    if let Err(refused) = element {
+                        works.append(self.handle_unreadable(lane, &text, refused));
+                    }
+                }
                 works
             }
             Err(refused) => self.handle_unreadable(lane, &whole, &refused),

@@ -44,12 +44,14 @@ pub enum Answered {
 
 /// Looks for the call that an unreadable text, or the beginning of one, answers.
 ///
-/// An answer has a result or an error and no method. A whole object without
-/// `jsonrpc` may be a line of a log, and answers nothing.
-pub fn answered(text: &[u8]) -> Answered {
+/// An answer has a result or an error and no method. An object without `jsonrpc`
+/// may be a line of a log, and one without an id is what some servers say to a
+/// notification: they answer nothing, unless the rest of the text `is_cut` off and
+/// may have that member.
+pub fn answered(text: &[u8], is_cut: bool) -> Answered {
     let mut scan = Scan { rest: text.trim_ascii_start() };
     let (mut is_rpc, mut has_payload) = (false, false);
-    let (mut id, mut differs) = (None, false);
+    let (mut id, mut differs, mut is_named) = (None, false, false);
     if !scan.pass(b'{') {
         return Answered::Nothing;
     }
@@ -57,16 +59,19 @@ pub fn answered(text: &[u8]) -> Answered {
         match name {
             b"jsonrpc" => is_rpc = true,
             b"method" => return Answered::Nothing,
-            b"result" | b"error" => has_payload = true,
+            b"result" => has_payload = true,
+            b"error" => (has_payload, is_named) = (true, true),
             b"id" => {
+                is_named |= value != Some(b"null");
                 let this = value.and_then(|id| Id::parse(id).ok().flatten());
                 differs |= id.get_or_insert_with(|| this.clone()) != &this;
             }
             _ => {}
         }
     }
-    let is_log = !is_rpc && scan.pass(b'}');
-    if !has_payload || is_log {
+    let is_whole = scan.pass(b'}');
+    let is_log = !is_rpc && (is_whole || !is_cut);
+    if !has_payload || is_log || is_whole && !is_named {
         return Answered::Nothing;
     }
     id.flatten().filter(|_| !differs).map_or(Answered::Unknown, Answered::Call)
@@ -167,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_the_envelope_of_an_answer_says_whose_it_is() {
-        let id = |text: &str| match answered(text.as_bytes()) {
+        let id = |text: &str| match answered(text.as_bytes(), true) {
             Answered::Call(id) => id.to_string(),
             Answered::Unknown => "?".to_owned(),
             Answered::Nothing => "-".to_owned(),
@@ -185,7 +190,7 @@ mod tests {
         assert_eq!(id(&deep), "?", "never closed");
         let deep = deep.replace(",\"id\"", &format!("{},\"id\"", "]".repeat(9999)));
         assert_eq!(id(&deep), "7");
-        assert_eq!(answered(b"{\"jsonrpc\":\"2.0\",\"result\":\"\xff\",\"id\":7}"), {
+        assert_eq!(answered(b"{\"jsonrpc\":\"2.0\",\"result\":\"\xff\",\"id\":7}", false), {
             Answered::Call(Id::from(7))
         });
     }
@@ -193,6 +198,8 @@ mod tests {
     #[test]
     fn what_is_no_answer_says_nothing_of_calls() {
         for text in [
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
             r#"{"jsonrpc":"2.0","method":"m","params":{"result":1"#,
             r#"{"jsonrpc":"2.0","params":{"result":1},"id":7,"method":"m"}"#,
             r#"{"level":"error","id":7,"error":"disk full"}"#,
@@ -204,7 +211,10 @@ mod tests {
             "{",
             "",
         ] {
-            assert_eq!(answered(text.as_bytes()), Answered::Nothing, "{text}");
+            assert_eq!(answered(text.as_bytes(), true), Answered::Nothing, "{text}");
         }
+        let log = br#"{"error": "log of something"#;
+        assert_eq!(answered(log, false), Answered::Nothing);
+        assert_eq!(answered(log, true), Answered::Unknown, "more may have come");
     }
 }

@@ -1,6 +1,6 @@
 # A legacy stdio server for tests: each tool is one way to behave or to misbehave.
 # Modern requests are answered too; it does not look at their envelope.
-import json, os, signal, sys, threading, time
+import json, os, signal, subprocess, sys, threading, time
 
 journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 writing = threading.Lock()
@@ -58,6 +58,11 @@ def call(id, name, arguments, token):
         result(id, {"cwd": os.getcwd(), "environment": dict(os.environ)})
     elif name == "die":
         os.write(2, arguments.get("words", "").encode())
+        os._exit(arguments["code"])
+    elif name == "leave":
+        # Started in a session of its own, it keeps our stdin, stdout and stderr.
+        left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        note_down("left %d" % left.pid)
         os._exit(arguments["code"])
     elif name == "wait":
         note_down("waiting %s" % arguments.get("tag"))

@@ -1,33 +1,38 @@
 //! Hosts and origins of other sites, in every disguise that a browser or a proxy may give them.
 
+use std::fmt::Write as _;
+
 use crate::gateway::{Gateway, ROOT};
 use crate::http::{self, PATIENCE};
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"page","version":"1"}}}"#;
 
+#[rustfmt::skip]
+const EVIL: [&str; 8] = [
+    "evil.example", "EVIL.example", "10.0.0.1", "192.168.0.1", "[fd00::1]", "0.0.0.0", "[::]", "169.254.169.254",
+];
+
+/// What may stand between our name and another.
+#[rustfmt::skip]
+const JOINTS: [&str; 35] = [
+    ".", "-", "_", "@", "#", "?", "/", "\\", "%00", "%2e", "%40", " ", "\t", ",", ", ", ";", "&", "|", ":80@", "%23", "%2f",
+    "'", "\"", "(", "=", "+", "$", "!", "~", "^", "`", "{", "<", "[", "]",
+];
+
+/// Names that are nearly ours.
+#[rustfmt::skip]
+const ODD: [&str; 27] = [
+    "localhost.evil.example", "127.0.0.1.nip.io", "localtest.me", "localhos", "localhostx", "xlocalhost", "127.0.0.1x",
+    "1270.0.1", "128.0.0.1", "127.0.0.256", "::1", "[::1", "::1]", "[127.0.0.1]x", "", ",", ":", "@", "127.0.0.1:0x50",
+    "127.0.0.1:+80", "127.0.0.1:80:80", "127.0.0.1:-1", "localhost:", "null", "*", "%6cocalhost", "l\u{f6}calhost",
+];
+
 /// Names that are not ours, though some look so.
 fn strangers(port: u16) -> Vec<String> {
-    let evil = [
-        "evil.example",
-        "EVIL.example",
-        "10.0.0.1",
-        "192.168.0.1",
-        "[fd00::1]",
-        "0.0.0.0",
-        "[::]",
-        "169.254.169.254",
-    ];
-    let ours = ["localhost", "127.0.0.1", "[::1]"];
-    let mut all: Vec<String> = evil.map(ToOwned::to_owned).to_vec();
-    for evil in evil {
-        for ours in ours {
-            for joint in [
-                ".", "-", "_", "@", "#", "?", "/", "\\", "%00", "%2e", "%40", " ", "\t", ",", ", ",
-                ";", "&", "|", ":80@", "%23", "%2f", "'", "\"", "(", "=", "+", "$", "!", "~", "^",
-                "`", "{", "<", "[", "]",
-            ] {
-                all.push(format!("{ours}{joint}{evil}"));
-            }
+    let mut all: Vec<String> = EVIL.iter().chain(&ODD).map(ToString::to_string).collect();
+    for evil in EVIL {
+        for ours in ["localhost", "127.0.0.1", "[::1]"] {
+            all.extend(JOINTS.map(|joint| format!("{ours}{joint}{evil}")));
             all.push(format!("{ours}:{port}@{evil}"));
             all.push(format!("{ours}:{port}.{evil}"));
             all.push(format!("{evil}#@{ours}"));
@@ -36,37 +41,6 @@ fn strangers(port: u16) -> Vec<String> {
         all.push(format!("{evil}:{port}"));
         all.push(format!("user@{evil}"));
         all.push(format!("{evil}:99999"));
-    }
-    for odd in [
-        "localhost.evil.example",
-        "127.0.0.1.nip.io",
-        "localtest.me",
-        "localhos",
-        "localhostx",
-        "xlocalhost",
-        "127.0.0.1x",
-        "1270.0.1",
-        "128.0.0.1",
-        "127.0.0.256",
-        "::1",
-        "[::1",
-        "::1]",
-        "[127.0.0.1]x",
-        "",
-        ",",
-        ":",
-        "@",
-        "127.0.0.1:0x50",
-        "127.0.0.1:+80",
-        "127.0.0.1:80:80",
-        "127.0.0.1:-1",
-        "localhost:",
-        "null",
-        "*",
-        "%6cocalhost",
-        "l\u{f6}calhost",
-    ] {
-        all.push(odd.to_owned());
     }
     all
 }
@@ -96,7 +70,8 @@ pub(super) async fn run(gateway: &Gateway) -> Result<u64, String> {
                 HELLO.len()
             );
             if let Some(origin) = origin {
-                head.push_str(&format!("Origin: {origin}\r\n"));
+                // Writing to a string does not fail.
+                _ = write!(head, "Origin: {origin}\r\n");
             }
             let bytes = format!("{head}\r\n{HELLO}");
             // A connection that is closed without an answer lets nobody in.

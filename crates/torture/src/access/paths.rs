@@ -1,102 +1,67 @@
 //! A table of paths, a thousand and more, that all mean something that is not for the caller.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use crate::gateway::{ADA, Gateway};
 use crate::http::{self, Connection, PATIENCE, Reply, request};
 
+/// A path with some of its characters escaped.
+fn escaped(path: &str, lower: bool, which: impl Fn(usize, char) -> bool) -> String {
+    let mut made = String::new();
+    for (at, c) in path.chars().enumerate() {
+        // Writing to a string does not fail.
+        match (which(at, c), lower) {
+            (false, _) => made.push(c),
+            (true, true) => _ = write!(made, "%{:02x}", u32::from(c)),
+            (true, false) => _ = write!(made, "%{:02X}", u32::from(c)),
+        }
+    }
+    made
+}
+
+/// What every slash may be written as.
+const SLASHES: [&str; 8] = ["//", "/./", "/%2e/", "/%5c", "\\", "/%00/", "/%c0%af/", "/%EF%BC%8F"];
+
+/// What the first slash may be written as.
+const FIRST: [&str; 8] = [
+    "/x/../",
+    "/x/%2e%2e/",
+    "/healthz/../",
+    "/healthz/%2E%2E/",
+    "/healthz/..%2f",
+    "/healthz;/..;/",
+    "/..;/",
+    "/%2f/",
+];
+
+#[rustfmt::skip]
+const ENDS: [&str; 27] = [
+    "/", "//", "/.", "/..", "/%2e", "%20", "%00", "%0a", "%0d%0a", ".", "..", ";", ";a=b", "?", "?/healthz", "?key=x", "#",
+    "%23", "%3f", ".json", "/healthz", "/../healthz", "%2fhealthz", "\t", "~", "*", "%2f..%2fhealthz",
+];
+
+#[rustfmt::skip]
+const STARTS: [&str; 16] = [
+    "//", "/./", "/../", "/.//", "/%2f", "/%2e%2e", "/;", "/healthz", "/healthz?", "/healthz/", "/readyz/..",
+    "http://127.0.0.1", "http://localhost/healthz?", "//127.0.0.1", "///", "x",
+];
+
 /// What a path may be made into. Some mean the same, some nothing; none may open anything.
 fn disguises(path: &str) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
-    all.insert(path.to_owned());
-    let escape = |text: &str, which: &dyn Fn(usize, char) -> bool, lower: bool| -> String {
-        let mut made = String::new();
-        for (at, c) in text.chars().enumerate() {
-            if which(at, c) && lower {
-                made.push_str(&format!("%{:02x}", u32::from(c)));
-            } else if which(at, c) {
-                made.push_str(&format!("%{:02X}", u32::from(c)));
-            } else {
-                made.push(c);
-            }
-        }
-        made
-    };
+    let mut all = BTreeSet::from([path.to_owned(), path.to_uppercase()]);
     for lower in [false, true] {
         for at in 1..path.chars().count() {
-            all.insert(escape(path, &|index, _| index == at, lower));
+            all.insert(escaped(path, lower, |index, _| index == at));
         }
-        all.insert(escape(path, &|index, _| index > 0, lower));
-        all.insert(escape(path, &|index, c| index > 0 && c == '/', lower));
+        all.insert(escaped(path, lower, |index, _| index > 0));
+        all.insert(escaped(path, lower, |index, c| index > 0 && c == '/'));
     }
-    all.insert(escape(path, &|index, _| index > 0, false).replace('%', "%25"));
-    all.insert(path.to_uppercase());
-    all.insert(path.replace('/', "//"));
-    all.insert(path.replace('/', "/./"));
-    all.insert(path.replace('/', "/%2e/"));
-    all.insert(path.replacen('/', "/x/../", 1));
-    all.insert(path.replacen('/', "/x/%2e%2e/", 1));
-    all.insert(path.replacen('/', "/healthz/../", 1));
-    all.insert(path.replacen('/', "/healthz/%2E%2E/", 1));
-    all.insert(path.replacen('/', "/healthz/..%2f", 1));
-    all.insert(path.replacen('/', "/healthz;/..;/", 1));
-    all.insert(path.replacen('/', "/..;/", 1));
-    all.insert(path.replace('/', "/%5c"));
-    all.insert(path.replace('/', "\\"));
-    all.insert(path.replace('/', "/%00/"));
-    all.insert(path.replace('/', "/%c0%af/"));
-    all.insert(path.replace('/', "/\u{ff0f}").replace('\u{ff0f}', "%EF%BC%8F"));
-    for end in [
-        "/",
-        "//",
-        "/.",
-        "/..",
-        "/%2e",
-        "%20",
-        "%00",
-        "%0a",
-        "%0d%0a",
-        ".",
-        "..",
-        ";",
-        ";a=b",
-        "?",
-        "?/healthz",
-        "?key=x",
-        "#",
-        "%23",
-        "%3f",
-        ".json",
-        "/healthz",
-        "/../healthz",
-        "%2fhealthz",
-        "\t",
-        "~",
-        "*",
-        "%2f..%2fhealthz",
-    ] {
-        all.insert(format!("{path}{end}"));
-    }
-    for start in [
-        "//",
-        "/./",
-        "/../",
-        "/.//",
-        "/%2f",
-        "/%2e%2e",
-        "/;",
-        "/healthz",
-        "/healthz?",
-        "/healthz/",
-        "/readyz/..",
-        "http://127.0.0.1",
-        "http://localhost/healthz?",
-        "//127.0.0.1",
-        "///",
-        "x",
-    ] {
-        all.insert(format!("{start}{path}"));
-    }
+    all.insert(escaped(path, false, |index, _| index > 0).replace('%', "%25"));
+    all.extend(SLASHES.map(|slash| path.replace('/', slash)));
+    all.extend(FIRST.map(|slash| path.replacen('/', slash, 1)));
+    all.extend(ENDS.map(|end| format!("{path}{end}")));
+    all.extend(STARTS.map(|start| format!("{start}{path}")));
     all
 }
 

@@ -127,7 +127,11 @@ impl Tools {
             "hang" => {}
             "pid" => answer(&std::process::id().to_string()),
             "big" => {
-                answer(&"x".repeat(usize::try_from(number("bytes")).unwrap_or(0).min(64 << 20)))
+                // Written by hand, for it may be large and often.
+                let text = "x".repeat(usize::try_from(number("bytes")).unwrap_or(0).min(64 << 20));
+                let start = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[");
+                let line = format!("{start}{{\"type\":\"text\",\"text\":\"{text}\"}}]}}}}\n");
+                raw(line.as_bytes());
             }
             "die" => std::process::exit(7),
             "late" => {

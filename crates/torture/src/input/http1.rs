@@ -184,15 +184,15 @@ pub(super) async fn smuggling(_: &Campaign, gateway: &Gateway) -> Verdict {
 pub(super) async fn heads(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let mut held = Vec::new();
     let count = cx.size(100, 400);
-    let head = head(gateway);
+    let start = head(gateway);
     for number in 0..count {
         let mut connection =
             Connection::open(gateway.port).await.map_err(|lost| lost.to_string())?;
         let part = match number % 4 {
             0 => String::new(),
             1 => "PO".to_owned(),
-            2 => head.clone(),
-            _ => format!("{head}X-API-Key: {ROOT}\r\nContent-Length: 100\r\n\r\n{{\"jsonrpc\""),
+            2 => start.clone(),
+            _ => format!("{start}X-API-Key: {ROOT}\r\nContent-Length: 100\r\n\r\n{{\"jsonrpc\""),
         };
         connection.send(part.as_bytes()).await.map_err(|lost| lost.to_string())?;
         held.push(connection);
@@ -211,7 +211,7 @@ pub(super) async fn heads(cx: &Campaign, gateway: &Gateway) -> Verdict {
         let mut connection =
             Connection::open(gateway.port).await.map_err(|lost| lost.to_string())?;
         // It may hang up while we send.
-        let sent = connection.send(format!("{head}{rest}").as_bytes()).await;
+        let sent = connection.send(format!("{start}{rest}").as_bytes()).await;
         let reply = connection.reply().await;
         let is_refused =
             sent.is_err() || reply.as_ref().map_or(true, |reply| matches!(reply.status, 400 | 431));

@@ -10,6 +10,9 @@ use super::SOON;
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::Gateway;
 
+/// How long a peer is watched that need not hang up.
+const LOOK: Duration = Duration::from_millis(700);
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const DATA: u8 = 0;
@@ -93,7 +96,7 @@ async fn play(port: u16, frames: &[u8], patience: Duration) -> bool {
 
 async fn all(gateway: &Gateway, each: &[(&str, Vec<u8>)]) -> Verdict {
     for (what, frames) in each {
-        play(gateway.port, frames, Duration::from_secs(2)).await;
+        play(gateway.port, frames, LOOK).await;
         gateway.lives().map_err(|why| format!("{what}: {why}"))?;
         gateway.is_well(Duration::from_secs(10)).await.map_err(|why| format!("{what}: {why}"))?;
     }
@@ -160,7 +163,7 @@ pub(super) async fn streams(cx: &Campaign, gateway: &Gateway) -> Verdict {
 }
 
 /// Frames that break one rule each.
-fn broken_rules(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
+fn wrong_frames(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
     let get = head("GET", "/healthz", gateway.port);
     let post = head("POST", "/mcp", gateway.port);
     let open = frame(HEADERS, END_HEADERS, 1, &post);
@@ -184,6 +187,16 @@ fn broken_rules(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("PUSH_PROMISE of a client", after(frame(PUSH, END_HEADERS, 1, &[0, 0, 0, 2]))),
         ("RST of an idle stream", frame(RST, 0, 9, &[0, 0, 0, 0])),
+    ]
+}
+
+/// Heads, lengths and ends that break one rule each.
+fn wrong_heads(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
+    let get = head("GET", "/healthz", gateway.port);
+    let post = head("POST", "/mcp", gateway.port);
+    let open = frame(HEADERS, END_HEADERS, 1, &post);
+    let after = |more: Vec<u8>| [open.clone(), more].concat();
+    vec![
         ("CONTINUATION of nothing", frame(CONTINUATION, END_HEADERS, 1, &get)),
         (
             "another frame inside HEADERS",
@@ -245,7 +258,8 @@ fn broken_rules(gateway: &Gateway) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 pub(super) async fn rules(cx: &Campaign, gateway: &Gateway) -> Verdict {
-    let mut times = all(gateway, &broken_rules(gateway)).await?;
+    let broken = [wrong_frames(gateway), wrong_heads(gateway)].concat();
+    let mut times = all(gateway, &broken).await?;
     // Windows of nothing: answers wait for a client that never wants them.
     let starve = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let mut starved = starve.clone();

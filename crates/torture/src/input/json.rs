@@ -13,12 +13,11 @@ fn call_with(argument: &[u8]) -> Vec<u8> {
     [&start[..], argument, b"}}}"].concat()
 }
 
-/// Bodies, and whether each may be answered with a result.
-fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
+/// Bodies that are no JSON, or hardly; and whether each may be answered with a result.
+fn no_json() -> Vec<(&'static str, Vec<u8>, bool)> {
     let deep = |open: &str, close: &str, levels: usize| {
         call_with(format!("{}{}", open.repeat(levels), close.repeat(levels)).as_bytes())
     };
-    let text = |text: &str| text.as_bytes().to_vec();
     vec![
         ("nothing", Vec::new(), false),
         ("NUL", vec![0; 64], false),
@@ -34,14 +33,7 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("a bad escape", call_with(b"\"\\x41\""), false),
         ("a string without end", call_with(b"\"x"), false),
         ("arrays, 100,000 deep", deep("[", "]", 100_000), false),
-        (
-            "objects, 100,000 deep",
-            deep("{\"a\":", "}", 100_000)
-                .iter()
-                .map(|byte| if *byte == b':' { b':' } else { *byte })
-                .collect(),
-            false,
-        ),
+        ("objects, 100,000 deep", deep("{\"a\":", "}", 100_000), false),
         ("open brackets alone", vec![b'['; 1 << 20], false),
         ("a number of 100,000 digits", call_with("9".repeat(100_000).as_bytes()), true),
         ("a number of 10^1000000", call_with(b"1e1000000"), true),
@@ -49,6 +41,13 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, bool)> {
         ("a number with a leading zero", call_with(b"01"), false),
         ("a comment", call_with(b"\"x\" /* hello */"), false),
         ("a trailing comma", call_with(b"\"x\","), false),
+    ]
+}
+
+/// JSON that is no message, or an odd one; and whether each may be answered with a result.
+fn no_message() -> Vec<(&'static str, Vec<u8>, bool)> {
+    let text = |text: &str| text.as_bytes().to_vec();
+    vec![
         ("two messages in one body", [call_with(b"\"x\""), call_with(b"\"y\"")].concat(), false),
         ("an empty batch", text("[]"), false),
         (
@@ -124,8 +123,8 @@ async fn post(gateway: &Gateway, session: Option<&str>, body: &[u8]) -> Result<R
 pub(super) async fn spelled_out(_: &Campaign, gateway: &Gateway) -> Verdict {
     let mut caller = gateway.caller("/mcp", Era::Legacy);
     let mut times = 0;
-    for (what, body, may_work) in bodies() {
-        caller.greet().await.map_err(|said| format!("{said:?}"))?;
+    for (what, body, may_work) in no_json().into_iter().chain(no_message()) {
+        caller.greet().await.map_err(|said| format!("{said}"))?;
         for session in [None, caller.session.clone()] {
             let reply = match post(gateway, session.as_deref(), &body).await {
                 Ok(reply) => reply,
@@ -151,7 +150,7 @@ pub(super) async fn mutated(cx: &Campaign, gateway: &Gateway) -> Verdict {
     let count = cx.size(600, 20_000) as u64;
     for era in ERAS {
         let mut caller: Caller = gateway.caller("/mcp", era);
-        caller.greet().await.map_err(|said| format!("{said:?}"))?;
+        caller.greet().await.map_err(|said| format!("{said}"))?;
         for number in 0..count / 2 {
             let params = json!({"name": "tools__echo", "arguments": {"message": "x", "more": [1, 2.5, null, {"a": "ö"}]}});
             let (_, bytes) = caller.bytes("tools/call", params);

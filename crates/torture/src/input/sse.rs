@@ -50,10 +50,10 @@ pub(super) async fn run(_: &Campaign, gateway: &Gateway) -> Verdict {
     let mut times = 0;
     // Somebody else's stream with something on it.
     let mut other = gateway.caller("/mcp", Era::Legacy);
-    other.greet().await.map_err(|said| format!("{said:?}"))?;
+    other.greet().await.map_err(|said| format!("{said}"))?;
     let mut caller = gateway.caller("/mcp", Era::Legacy);
     for id in event_ids() {
-        caller.greet().await.map_err(|said| format!("{said:?}"))?;
+        caller.greet().await.map_err(|said| format!("{said}"))?;
         let session = caller.session.clone().unwrap_or_default();
         for (session, method) in
             [(session.as_str(), "GET"), ("unknown", "GET"), (&id, "GET"), (&id, "DELETE")]

@@ -1,4 +1,4 @@
-//! WebSockets whose frames break the rules.
+//! `WebSockets` whose frames break the rules.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ fn frame(first: u8, payload: &[u8], is_masked: bool) -> Vec<u8> {
     match payload.len() {
         length @ 0..=125 => bytes.push(mask | u8::try_from(length).unwrap_or(0)),
         length @ 126..=0xffff => {
-            bytes.push(mask | 126);
+            bytes.push(mask | 0x7e);
             bytes.extend(u16::try_from(length).unwrap_or(0).to_be_bytes());
         }
         length => {
-            bytes.push(mask | 127);
+            bytes.push(mask | 0x7f);
             bytes.extend((length as u64).to_be_bytes());
         }
     }
@@ -34,8 +34,8 @@ fn frame(first: u8, payload: &[u8], is_masked: bool) -> Vec<u8> {
 /// Frames, and whether the socket must be closed for them.
 fn frames() -> Vec<(&'static str, Vec<u8>, bool)> {
     let ping = br#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
-    let huge = [&[0x81, 0x80 | 127][..], &u64::MAX.to_be_bytes(), &[0; 4]].concat();
-    let long = [&[0x81, 0x80 | 127][..], &(1_u64 << 40).to_be_bytes(), &[0; 4]].concat();
+    let huge = [&[0x81, 0x80 | 0x7f][..], &u64::MAX.to_be_bytes(), &[0; 4]].concat();
+    let long = [&[0x81, 0x80 | 0x7f][..], &(1_u64 << 40).to_be_bytes(), &[0; 4]].concat();
     let mut fragments = frame(0x01, b"[", true);
     fragments.extend(frame(0x00, &vec![b'['; 1 << 20], true).repeat(64));
     vec![

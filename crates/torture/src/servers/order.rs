@@ -18,7 +18,7 @@ pub(super) async fn run(cx: &mut Campaign) {
     .await;
     cx.attack(
         "an answer that comes after its call was cancelled",
-        "the request gets that answer, or its end, at once; the next call works",
+        "the answer reaches the client that cancelled; the next call works",
         async |cx| cancelled(cx).await,
     )
     .await;
@@ -55,7 +55,7 @@ async fn queued(cx: &Campaign) -> Verdict {
     }
     let said = first.await.map_err(|error| error.to_string())?;
     ensure(said.is_failure(), || {
-        format!("the call that it had: {said:?} ({})", status["servers"]["one"])
+        format!("the call that it had: {said} ({})", status["servers"]["one"])
     })?;
     for waiting in waiting {
         let answered = waiting.await.map_err(|error| error.to_string())??;
@@ -93,7 +93,7 @@ async fn cancelled(cx: &Campaign) -> Verdict {
         let tool = if path == "/mcp" { "honest__late" } else { "late" };
         for _ in 0..cx.size(3, 20) {
             let mut caller = gateway.caller(path, Era::Legacy);
-            caller.greet().await.map_err(|said| format!("{said:?}"))?;
+            caller.greet().await.map_err(|said| format!("{said}"))?;
             let call = json!({"name": tool, "arguments": {"message": "late"}});
             let (id, bytes) = caller.bytes("tools/call", call);
             // The same session, by another connection.
@@ -108,9 +108,7 @@ async fn cancelled(cx: &Campaign) -> Verdict {
             let reply =
                 reply.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())?;
             let said = said(&id, &reply);
-            let is_fine =
-                said.text() == Some("late") || reply.messages().is_empty() || said.is_failure();
-            ensure(is_fine, || format!("a cancelled call gets {said:?}"))?;
+            ensure(said.text() == Some("late"), || format!("a cancelled call gets {said}"))?;
             let next = second.echo(&tool.replace("late", "echo"), json!({})).await?;
             ensure(next, || "the next call fails".to_owned())?;
             second.leave().await;
@@ -128,7 +126,7 @@ async fn dying(cx: &Campaign) -> Verdict {
             let mut caller = gateway.caller("/servers/mortal/mcp", era);
             let since = Instant::now();
             let said = caller.call("die", json!({})).await;
-            ensure(said.is_failure(), || format!("the call that kills it: {said:?}"))?;
+            ensure(said.is_failure(), || format!("the call that kills it: {said}"))?;
             ensure(since.elapsed().as_secs() < 20, || "it failed late".to_owned())?;
             gateway.serves("honest__echo").await?;
             caller.leave().await;

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::web::{Web, answer, whole};
 use super::with;
-use crate::caller::{ERAS, Era, Said};
+use crate::caller::{Caller, ERAS, Era, Said, nonce};
 use crate::campaign::{Campaign, Verdict, ensure};
-use crate::gateway::Plan;
+use crate::gateway::{Gateway, Plan};
 use crate::http;
 
 /// Each is a tool; its call must fail, or be answered with its own nonce.
@@ -70,39 +70,49 @@ pub(super) async fn run(cx: &mut Campaign) {
 
 async fn every_way(cx: &Campaign) -> Verdict {
     let web = Web::start().await?;
-    let server = with(json!({"url": web.url(), "type": "http"}), "timeout", "3s".into());
+    let server = with(json!({"url": web.url(), "type": "http"}), "timeout", "4s".into());
     let gateway = cx.ready(&Plan::new(json!({"web": server}))).await?;
-    let mut calling = Vec::new();
-    for _ in 0..cx.size(1, 5) {
-        for era in ERAS {
-            for way in NAMES {
-                let tool = format!("web__{way}");
-                let mut caller = gateway.caller("/mcp", era);
-                calling.push(tokio::spawn(async move {
-                    let since = Instant::now();
-                    let said = caller.call(&tool, json!({"message": "look"})).await;
-                    let is_known =
-                        !matches!(&said, Said::Error(_, why) if why.contains("Unknown tool"));
-                    ensure(is_known, || format!("{tool} is not there"))?;
-                    let answered = caller.echo(&tool, json!({})).await;
-                    let took = since.elapsed().as_secs();
-                    answered.map_err(|why| format!("{era:?}: {why}"))?;
-                    ensure(took < 20, || format!("{tool} took {took} s"))?;
-                    let next = caller.echo("web__echo", json!({})).await?;
-                    ensure(next, || format!("no call after {tool}"))?;
-                    caller.leave().await;
-                    Ok::<_, String>(())
-                }));
-            }
+    all_are_listed(&gateway).await?;
+    let mut each: Vec<_> =
+        ERAS.iter().flat_map(|era| NAMES.iter().map(|way| (*era, *way))).collect();
+    each = each.repeat(cx.size(1, 5));
+    // A few at a time: some of them keep the machine busy.
+    for few in each.chunks(12) {
+        let calling = few.iter().map(|(era, way)| {
+            let caller = gateway.caller("/mcp", *era);
+            tokio::spawn(one_way(caller, format!("web__{way}")))
+        });
+        for calling in calling.collect::<Vec<_>>() {
+            calling.await.map_err(|error| error.to_string())??;
         }
     }
-    let times = calling.len() as u64;
-    for calling in calling {
-        calling.await.map_err(|error| error.to_string())??;
-    }
+    let times = each.len() as u64;
     let memory = gateway.process.peak_memory().unwrap_or(0) >> 20;
     ensure(memory < 600, || format!("{memory} MiB of memory"))?;
     gateway.end(Signal::TERM, Duration::from_secs(30)).await.map(|()| times)
+}
+
+/// A name that the gateway does not list would fail for another reason than ours.
+async fn all_are_listed(gateway: &Gateway) -> Result<(), String> {
+    let said = gateway.caller("/mcp", Era::Modern).ask("tools/list", json!({})).await;
+    let Said::Result(result) = &said else { return Err(said.to_string()) };
+    let text = result.to_string();
+    let missing: Vec<_> =
+        NAMES.iter().filter(|way| !text.contains(&format!("\"web__{way}\""))).collect();
+    ensure(missing.is_empty(), || format!("{missing:?} are not listed"))
+}
+
+/// A call that fails in one way, or not, and a call after it that works.
+async fn one_way(mut caller: Caller, tool: String) -> Result<(), String> {
+    let since = Instant::now();
+    caller.echo(&tool, json!({})).await.map_err(|why| format!("{:?}: {why}", caller.era))?;
+    let seconds = since.elapsed().as_secs();
+    ensure(seconds < 20, || format!("{tool} took {seconds} s"))?;
+    let wanted = nonce();
+    let said = caller.call("web__echo", json!({"message": wanted})).await;
+    ensure(said.text() == Some(&wanted), || format!("the call after {tool}: {said}"))?;
+    caller.leave().await;
+    Ok(())
 }
 
 async fn hop_by_hop(cx: &Campaign) -> Verdict {
@@ -181,10 +191,14 @@ pub(super) async fn behave(
         "two-answers" => format!("{STREAM}data: {good}\n\ndata: {}\n\n", answer(id, "stolen")),
         "answers-of-others" => {
             let near = id.as_u64().unwrap_or(0);
-            let others: String = (1..50)
-                .map(|other| format!("data: {}\n\n", answer(&json!(near + other), "stolen")))
-                .collect();
-            format!("{STREAM}{others}data: {good}\n\n")
+            let others: Vec<_> =
+                (1..50).map(|other| answer(&json!(near + other + 1_000_000), "stolen")).collect();
+            let others = others.join(
+                "
+
+data: ",
+            );
+            format!("{STREAM}data: {others}\n\ndata: {good}\n\n")
         }
         "half-a-body" => format!(
             "HTTP/1.1 200 OK\r\nContent-Type: {json}\r\nContent-Length: {}\r\n\r\n{good}",
@@ -250,8 +264,7 @@ async fn misbehave(stream: &mut TcpStream, way: &str, good: &str) -> Option<()> 
     None
 }
 
-/// Writes the same again and again: as fast as it is read, yet no more than is good for the
-/// machine.
+/// Writes the same again and again, yet no more than is good for the machine.
 async fn repeat(stream: &mut TcpStream, start: &str, piece: &str) -> Option<()> {
     stream.write_all(start.as_bytes()).await.ok()?;
     let block = piece.repeat(16_384 / piece.len().max(1) + 1);
@@ -260,6 +273,8 @@ async fn repeat(stream: &mut TcpStream, start: &str, piece: &str) -> Option<()> 
     while Instant::now() < end && written < 64 << 20 {
         stream.write_all(block.as_bytes()).await.ok()?;
         written += block.len();
+        // What is shown is that it has no end, not how fast the machine is.
+        sleep(Duration::from_millis(2)).await;
     }
     sleep(end.saturating_duration_since(Instant::now())).await;
     None

@@ -1,6 +1,7 @@
 //! An HTTP server in this process that behaves as the name of the called tool says.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const HEADS: usize = 64;
 pub(crate) struct Web {
     pub(crate) port: u16,
     heads: Arc<Mutex<VecDeque<String>>>,
+    /// Whether every connection is cut at once.
+    is_broken: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -25,21 +28,32 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
         let heads = Arc::new(Mutex::new(VecDeque::new()));
-        let seen = Arc::clone(&heads);
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let (seen, broken) = (Arc::clone(&heads), Arc::clone(&is_broken));
         let task = tokio::spawn(async move {
             // Connections end with the server.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                if broken.load(Ordering::Relaxed) {
+                    // A reset in place of an orderly end.
+                    _ = stream.set_zero_linger();
+                    continue;
+                }
                 let seen = Arc::clone(&seen);
                 connections.spawn(async move { serve(stream, port, &seen).await });
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { port, heads, task })
+        Ok(Self { port, heads, is_broken, task })
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// Cuts every new connection from here on, or serves again.
+    pub(crate) fn break_off(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::Relaxed);
     }
 
     /// The heads of the last requests.

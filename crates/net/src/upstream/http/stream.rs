@@ -150,6 +150,7 @@ impl Upstream {
                     Ok(event) => event,
                     Err(TooLong { limit, head }) => {
                         self.handle_too_long(lane, &head, limit);
+                        self.pace().await;
                         course.skipped = true;
                         continue;
                     }
@@ -197,6 +198,7 @@ impl Upstream {
             link.handle_greeted(&data);
         }
         self.handle_text(lane, data).detach();
+        self.answers_are_taken().await;
         self.pace().await;
         self.clients_have_room().await;
     }

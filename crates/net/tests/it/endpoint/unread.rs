@@ -39,13 +39,16 @@ async fn of_clients_that_do_not_read_the_one_that_holds_most_is_cut() {
     let (other_face, _) = set.stage.noted().await;
     let slow_stream = slow.listen(None).await;
     let mut other_stream = other.listen(None).await;
-    let note = notification("notifications/message", &json!({"data": "x".repeat(300 * KIB)}));
+    let sized = |size: usize| {
+        notification("notifications/message", &json!({"data": "x".repeat(size * KIB)}))
+    };
+    let note = sized(300);
     slow_face.note(None, &note);
     slow_face.note(None, &note);
     other_face.note(None, &note);
     assert_eq!(set.stage.forgotten(), 0, "there is room for all of it");
     assert!(unread.held() > 900 * KIB, "{}", unread.held());
-    other_face.note(None, &note);
+    other_face.note(None, &sized(200));
     set.stage.forgot(1).await;
     until(|| unread.held() < 700 * KIB).await;
     assert_eq!(slow.post(&request(1, "tools/list")).await.status, 404);

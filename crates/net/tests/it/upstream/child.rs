@@ -91,6 +91,10 @@ async fn an_answer_that_cannot_be_read_fails_its_call_and_no_other() {
     let nameless = r#"{"jsonrpc":"2.0","id":[],"result":{}}"#;
     let text = caller.tool_error("answer as", json!({"text": format!("{nameless}\n")})).await;
     assert!(text.starts_with("the server's answer cannot be read: "), "{text}");
+    // Some servers answer notifications, and have no id to do so.
+    for line in [r#"{"jsonrpc":"2.0","result":{}}"#, r#"{"jsonrpc":"2.0","id":null,"result":{}}"#] {
+        caller.tool("raw", json!({"text": format!("{line}\n")})).await;
+    }
     caller.ask("tools/call", json!({"name": "wait", "arguments": {"tag": "other"}})).await;
     for (line, why) in unreadable {
         let text = caller.tool_error("answer as", json!({"text": format!("{line}\n")})).await;
@@ -105,6 +109,33 @@ async fn an_answer_that_cannot_be_read_fails_its_call_and_no_other() {
     assert!(caller.early().is_empty(), "the other call still waits: {:?}", caller.early());
     within(bridge.close()).await;
     journal.all_gone().await;
+}
+
+#[tokio::test]
+async fn an_answer_in_a_batch_that_cannot_be_read_fails_its_call() {
+    let journal = journal();
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
+    caller.ask("tools/call", json!({"name": "wait", "arguments": {"tag": "other"}})).await;
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}"#;
+    let answer = r#"{"jsonrpc":"2.0","result":{},"id":$id,"id":$id}"#;
+    let batch = format!("[{answer},{notice}]\n");
+    let text = caller.tool_error("answer as", json!({"text": batch})).await;
+    assert!(text.starts_with("the server's answer cannot be read: "), "{text}");
+    assert!(text.contains("occurs twice"), "{text}");
+    caller.told("notifications/message").await;
+    within(bridge.close()).await;
+}
+
+#[tokio::test]
+async fn a_line_of_a_log_that_looks_like_an_error_fails_no_call() {
+    let journal = journal();
+    let (bridge, mut caller) = with_short_messages(journal.server(&[])).await;
+    for line in ["{\"error\": \"log of something", "{\"result\": {\"id\": 1"] {
+        let answer = r#"{"jsonrpc":"2.0","id":$id,"result":{"structuredContent":{"k":1}}}"#;
+        let text = format!("{line}\n{answer}\n");
+        assert_eq!(caller.tool("answer as", json!({"text": text})).await, json!({"k": 1}));
+    }
+    within(bridge.close()).await;
 }
 
 /// wire: STD-2

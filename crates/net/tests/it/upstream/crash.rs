@@ -66,6 +66,28 @@ async fn an_answer_that_was_written_before_the_exit_is_not_lost() {
 
 /// wire: STD-6
 #[tokio::test]
+async fn an_exit_is_seen_though_a_detached_descendant_holds_the_pipes() {
+    let journal = journal();
+    let (bridge, mut caller) = before_child(journal.server(&[]));
+    caller.greet().await;
+    let left = caller.ask("tools/call", json!({"name": "leave", "arguments": {"code": 1}})).await;
+    journal.saw("left ").await;
+    let answer = tokio::time::timeout(Duration::from_secs(30), caller.answer(left)).await;
+    let lines = journal.lines();
+    let pid = lines.iter().find_map(|line| line.strip_prefix("left ")).expect("it was seen");
+    let ended = std::process::Command::new("kill").arg(pid).status();
+    assert!(ended.expect("kill can be run").success(), "the descendant held the pipes");
+    let text = error_of(&answer.expect("the call fails when the child exits"));
+    assert_eq!(text, "Transport closed (exit status 1)");
+    let place = caller.tool("pid", json!({})).await;
+    let pids = journal.pids();
+    assert_eq!((pids.len(), place["pid"].as_u64()), (2, Some(u64::from(pids[1]))));
+    within(bridge.close()).await;
+    journal.all_gone().await;
+}
+
+/// wire: STD-6
+#[tokio::test]
 async fn a_child_that_closes_its_streams_but_lives_is_ended_and_started_again() {
     for name in ["close stdout", "close stdin"] {
         let journal = journal();

@@ -43,6 +43,33 @@ async fn what_belongs_to_no_call_is_heard_and_asked_on_the_listening_stream() {
     pong.answer(202, &[], "").await;
 }
 
+#[tokio::test]
+async fn a_server_that_takes_no_answers_is_read_no_further_than_a_bound() {
+    let mut server = HttpServer::start().await;
+    let (_bridge, mut caller, listening) = up_to_listening(&mut server).await;
+    let mut stream = listening.stream().await;
+    for number in 0..100 {
+        stream.event(&json!({"jsonrpc": "2.0", "id": number, "method": "ping"})).await;
+    }
+    let is_pong = |hit: &Hit| hit.method == "POST" && hit.message().get("method").is_none();
+    let mut pongs = Vec::new();
+    for _ in 0..32 {
+        pongs.push(server.take(is_pong).await);
+    }
+    for _ in 0..5 {
+        // Calls go on meanwhile, and would come after what was read before them.
+        let id = caller.ask("tools/list", json!({})).await;
+        server.post("tools/list").await.result(json!({})).await;
+        caller.answer(id).await;
+    }
+    assert_eq!(server.waiting(is_pong), 0, "each takes a connection");
+    for number in 32..100 {
+        pongs.remove(0).answer(202, &[], "").await;
+        pongs.push(server.take(is_pong).await);
+        assert_eq!(pongs.len(), 32, "{number}");
+    }
+}
+
 /// A server may ask there on any call, and what it asks before is told to nobody.
 ///
 /// wire: HTTP-13, HTTP-14, HTTP-22
