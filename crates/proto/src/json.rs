@@ -43,6 +43,10 @@ pub struct Member<'a> {
     pub value: Range<usize>,
 }
 
+/// A key as written between its quotes, escapes not yet undone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a>(&'a [u8]);
+
 impl<'a> Walker<'a> {
     /// Starts at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
@@ -81,14 +85,8 @@ impl<'a> Walker<'a> {
         close: u8,
         mut visit: impl FnMut(Member<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.space();
-        self.expect(open)?;
-        self.space();
-        if self.peek() == Some(close) {
-            self.at += 1;
-            return Ok(self.end()?);
-        }
-        loop {
+        let mut more = self.open(open, close)?;
+        while more {
             self.space();
             let start = self.at;
             let key = if open == b'{' { self.key()? } else { &[] };
@@ -96,26 +94,67 @@ impl<'a> Walker<'a> {
             let from = self.at;
             self.value(1)?;
             visit(Member { key, start, value: from..self.at })?;
-            self.space();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(byte) if byte == close => {
-                    self.at += 1;
-                    return Ok(self.end()?);
-                }
-                _ => return Err(self.fault().into()),
+            more = self.more(close)?;
+        }
+        Ok(self.end()?)
+    }
+
+    /// Steps into the container that begins here; false if it is empty and behind us.
+    fn open(&mut self, open: u8, close: u8) -> Result<bool, Fault> {
+        self.space();
+        if self.peek() == Some(open) { self.enter(close) } else { Err(self.fault()) }
+    }
+
+    /// Steps into an object, as [`open`](Self::open) does.
+    pub(crate) fn open_object(&mut self) -> Result<bool, Fault> {
+        self.open(b'{', b'}')
+    }
+
+    /// The key of the next member. Its value is next.
+    pub(crate) fn next_key(&mut self) -> Result<Key<'a>, Fault> {
+        let key = self.key()?;
+        self.space();
+        Ok(Key(key))
+    }
+
+    /// After a member of an object: whether another follows, or its end is behind us.
+    pub(crate) fn next_member(&mut self) -> Result<bool, Fault> {
+        self.more(b'}')
+    }
+
+    fn more(&mut self, close: u8) -> Result<bool, Fault> {
+        self.space();
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
             }
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            _ => Err(self.fault()),
         }
     }
 
+    /// Where it is.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Whether an object begins here.
+    pub(crate) fn is_at_object(&self) -> bool {
+        self.peek() == Some(b'{')
+    }
+
     /// Only white space may follow.
-    fn end(mut self) -> Result<(), Fault> {
+    pub(crate) fn end(mut self) -> Result<(), Fault> {
         self.space();
         if self.at == self.text.len() { Ok(()) } else { Err(self.fault()) }
     }
 
     /// Walks over one value that lies `depth` levels deep.
-    fn value(&mut self, mut depth: u32) -> Result<(), Fault> {
+    pub(crate) fn value(&mut self, mut depth: u32) -> Result<(), Fault> {
         let floor = depth;
         let mut objects: u128 = 0;
         loop {
@@ -302,23 +341,45 @@ impl<'a> Walker<'a> {
 impl Member<'_> {
     /// Whether the key is `name`, however it is spelled.
     pub fn is(&self, name: &str) -> bool {
-        self.key == name.as_bytes() || (self.key.contains(&b'\\') && self.name() == name)
+        Key(self.key).is(name)
     }
 
-    /// Whether readers that do not mind case would take the key for `name`. Some
-    /// of them fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
+    /// Whether readers that do not mind case would take the key for `name`.
     pub fn resembles(&self, name: &str) -> bool {
-        if self.key.len() <= name.len() {
-            return self.key.eq_ignore_ascii_case(name.as_bytes());
-        }
-        // Escapes and letters beyond ASCII are longer than what they stand for.
-        let is_odd = self.key.iter().any(|byte| *byte == b'\\' || !byte.is_ascii());
-        is_odd && self.name().chars().map(folded).eq(name.chars().map(folded))
+        Key(self.key).resembles(name)
     }
 
     /// The key with its escapes undone.
     pub fn name(&self) -> Cow<'_, str> {
         unescape(self.key)
+    }
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn is(self, name: &str) -> bool {
+        self.0 == name.as_bytes() || (self.0.contains(&b'\\') && self.name() == name)
+    }
+
+    /// Some readers fold more than ASCII: U+017F is an `s` to them, and U+212A a `k`.
+    pub(crate) fn resembles(self, name: &str) -> bool {
+        if self.0.len() <= name.len() {
+            return self.0.eq_ignore_ascii_case(name.as_bytes());
+        }
+        // Escapes and letters beyond ASCII are longer than what they stand for.
+        let is_odd = self.0.iter().any(|byte| *byte == b'\\' || !byte.is_ascii());
+        is_odd && self.name().chars().map(folded).eq(name.chars().map(folded))
+    }
+
+    /// With its escapes undone.
+    pub(crate) fn plain(self) -> Cow<'a, [u8]> {
+        if !self.0.contains(&b'\\') {
+            return Cow::Borrowed(self.0);
+        }
+        Cow::Owned(self.name().into_owned().into_bytes())
+    }
+
+    fn name(self) -> Cow<'a, str> {
+        unescape(self.0)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The JSON-RPC envelope over text that is otherwise left alone.
 //!
-//! A [`Message`] is the text it came as, and where in it the id, the method
-//! and the payload are. Forwarding a message under another id replaces those
-//! few bytes and nothing else, so members and methods we have never heard of
-//! survive every hop.
+//! A [`Message`] is the text it came as, and where in it the id, the method, the
+//! payload and the [`Member`]s are that anybody routes by. All are found in the pass
+//! that checks the text. Changes are collected, and written once: they replace a few
+//! bytes and nothing else, so members and methods we have never heard of survive
+//! every hop.
 //!
 //! Rules: `jsonrpc` is `"2.0"`; no member of the envelope occurs twice, nor in
 //! letters of another case, which some servers take for it; an id is a string
@@ -12,32 +13,48 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::json::{Fault, Member, Walker, try_unescape};
+use crate::json::{Fault, Key, Walker, try_unescape, unescape};
 use crate::limits::MAX_BATCH;
 use crate::refusal::Refusal;
+use edit::Edits;
+use member::Members;
 
+mod edit;
 mod id;
+mod member;
 mod print;
 mod torn;
 
 pub(crate) use print::splice;
 
 pub use id::Id;
+pub use member::Member;
 pub use torn::{Answered, answered, parse_torn};
 
-/// One request, notification or response.
+/// One request, notification or response. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Message {
+    parsed: Arc<Parsed>,
+    /// What is different from the text that was parsed.
+    edits: Option<Arc<Edits>>,
+}
+
+/// A message as it came, or as it was made.
+#[derive(Debug)]
+struct Parsed {
     text: Bytes,
     kind: Kind,
     id: Option<Id>,
-    /// Where the id is; where it could be put, if there is none.
+    /// Where the id is; empty if there is no such member.
     id_at: Range<usize>,
     method: Name,
     payload: Option<Range<usize>>,
+    /// Of a message that we made: found when somebody asks.
+    members: OnceLock<Members>,
 }
 
 /// Which of the four a message is.
@@ -136,12 +153,17 @@ fn parse_object(text: Bytes) -> Result<Message, Refused> {
         return Err(wrong("it is no object").into());
     }
     let mut found = Found::default();
-    let walked = Walker::new(&text).members(|member| found.note(&text, &member));
+    let walked = found.walk(&text);
     let id = found.id.take();
     match walked.and_then(|()| found.classify(&text, id.as_ref())) {
         Ok((kind, method, payload)) => {
             let id_at = found.id_at.unwrap_or_default();
-            Ok(Message { text, kind, id, id_at, method, payload })
+            let members = OnceLock::new();
+            if payload.is_some() && payload == found.walked {
+                _ = members.set(found.members);
+            }
+            let parsed = Arc::new(Parsed { text, kind, id, id_at, method, payload, members });
+            Ok(Message { parsed, edits: None })
         }
         Err(why) => Err(Refused { id, why }),
     }
@@ -160,29 +182,50 @@ struct Found {
     params: Option<Range<usize>>,
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
+    /// The payload that was looked into last, and what is in it.
+    walked: Option<Range<usize>>,
+    members: Members,
 }
 
 impl Found {
-    fn note(&mut self, text: &[u8], member: &Member<'_>) -> Result<(), Refusal> {
-        let place = member.value.clone();
-        let slot = if member.is("id") {
+    fn walk(&mut self, text: &[u8]) -> Result<(), Refusal> {
+        let mut walker = Walker::new(text);
+        let mut more = walker.open_object()?;
+        while more {
+            let key = walker.next_key()?;
+            let start = walker.position();
+            let is_payload = ["params", "result", "error"].iter().any(|name| key.is(name));
+            if is_payload {
+                self.members.read(&mut walker)?;
+                self.walked = Some(start..walker.position());
+            } else {
+                walker.value(1)?;
+            }
+            self.note(text, key, start..walker.position())?;
+            more = walker.next_member()?;
+        }
+        Ok(walker.end()?)
+    }
+
+    fn note(&mut self, text: &[u8], key: Key<'_>, place: Range<usize>) -> Result<(), Refusal> {
+        let slot = if key.is("id") {
             self.id = Id::parse(&text[place.clone()])?;
             &mut self.id_at
-        } else if member.is("method") {
+        } else if key.is("method") {
             &mut self.method
-        } else if member.is("params") {
+        } else if key.is("params") {
             &mut self.params
-        } else if member.is("result") {
+        } else if key.is("result") {
             &mut self.result
-        } else if member.is("error") {
+        } else if key.is("error") {
             &mut self.error
-        } else if member.is("jsonrpc") {
+        } else if key.is("jsonrpc") {
             if self.version || text[place] != *b"\"2.0\"" {
                 return Err(wrong("jsonrpc must be \"2.0\", once"));
             }
             self.version = true;
             return Ok(());
-        } else if ENVELOPE.iter().any(|name| member.resembles(name)) {
+        } else if ENVELOPE.iter().any(|name| key.resembles(name)) {
             return Err(wrong("a member of the envelope is not in lower case"));
         } else {
             return Ok(());
@@ -230,6 +273,14 @@ impl Found {
 }
 
 impl Name {
+    /// The same where what lies behind a change has moved.
+    fn moved(&self, moved: impl Fn(&Range<usize>) -> Range<usize>) -> Self {
+        match self {
+            Self::At(place) => Self::At(moved(place)),
+            other => other.clone(),
+        }
+    }
+
     fn find(text: &[u8], place: Range<usize>) -> Result<Self, Refusal> {
         if text[place.start] != b'"' {
             return Err(wrong("method must be a string"));
@@ -246,38 +297,95 @@ impl Name {
 impl Message {
     /// Which of the four it is.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.parsed.kind
     }
 
     /// Whether it answers something.
     pub fn is_response(&self) -> bool {
-        matches!(self.kind, Kind::Result | Kind::Error)
+        matches!(self.kind(), Kind::Result | Kind::Error)
     }
 
     /// Its id: always there on requests and results.
     pub fn id(&self) -> Option<&Id> {
-        self.id.as_ref()
+        let edited = self.edits.as_ref().and_then(|edits| edits.id.as_ref());
+        edited.or(self.parsed.id.as_ref())
     }
 
     /// Its method; empty on responses.
     pub fn method(&self) -> &str {
-        match &self.method {
+        match &self.parsed.method {
             Name::None => "",
-            Name::At(place) => std::str::from_utf8(&self.text[place.clone()])
+            Name::At(place) => std::str::from_utf8(&self.parsed.text[place.clone()])
                 .expect("text was checked to be UTF-8"),
             Name::Unescaped(name) => name,
         }
     }
 
+    /// The JSON text of a member, if it is there.
+    pub fn get(&self, member: Member) -> Option<&[u8]> {
+        if let Some(edited) = self.edits.as_ref().and_then(|edits| edits.get(member)) {
+            return edited;
+        }
+        self.parsed.get(member)
+    }
+
+    /// The string that a member is, if it is there and is one.
+    pub fn string(&self, member: Member) -> Option<Cow<'_, str>> {
+        as_string(self.get(member)?)
+    }
+
+    /// Whether a member is there.
+    pub fn has(&self, member: Member) -> bool {
+        self.get(member).is_some()
+    }
+
+    /// The member that decides what this is about and is there twice, or in letters
+    /// of another case: peers do not agree which of those counts.
+    pub fn ambiguous(&self) -> Option<Member> {
+        self.parsed.members().ambiguous()
+    }
+
+    /// Whether this member is there twice, or in letters of another case.
+    pub fn is_ambiguous(&self, member: Member) -> bool {
+        self.parsed.members().is_ambiguous(member)
+    }
+
     /// The params, the result or the error, as they were written.
     pub fn payload(&self) -> Option<&[u8]> {
-        self.payload.clone().map(|place| &self.text[place])
+        match &self.edits {
+            Some(edits) if edits.is_inside_payload() => edits.payload(&self.parsed),
+            _ => self.parsed.payload(),
+        }
     }
 
     /// The whole text.
     pub fn text(&self) -> &Bytes {
-        &self.text
+        match &self.edits {
+            Some(edits) => edits.text(&self.parsed),
+            None => &self.parsed.text,
+        }
     }
+}
+
+impl Parsed {
+    fn payload(&self) -> Option<&[u8]> {
+        self.payload.clone().map(|place| &self.text[place])
+    }
+
+    fn members(&self) -> &Members {
+        self.members.get_or_init(|| self.payload().map(Members::of).unwrap_or_default())
+    }
+
+    fn get(&self, member: Member) -> Option<&[u8]> {
+        let place = self.members().place(member)?;
+        self.payload().map(|payload| &payload[place])
+    }
+}
+
+/// The string that this JSON text is, if it is one.
+fn as_string(text: &[u8]) -> Option<Cow<'_, str>> {
+    let body = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some(unescape(body))
 }
 
 fn wrong(why: &'static str) -> Refusal {

@@ -1,11 +1,12 @@
-//! New messages, and old ones under another id.
+//! New messages.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
-use super::{Id, Kind, Message, Name};
+use super::{Id, Kind, Message, Name, Parsed};
 use crate::refusal::Refusal;
 
 impl Message {
@@ -38,7 +39,12 @@ impl Message {
         Self::build(Kind::Error, id, "", Some(("error", error.to_string().as_bytes())))
     }
 
-    fn build(kind: Kind, id: Option<&Id>, method: &str, payload: Option<(&str, &[u8])>) -> Self {
+    pub(super) fn build(
+        kind: Kind,
+        id: Option<&Id>,
+        method: &str,
+        payload: Option<(&str, &[u8])>,
+    ) -> Self {
         let mut text = BytesMut::with_capacity(64 + payload.map_or(0, |(_, text)| text.len()));
         text.put_slice(b"{\"jsonrpc\":\"2.0\"");
         let mut id_at = 0..0;
@@ -67,55 +73,9 @@ impl Message {
             text.len() - value.len()..text.len()
         });
         text.put_u8(b'}');
-        Self { text: text.freeze(), kind, id: id.cloned(), id_at, method: name, payload }
-    }
-
-    /// The same message under another id. Nothing but the id changes.
-    #[must_use]
-    pub fn with_id(&self, id: &Id) -> Self {
-        if self.id.as_ref() == Some(id) {
-            return self.clone();
-        }
-        if self.id_at.is_empty() {
-            // An error that came without any id member: there is no place to put one.
-            let error = self.payload().unwrap_or(b"{}");
-            return Self::build(self.kind, Some(id), "", Some(("error", error)));
-        }
-        let mut changed = self.splice(self.id_at.clone(), id.to_string().as_bytes());
-        changed.id = Some(id.clone());
-        changed
-    }
-
-    /// The same message with other params, result or error, which is JSON text.
-    #[must_use]
-    pub fn with_payload(&self, payload: &[u8]) -> Self {
-        match self.payload.clone() {
-            Some(place) => self.splice(place, payload),
-            None => {
-                Self::build(self.kind, self.id.as_ref(), self.method(), Some(("params", payload)))
-            }
-        }
-    }
-
-    /// Replaces the bytes at `place`, and moves what lies behind it.
-    fn splice(&self, place: Range<usize>, with: &[u8]) -> Self {
-        let text = splice(&self.text, place.clone(), with);
-        let moved = |range: &Range<usize>| {
-            let shift =
-                |at: usize| if at >= place.end { at + with.len() - place.len() } else { at };
-            shift(range.start)..shift(range.end)
-        };
-        Self {
-            text,
-            kind: self.kind,
-            id: self.id.clone(),
-            id_at: moved(&self.id_at),
-            method: match &self.method {
-                Name::At(range) => Name::At(moved(range)),
-                other => other.clone(),
-            },
-            payload: self.payload.as_ref().map(moved),
-        }
+        let (text, id, members) = (text.freeze(), id.cloned(), OnceLock::new());
+        let parsed = Parsed { text, kind, id, id_at, method: name, payload, members };
+        Self { parsed: Arc::new(parsed), edits: None }
     }
 }
 

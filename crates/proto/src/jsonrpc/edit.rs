@@ -1,0 +1,373 @@
+//! Messages that differ from others in a few members.
+//!
+//! Changes are kept beside the text. They are written into one copy of it, when
+//! somebody wants the text: however many hands a message passes, it is copied once.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use super::member::Level;
+use super::{Id, Member, Message, Parsed, splice};
+use crate::patch;
+
+/// What is different about a message.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    pub(super) id: Option<Id>,
+    /// Each member once; none for those that are taken away. Their containers stay.
+    changes: Vec<(Member, Option<Bytes>)>,
+    written: OnceLock<Written>,
+}
+
+/// The text with the changes in it.
+#[derive(Debug)]
+struct Written {
+    text: Bytes,
+    payload: Option<Range<usize>>,
+}
+
+impl Message {
+    /// The same message under another id. Nothing but the id changes.
+    #[must_use]
+    pub fn with_id(&self, id: &Id) -> Self {
+        if self.id() == Some(id) {
+            return self.clone();
+        }
+        if self.parsed.id_at.is_empty() {
+            // An error that came without any id member: there is no place to put one.
+            let error = self.payload().unwrap_or(b"{}");
+            return Self::build(self.kind(), Some(id), "", Some(("error", error)));
+        }
+        let changes = self.edits.as_ref().map(|edits| edits.changes.clone()).unwrap_or_default();
+        self.edited(Some(id.clone()), changes)
+    }
+
+    /// The same message with other params, result or error, which is JSON text.
+    #[must_use]
+    pub fn with_payload(&self, payload: &[u8]) -> Self {
+        let Some(place) = self.parsed.payload.clone() else {
+            let params = Some(("params", payload));
+            return Self::build(self.kind(), self.id(), self.method(), params);
+        };
+        let Parsed { text, kind, id, id_at, method, .. } = &*self.parsed;
+        let text = splice(text, place.clone(), payload);
+        let moved = |range: &Range<usize>| {
+            let shift =
+                |at: usize| if at >= place.end { at + payload.len() - place.len() } else { at };
+            shift(range.start)..shift(range.end)
+        };
+        let parsed = Arc::new(Parsed {
+            text,
+            kind: *kind,
+            id: id.clone(),
+            id_at: moved(id_at),
+            method: method.moved(moved),
+            payload: Some(place.start..place.start + payload.len()),
+            members: OnceLock::new(),
+        });
+        let id = self.edits.as_ref().and_then(|edits| edits.id.clone());
+        let message = Self { parsed, edits: None };
+        match id {
+            Some(id) => message.edited(Some(id), Vec::new()),
+            None => message,
+        }
+    }
+
+    /// The same message with `value`, which is JSON text, as a member: in the place of
+    /// the one it has, or as another. A `_meta` that is missing or no object is made.
+    /// Params that are no object stay as they are.
+    #[must_use]
+    pub fn with(&self, member: Member, value: impl Into<Bytes>) -> Self {
+        let (level, key) = member.place();
+        let value = value.into();
+        let container = match level.member() {
+            None => self.payload().or(Some(b"{}")),
+            Some(object) => self.get(object),
+        };
+        if !container.is_some_and(|it| it.starts_with(b"{")) {
+            let Some(object) = level.member() else { return self.clone() };
+            let object_of_one = [b"{", quoted(key).as_bytes(), b":", &value, b"}"].concat();
+            return self.with(object, object_of_one);
+        }
+        if self.parsed.payload.is_none() {
+            let payload = [b"{", quoted(key).as_bytes(), b":", &value, b"}"].concat();
+            return self.with_payload(&payload);
+        }
+        self.change(member, Some(value))
+    }
+
+    /// The same with a string.
+    #[must_use]
+    pub fn with_string(&self, member: Member, value: &str) -> Self {
+        self.with(member, quoted(value))
+    }
+
+    /// The same message without a member.
+    #[must_use]
+    pub fn without(&self, member: Member) -> Self {
+        if self.has(member) { self.change(member, None) } else { self.clone() }
+    }
+
+    fn change(&self, member: Member, value: Option<Bytes>) -> Self {
+        let before = self.edits.as_deref();
+        let mut changes = before.map(|edits| edits.changes.clone()).unwrap_or_default();
+        if changes.iter().any(|(outer, _)| member.is_inside(*outer)) {
+            // It is inside of what was put there, whose members nobody knows.
+            return self.rewritten().change(member, value);
+        }
+        changes.retain(|(other, _)| *other != member && !other.is_inside(member));
+        changes.push((member, value));
+        self.edited(before.and_then(|edits| edits.id.clone()), changes)
+    }
+
+    fn edited(&self, id: Option<Id>, changes: Vec<(Member, Option<Bytes>)>) -> Self {
+        let edits = Edits { id, changes, written: OnceLock::new() };
+        Self { parsed: Arc::clone(&self.parsed), edits: Some(Arc::new(edits)) }
+    }
+
+    /// The same message, with its changes in its text.
+    fn rewritten(&self) -> Self {
+        match self.payload() {
+            Some(payload) => self.with_payload(payload),
+            None => self.clone(),
+        }
+    }
+
+    /// Bytes that it takes on the wire, without having them written.
+    pub fn size(&self) -> usize {
+        let changes = self.edits.iter().flat_map(|edits| &edits.changes);
+        let more: usize = changes.filter_map(|(_, value)| value.as_ref()).map(Bytes::len).sum();
+        self.parsed.text.len() + more
+    }
+}
+
+impl Edits {
+    /// What became of a member; none if nothing did.
+    pub(super) fn get(&self, member: Member) -> Option<Option<&[u8]>> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        if let Some((_, value)) = self.changes.iter().find(|(it, _)| *it == member) {
+            return Some(value.as_deref());
+        }
+        let mut outer = self.changes.iter().filter(|(outer, _)| member.is_inside(*outer));
+        outer.next().map(|(outer, value)| inner(*outer, value.as_deref()?, member))
+    }
+
+    pub(super) fn is_inside_payload(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    pub(super) fn text(&self, parsed: &Parsed) -> &Bytes {
+        &self.written(parsed).text
+    }
+
+    pub(super) fn payload(&self, parsed: &Parsed) -> Option<&[u8]> {
+        let written = self.written(parsed);
+        written.payload.clone().map(|place| &written.text[place])
+    }
+
+    fn written(&self, parsed: &Parsed) -> &Written {
+        self.written.get_or_init(|| self.write(parsed))
+    }
+
+    fn write(&self, parsed: &Parsed) -> Written {
+        let mut pieces = self.pieces(parsed);
+        pieces.sort_by_key(|piece| piece.at.start);
+        let grown: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+        let mut text = BytesMut::with_capacity(parsed.text.len() + grown);
+        let mut payload = parsed.payload.clone();
+        let mut copied = 0;
+        for Piece { at, text: new } in pieces {
+            text.extend_from_slice(&parsed.text[copied..at.start]);
+            text.extend_from_slice(&new);
+            copied = at.end;
+            if let (Some(moved), Some(payload)) = (&mut payload, &parsed.payload) {
+                let shift = |to: &mut usize| *to = *to + new.len() - at.len();
+                if at.end <= payload.start {
+                    shift(&mut moved.start);
+                }
+                if at.end <= payload.end {
+                    shift(&mut moved.end);
+                }
+            }
+        }
+        text.extend_from_slice(&parsed.text[copied..]);
+        let written = Written { text: text.freeze(), payload };
+        self.without_removed(written)
+    }
+
+    /// The bytes that change, as places in the text.
+    fn pieces(&self, parsed: &Parsed) -> Vec<Piece> {
+        let mut pieces = Vec::with_capacity(self.changes.len() + 1);
+        if let Some(id) = &self.id {
+            let text = id.to_string().into();
+            pieces.push(Piece { at: parsed.id_at.clone(), text });
+        }
+        let from = parsed.payload.as_ref().map_or(0, |payload| payload.start);
+        let mut added: Vec<(Level, BytesMut)> = Vec::new();
+        for (member, value) in &self.changes {
+            let Some(value) = value else { continue };
+            if let Some(place) = parsed.members().place(*member) {
+                let at = from + place.start..from + place.end;
+                pieces.push(Piece { at, text: value.clone() });
+                continue;
+            }
+            let (level, key) = member.place();
+            let mut text = BytesMut::from(quoted(key).as_bytes());
+            text.extend_from_slice(b":");
+            text.extend_from_slice(value);
+            match added.iter_mut().find(|(into, _)| *into == level) {
+                Some((_, more)) => {
+                    // The later one comes first.
+                    text.extend_from_slice(b",");
+                    text.extend_from_slice(more);
+                    *more = text;
+                }
+                None => added.push((level, text)),
+            }
+        }
+        for (level, mut text) in added {
+            let container = level.member().map(|object| parsed.members().place(object));
+            let start = match container {
+                None => 0,
+                Some(Some(place)) => place.start,
+                Some(None) => continue,
+            };
+            let at = from + start + 1;
+            if parsed.text[at..].trim_ascii_start().first() != Some(&b'}') {
+                text.extend_from_slice(b",");
+            }
+            pieces.push(Piece { at: at..at, text: text.freeze() });
+        }
+        pieces
+    }
+
+    fn without_removed(&self, written: Written) -> Written {
+        let Written { mut text, mut payload } = written;
+        for (member, _) in self.changes.iter().filter(|(_, value)| value.is_none()) {
+            let Some(place) = payload.clone() else { continue };
+            let path = member.path();
+            let Some((key, path)) = path.split_last() else { continue };
+            if let Some(rest) = patch::without(&text[place.clone()], path, &[key]) {
+                text = splice(&text, place.clone(), &rest);
+                payload = Some(place.start..place.start + rest.len());
+            }
+        }
+        Written { text, payload }
+    }
+}
+
+/// A member inside of another that was put there.
+fn inner(outer: Member, value: &[u8], member: Member) -> Option<&[u8]> {
+    let depth = outer.path().len();
+    patch::get(value, &member.path()[depth..])
+}
+
+/// Bytes to put in the place of others.
+struct Piece {
+    at: Range<usize>,
+    text: Bytes,
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::parse_one;
+
+    fn call(params: &str) -> Message {
+        let text = format!(
+            r#"{{"x":[1, 2],"id" : 7 ,"jsonrpc":"2.0","params":{params},"method":"tools/call"}}"#
+        );
+        parse_one(text.into()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(message: &Message, id: &str, params: &str) {
+        let text = format!(
+            r#"{{"x":[1, 2],"id" : {id} ,"jsonrpc":"2.0","params":{params},"method":"tools/call"}}"#
+        );
+        assert_eq!(message.text(), &text);
+        assert_eq!(message.payload().unwrap(), params.as_bytes());
+        assert_eq!(message.method(), "tools/call");
+        let again = parse_one(message.text().clone()).unwrap();
+        for member in [Member::Name, Member::MetaProgressToken, Member::Task, Member::TraceParent] {
+            assert_eq!(message.get(member), again.get(member), "{member:?}");
+        }
+    }
+
+    /// wire: MSG-7
+    #[test]
+    fn several_changes_are_written_at_once_and_nothing_else_changes() {
+        let call = call(r#"{ "name":"a__b" , "_meta":{"progressToken":1, "y":1e5},"z":{}}"#);
+        let other = call
+            .with_string(Member::Name, "b\"")
+            .with_id(&Id::Text("long \"id\"".into()))
+            .with(Member::MetaProgressToken, "\"t\"")
+            .with(Member::TraceParent, "\"p\"")
+            .with(Member::TraceState, "\"s\"");
+        check(
+            &other,
+            r#""long \"id\"""#,
+            r#"{ "name":"b\"" , "_meta":{"tracestate":"s","traceparent":"p","progressToken":"t", "y":1e5},"z":{}}"#,
+        );
+        assert_eq!(other.string(Member::Name).unwrap(), "b\"");
+        assert_eq!(call.string(Member::Name).unwrap(), "a__b");
+        check(&other.with_id(&Id::Integer(7)).with(Member::Meta, "{}"), "7", {
+            r#"{ "name":"b\"" , "_meta":{},"z":{}}"#
+        });
+    }
+
+    #[test]
+    fn what_is_missing_is_made() {
+        let plain = call("{}");
+        check(
+            &plain.with(Member::Task, "{}").with(Member::Name, "1"),
+            "7",
+            r#"{"name":1,"task":{}}"#,
+        );
+        let token = plain.with(Member::MetaProgressToken, "5");
+        check(&token, "7", r#"{"_meta":{"progressToken":5}}"#);
+        assert_eq!(token.get(Member::MetaProgressToken), Some(&b"5"[..]));
+        let both = token.with(Member::TraceParent, "6");
+        check(&both, "7", r#"{"_meta":{"traceparent":6,"progressToken":5}}"#);
+        check(&call(r#"{"_meta":7}"#).with(Member::TraceParent, "6"), "7", {
+            r#"{"_meta":{"traceparent":6}}"#
+        });
+        check(&call("[1]").with(Member::TraceParent, "6"), "7", "[1]");
+        let bare = Message::request(&Id::Integer(1), "m", None).with(Member::TraceParent, "6");
+        assert_eq!(bare.payload(), Some(&br#"{"_meta":{"traceparent":6}}"#[..]));
+    }
+
+    #[test]
+    fn members_are_taken_away_and_may_come_back() {
+        let call = call(r#"{"name":"a","task":{"ttl":1},"_meta":{"traceparent":"p"}}"#);
+        let bare = call.without(Member::Task).without(Member::TraceParent);
+        assert!(!bare.has(Member::Task) && !bare.has(Member::TaskTtl));
+        check(&bare, "7", r#"{"name":"a","_meta":{}}"#);
+        check(&bare.with(Member::Task, "{}"), "7", { r#"{"name":"a","task":{},"_meta":{}}"# });
+        check(&bare.with_payload(b"{}"), "7", "{}");
+    }
+
+    #[test]
+    fn a_payload_is_replaced_where_it_stands() {
+        let message = Message::request(&Id::Integer(1), "m", Some(b"{}"));
+        let other = message.with_payload(br#"{"a":1}"#);
+        assert_eq!(other.text(), &br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}"#[..]);
+        let bare = Message::request(&Id::Integer(1), "m", None).with_payload(b"{}");
+        assert_eq!(bare.payload(), Some(&b"{}"[..]));
+        let renamed = other.with_id(&Id::Integer(22)).with_payload(br#"{"name":""}"#);
+        assert_eq!(
+            renamed.text(),
+            &br#"{"jsonrpc":"2.0","id":22,"method":"m","params":{"name":""}}"#[..]
+        );
+        assert_eq!(renamed.string(Member::Name).unwrap(), "");
+    }
+}
