@@ -26,13 +26,16 @@ use member::Members;
 mod edit;
 mod id;
 mod member;
+mod part;
 mod print;
+mod said;
 mod torn;
 
 pub(crate) use print::splice;
 
 pub use id::Id;
 pub use member::Member;
+pub use part::{Fate, Part};
 pub use torn::{Answered, answered, parse_torn};
 
 /// One request, notification or response. Cheap to clone.
@@ -323,10 +326,18 @@ impl Message {
 
     /// The JSON text of a member, if it is there.
     pub fn get(&self, member: Member) -> Option<&[u8]> {
-        if let Some(edited) = self.edits.as_ref().and_then(|edits| edits.get(member)) {
-            return edited;
+        match &self.edits {
+            Some(edits) => edits.get(&self.parsed, member),
+            None => self.parsed.get(member),
         }
-        self.parsed.get(member)
+    }
+
+    /// The same but for what has changed inside of it, for those who do not look there.
+    fn outline(&self, member: Member) -> Option<&[u8]> {
+        match &self.edits {
+            Some(edits) => edits.outline(&self.parsed, member),
+            None => self.parsed.get(member),
+        }
     }
 
     /// The string that a member is, if it is there and is one.
@@ -336,7 +347,7 @@ impl Message {
 
     /// Whether a member is there.
     pub fn has(&self, member: Member) -> bool {
-        self.get(member).is_some()
+        self.outline(member).is_some()
     }
 
     /// The member that decides what this is about and is there twice, or in letters
@@ -356,6 +367,15 @@ impl Message {
             Some(edits) if edits.is_inside_payload() => edits.payload(&self.parsed),
             _ => self.parsed.payload(),
         }
+    }
+
+    /// The same, to keep; it shares the text. Empty if there is none.
+    pub fn payload_bytes(&self) -> Bytes {
+        let text = match &self.edits {
+            Some(edits) if edits.is_inside_payload() => edits.text(&self.parsed),
+            _ => &self.parsed.text,
+        };
+        self.payload().map_or_else(Bytes::new, |payload| text.slice_ref(payload))
     }
 
     /// The whole text.

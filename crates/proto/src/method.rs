@@ -1,5 +1,6 @@
 //! What we know of each method. Methods that are not here pass all the same.
 
+use crate::jsonrpc::Member;
 use crate::patch;
 
 /// Opens a legacy conversation.
@@ -141,12 +142,17 @@ pub mod meta {
     }
 }
 
-/// The member of `params` that the `Mcp-Name` header repeats (HDR-3).
+/// The key in `params` of what the `Mcp-Name` header repeats (HDR-3).
 pub fn name_member(method: &str) -> Option<&'static str> {
+    named_by(method).map(Member::key)
+}
+
+/// The member that the `Mcp-Name` header repeats (HDR-3).
+pub fn named_by(method: &str) -> Option<Member> {
     match method {
-        CALL_TOOL | GET_PROMPT => Some("name"),
-        READ_RESOURCE => Some("uri"),
-        GET_TASK | UPDATE_TASK | CANCEL_TASK => Some("taskId"),
+        CALL_TOOL | GET_PROMPT => Some(Member::Name),
+        READ_RESOURCE => Some(Member::Uri),
+        GET_TASK | UPDATE_TASK | CANCEL_TASK => Some(Member::TaskId),
         _ => None,
     }
 }

@@ -85,7 +85,7 @@ impl Message {
         let value = value.into();
         let container = match level.member() {
             None => self.payload().or(Some(b"{}")),
-            Some(object) => self.get(object),
+            Some(object) => self.outline(object),
         };
         if !container.is_some_and(|it| it.starts_with(b"{")) {
             let Some(object) = level.member() else { return self.clone() };
@@ -114,26 +114,27 @@ impl Message {
     fn change(&self, member: Member, value: Option<Bytes>) -> Self {
         let before = self.edits.as_deref();
         let mut changes = before.map(|edits| edits.changes.clone()).unwrap_or_default();
-        if changes.iter().any(|(outer, _)| member.is_inside(*outer)) {
-            // It is inside of what was put there, whose members nobody knows.
-            return self.rewritten().change(member, value);
+        let outer = changes.iter_mut().find(|(outer, _)| member.is_inside(*outer));
+        if let Some((outer, Some(text))) = outer {
+            // Its members are not known by their places: it was put there.
+            let path = member.path().split_off(outer.path().len());
+            if let Some((key, path)) = path.split_last() {
+                let other = match value {
+                    Some(value) => patch::put(text, path, key, &value),
+                    None => patch::without(text, path, &[key]),
+                };
+                *text = other.unwrap_or_else(|| text.clone());
+            }
+        } else {
+            changes.retain(|(other, _)| *other != member && !other.is_inside(member));
+            changes.push((member, value));
         }
-        changes.retain(|(other, _)| *other != member && !other.is_inside(member));
-        changes.push((member, value));
         self.edited(before.and_then(|edits| edits.id.clone()), changes)
     }
 
     fn edited(&self, id: Option<Id>, changes: Vec<(Member, Option<Bytes>)>) -> Self {
         let edits = Edits { id, changes, written: OnceLock::new() };
         Self { parsed: Arc::clone(&self.parsed), edits: Some(Arc::new(edits)) }
-    }
-
-    /// The same message, with its changes in its text.
-    fn rewritten(&self) -> Self {
-        match self.payload() {
-            Some(payload) => self.with_payload(payload),
-            None => self.clone(),
-        }
     }
 
     /// Bytes that it takes on the wire, without having them written.
@@ -145,16 +146,23 @@ impl Message {
 }
 
 impl Edits {
-    /// What became of a member; none if nothing did.
-    pub(super) fn get(&self, member: Member) -> Option<Option<&[u8]>> {
-        if self.changes.is_empty() {
-            return None;
+    /// A member as it is now.
+    pub(super) fn get<'a>(&'a self, parsed: &'a Parsed, member: Member) -> Option<&'a [u8]> {
+        if self.changes.iter().any(|(inner, _)| inner.is_inside(member)) {
+            return patch::get(self.payload(parsed)?, &member.path());
         }
+        self.outline(parsed, member)
+    }
+
+    /// The same without the changes inside of it, which need not be written for this.
+    pub(super) fn outline<'a>(&'a self, parsed: &'a Parsed, member: Member) -> Option<&'a [u8]> {
         if let Some((_, value)) = self.changes.iter().find(|(it, _)| *it == member) {
-            return Some(value.as_deref());
+            return value.as_deref();
         }
-        let mut outer = self.changes.iter().filter(|(outer, _)| member.is_inside(*outer));
-        outer.next().map(|(outer, value)| inner(*outer, value.as_deref()?, member))
+        match self.changes.iter().find(|(outer, _)| member.is_inside(*outer)) {
+            Some((outer, value)) => inner(*outer, value.as_deref()?, member),
+            None => parsed.get(member),
+        }
     }
 
     pub(super) fn is_inside_payload(&self) -> bool {
@@ -247,17 +255,24 @@ impl Edits {
     }
 
     fn without_removed(&self, written: Written) -> Written {
-        let Written { mut text, mut payload } = written;
-        for (member, _) in self.changes.iter().filter(|(_, value)| value.is_none()) {
-            let Some(place) = payload.clone() else { continue };
-            let path = member.path();
-            let Some((key, path)) = path.split_last() else { continue };
-            if let Some(rest) = patch::without(&text[place.clone()], path, &[key]) {
-                text = splice(&text, place.clone(), &rest);
-                payload = Some(place.start..place.start + rest.len());
+        let removed = self.changes.iter().filter(|(_, value)| value.is_none());
+        let removed: Vec<_> = removed.map(|(member, _)| member.place()).collect();
+        let Some(place) = written.payload.clone().filter(|_| !removed.is_empty()) else {
+            return written;
+        };
+        let mut payload = written.text.slice(place.clone());
+        for level in Level::ALL {
+            let keys = removed.iter().filter(|(of, _)| *of == level).map(|(_, key)| *key);
+            let keys: Vec<_> = keys.collect();
+            let path = level.member().map_or_else(Vec::new, Member::path);
+            if !keys.is_empty()
+                && let Some(rest) = patch::without(&payload, &path, &keys)
+            {
+                payload = rest;
             }
         }
-        Written { text, payload }
+        let text = splice(&written.text, place.clone(), &payload);
+        Written { text, payload: Some(place.start..place.start + payload.len()) }
     }
 }
 
@@ -352,8 +367,24 @@ mod tests {
         let bare = call.without(Member::Task).without(Member::TraceParent);
         assert!(!bare.has(Member::Task) && !bare.has(Member::TaskTtl));
         check(&bare, "7", r#"{"name":"a","_meta":{}}"#);
-        check(&bare.with(Member::Task, "{}"), "7", { r#"{"name":"a","task":{},"_meta":{}}"# });
+        check(&bare.with(Member::Task, "{}"), "7", r#"{"name":"a","task":{},"_meta":{}}"#);
         check(&bare.with_payload(b"{}"), "7", "{}");
+    }
+
+    #[test]
+    fn an_object_is_seen_with_what_has_changed_inside_of_it() {
+        let call = call(r#"{"_meta":{"traceparent":"p", "y":1}}"#);
+        let other = call.with(Member::TraceParent, "7");
+        assert_eq!(other.get(Member::Meta), Some(&br#"{"traceparent":7, "y":1}"#[..]));
+        assert_eq!(other.without(Member::TraceParent).get(Member::Meta), Some(&br#"{"y":1}"#[..]));
+        let put = call.with(Member::Meta, "{}").with(Member::TraceParent, "7");
+        assert_eq!(put.get(Member::Meta), Some(&br#"{"traceparent":7}"#[..]));
+        check(&put.without(Member::TraceParent), "7", r#"{"_meta":{}}"#);
+        check(&put.with(Member::RelatedTaskId, "8"), "7", {
+            r#"{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":8},"traceparent":7}}"#
+        });
+        assert_eq!(put.with_id(&Id::Integer(8)).payload_bytes(), put.payload().unwrap());
+        assert_eq!(call.with_id(&Id::Integer(8)).payload_bytes(), call.payload().unwrap());
     }
 
     #[test]

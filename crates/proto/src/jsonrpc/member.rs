@@ -17,6 +17,9 @@ macro_rules! members {
         pub enum Member { $($($(#[$doc])* $member,)*)* }
 
         impl Member {
+            /// How many there are.
+            const COUNT: usize = [$($(Self::$member,)*)*].len();
+
             /// The object that it is in, and its key there.
             pub(super) fn place(self) -> (Level, &'static str) {
                 match self { $($(Self::$member => (Level::$level, $key),)*)* }
@@ -104,8 +107,16 @@ members! {
         Tasks = "tasks",
         /// How a task stands.
         Status = "status",
+        /// What a task came to.
+        EndResult = "result",
+        /// What a task failed with.
+        EndError = "error",
         /// What a person did with a question.
         Action = "action",
+        /// What a tool returns besides content.
+        StructuredContent = "structuredContent",
+        /// What a server wants its clients to know.
+        Instructions = "instructions",
     }
     Meta {
         /// What progress on a request is to be reported under.
@@ -157,6 +168,9 @@ members! {
     }
 }
 
+/// Each has a bit of its own in [`Members`].
+const _: () = assert!(Member::COUNT <= u64::BITS as usize, "a mask has no more bits");
+
 /// An object whose members are looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Level {
@@ -169,6 +183,9 @@ pub(super) enum Level {
 }
 
 impl Level {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Payload, Self::Meta, Self::Ref, Self::Notifications, Self::Task, Self::RelatedTask];
+
     /// The member that this object is, if it is not the payload itself.
     pub(super) fn member(self) -> Option<Member> {
         match self {

@@ -1,0 +1,228 @@
+//! Values inside of messages that nobody routes by: elements of lists, capabilities.
+//!
+//! They are looked for only when somebody asks, and change as little as the rest.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Member, Message};
+use crate::json::{Fault, Walker};
+use crate::patch;
+
+/// One JSON value in the text of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a>(&'a [u8]);
+
+/// What becomes of an element of a list.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// It stays as it was written.
+    Keep,
+    /// It goes.
+    Drop,
+    /// This JSON text takes its place.
+    Replace(Bytes),
+}
+
+impl From<Option<Bytes>> for Fate {
+    /// What could not be changed stays.
+    fn from(other: Option<Bytes>) -> Self {
+        other.map_or(Self::Keep, Self::Replace)
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The value that `text` is, which was walked before.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    /// Its text.
+    pub fn text(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(self) -> bool {
+        self.0.starts_with(b"{")
+    }
+
+    /// Whether it is `true`.
+    pub fn is_true(self) -> bool {
+        self.0 == b"true"
+    }
+
+    /// The value that these keys lead to, from the outside in.
+    pub fn get(self, path: &[&str]) -> Option<Self> {
+        patch::get(self.0, path).map(Self)
+    }
+
+    /// The string that the member `key` is, if it is there and is one.
+    pub fn string(self, key: &str) -> Option<Cow<'a, str>> {
+        patch::string(self.0, &[key])
+    }
+
+    /// What it says, read; none if it says what no value can hold.
+    pub fn value(self) -> Option<Value> {
+        serde_json::from_slice(self.0).ok()
+    }
+
+    /// Its elements; none if it is no list.
+    pub fn items(self) -> impl Iterator<Item = Self> {
+        self.places().into_iter().map(move |at| Self(&self.0[at]))
+    }
+
+    fn places(self) -> Vec<Range<usize>> {
+        let mut places = Vec::new();
+        let walked = Walker::new(self.0).elements(|at| {
+            places.push(at);
+            Ok::<_, Fault>(())
+        });
+        walked.map_or_else(|_| Vec::new(), |()| places)
+    }
+
+    /// Its members; none if it is no object.
+    pub fn members(self) -> impl Iterator<Item = (String, Self)> {
+        let mut members = Vec::new();
+        let walked = Walker::new(self.0).members(|member| {
+            members.push((member.name().into_owned(), Self(&self.0[member.value.clone()])));
+            Ok::<_, Fault>(())
+        });
+        walked.map_or_else(|_| Vec::new(), |()| members).into_iter()
+    }
+
+    /// Its text with `value` as the member `key`; none if it is no object.
+    pub fn with(self, key: &str, value: &[u8]) -> Option<Bytes> {
+        patch::put(self.0, &[], key, value)
+    }
+
+    /// Its text without members of the object that `path` leads to; none if it has none of them.
+    pub fn without(self, path: &[&str], keys: &[&str]) -> Option<Bytes> {
+        patch::without(self.0, path, keys)
+    }
+}
+
+impl Message {
+    /// A member, to look into.
+    pub fn part(&self, member: Member) -> Option<Part<'_>> {
+        self.get(member).map(Part)
+    }
+
+    /// The value that these keys lead to, from a member on.
+    pub fn inside(&self, member: Member, path: &[&str]) -> Option<Part<'_>> {
+        self.part(member)?.get(path)
+    }
+
+    /// What a member says, read.
+    pub fn value(&self, member: Member) -> Option<Value> {
+        self.part(member)?.value()
+    }
+
+    /// What the params, the result or the error say, read.
+    pub fn payload_value(&self) -> Option<Value> {
+        Part(self.payload()?).value()
+    }
+
+    /// The elements of a list; none if there is no such list.
+    pub fn items(&self, member: Member) -> impl Iterator<Item = Part<'_>> {
+        self.part(member).into_iter().flat_map(Part::items)
+    }
+
+    /// The same message with a list whose elements `judge` has looked at. Those that
+    /// it keeps stay as they were written, and so does all that is around the list.
+    #[must_use]
+    pub fn with_list(&self, member: Member, mut judge: impl FnMut(Part<'_>) -> Fate) -> Self {
+        let Some(list) = self.get(member) else { return self.clone() };
+        let judged = Part(list).places().into_iter().map(|at| (judge(Part(&list[at.clone()])), at));
+        let judged: Vec<_> = judged.collect();
+        if judged.iter().all(|(fate, _)| matches!(fate, Fate::Keep)) {
+            return self.clone();
+        }
+        let mut texts = Vec::with_capacity(judged.len());
+        for (fate, at) in &judged {
+            match fate {
+                Fate::Keep => texts.push((at, &list[at.clone()])),
+                Fate::Replace(other) => texts.push((at, other)),
+                Fate::Drop => {}
+            }
+        }
+        let mut out = Vec::with_capacity(list.len());
+        if texts.len() < judged.len() {
+            // Commas of what is gone cannot stay where they are.
+            let texts: Vec<_> = texts.into_iter().map(|(_, text)| text).collect();
+            out.extend([b"[", texts.join(&b","[..]).as_slice(), b"]"].concat());
+        } else {
+            let mut copied = 0;
+            for (at, text) in texts {
+                out.extend_from_slice(&list[copied..at.start]);
+                out.extend_from_slice(text);
+                copied = at.end;
+            }
+            out.extend_from_slice(&list[copied..]);
+        }
+        self.with(member, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::Id;
+
+    fn result(text: &str) -> Message {
+        Message::result(&Id::Integer(1), text.as_bytes())
+    }
+
+    #[track_caller]
+    fn check(list: &str, expected: &str) {
+        let message = result(&format!(r#"{{"z": 1e5 ,"tools":{list}, "_meta":{{}}}}"#));
+        let judged =
+            message.with_list(Member::Tools, |tool| match tool.string("name").as_deref() {
+                Some("gone") => Fate::Drop,
+                Some("new") => tool.with("n", b"7").into(),
+                _ => Fate::Keep,
+            });
+        let expected = format!(r#"{{"z": 1e5 ,"tools":{expected}, "_meta":{{}}}}"#);
+        assert_eq!(String::from_utf8_lossy(judged.payload().unwrap()), expected);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_list_stays_as_it_was_written() {
+        check(r#"[ {"name": "a"}, 7 ,[1] ]"#, r#"[ {"name": "a"}, 7 ,[1] ]"#);
+        check(
+            r#"[ {"name":"new"} , {"name": "a"} , 7 ]"#,
+            r#"[ {"n":7,"name":"new"} , {"name": "a"} , 7 ]"#,
+        );
+        check(r#"[ {"name":"gone"} , {"name": "a"} , 7 ]"#, r#"[{"name": "a"},7]"#);
+        check(r#"[{"name": "a"} , {"name":"gone"},7]"#, r#"[{"name": "a"},7]"#);
+        check(r#"[1, {"name":"gone"},{"name":"gone"}]"#, "[1]");
+        check(r#"[{"name":"gone"}]"#, "[]");
+        check(r#"[{"name":"new"}, {"name":"gone"}, 1]"#, r#"[{"n":7,"name":"new"},1]"#);
+    }
+
+    #[test]
+    fn what_is_no_list_has_no_elements() {
+        for other in ["{}", "7", "\"[1]\"", "[]"] {
+            check(other, other);
+            let message = result(&format!(r#"{{"tools":{other}}}"#));
+            assert_eq!(message.items(Member::Tools).count(), 0, "{other}");
+        }
+        assert_eq!(result("{}").with_list(Member::Tools, |_| Fate::Drop).payload().unwrap(), b"{}");
+    }
+
+    #[test]
+    fn parts_are_found_by_the_keys_that_lead_to_them() {
+        let message = result(r#"{"capabilities":{"tools":{"listChanged":true},"x":[1, {"a":2}]}}"#);
+        let inside = |path: &[&str]| message.inside(Member::Capabilities, path);
+        assert!(inside(&["tools", "listChanged"]).unwrap().is_true());
+        assert!(inside(&["tools"]).unwrap().is_object());
+        assert!(inside(&["tools", "x"]).is_none());
+        let items: Vec<_> = inside(&["x"]).unwrap().items().map(Part::text).collect();
+        assert_eq!(items, [&b"1"[..], br#"{"a":2}"#]);
+        let all = message.part(Member::Capabilities).unwrap().members();
+        assert_eq!(all.map(|(key, _)| key).collect::<Vec<_>>(), ["tools", "x"]);
+    }
+}
