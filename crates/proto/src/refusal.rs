@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::json::Fault;
-use crate::patch;
+use crate::jsonrpc::{Kind, Member, Message};
 use crate::revision::{Era, Revision};
 
 /// The peer sent something we must not act on.
@@ -299,12 +299,14 @@ pub fn is_modern_code(code: i64) -> bool {
     (-32022..=-32020).contains(&code)
 }
 
-/// Whether the payload of an error is that of a [`Refusal::Loop`] with this id.
-pub fn is_loop(error: &[u8], id: u64) -> bool {
-    let is_loop = patch::get(error, &["data", "switchboard"]) == Some(b"\"loop\"");
-    let ids = patch::get(error, &["data", "ids"]).filter(|_| is_loop);
-    let ids: Option<Vec<String>> = ids.and_then(|ids| serde_json::from_slice(ids).ok());
-    ids.is_some_and(|ids| ids.contains(&format!("{id:016x}")))
+/// Whether an answer is a [`Refusal::Loop`] with this id.
+pub fn is_loop(answer: &Message, id: u64) -> bool {
+    if answer.kind() != Kind::Error {
+        return false;
+    }
+    let data = answer.value(Member::Data).unwrap_or_default();
+    let has = |ids: &Vec<Value>| ids.contains(&format!("{id:016x}").into());
+    data["switchboard"] == "loop" && data["ids"].as_array().is_some_and(has)
 }
 
 /// The code for "your mirror headers are wrong", which a client can mend (HDR-12).

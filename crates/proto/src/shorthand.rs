@@ -10,8 +10,7 @@
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{Id, Kind, Message, parse_one};
-use crate::patch;
+use crate::jsonrpc::{Id, Kind, Member, Message, parse_one};
 
 /// The lines of a script, without indentation, blank lines and `#` remarks.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -62,9 +61,8 @@ pub(crate) fn show(message: &Message) -> String {
         Kind::Notification => format!("{} {payload}", message.method()),
         Kind::Result => format!("{id} = {payload}"),
         Kind::Error => {
-            let code = patch::get(payload.as_bytes(), &["code"]).unwrap_or_default();
-            let text = patch::string(payload.as_bytes(), &["message"]).unwrap_or_default();
-            format!("{id} ! {} {text}", String::from_utf8_lossy(code))
+            let code = message.get(Member::Code).unwrap_or_default();
+            format!("{id} ! {} {}", String::from_utf8_lossy(code), message.error_message())
         }
     };
     line.trim_end().to_owned()

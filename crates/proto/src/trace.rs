@@ -6,13 +6,9 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use memchr::memmem;
-use serde_json::Value;
 
-use crate::jsonrpc::{Kind, Message};
-use crate::patch;
+use crate::jsonrpc::{Kind, Member, Message};
 
 /// Names the trace and the span that a call is part of.
 pub const PARENT: &str = "traceparent";
@@ -21,7 +17,8 @@ pub const STATE: &str = "tracestate";
 /// What the caller wants everybody on the way to know.
 pub const BAGGAGE: &str = "baggage";
 
-const KEYS: [&str; 3] = [PARENT, STATE, BAGGAGE];
+const KEYS: [(&str, Member); 3] =
+    [(PARENT, Member::TraceParent), (STATE, Member::TraceState), (BAGGAGE, Member::Baggage)];
 
 /// The trace and the span that a call is part of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,7 +47,7 @@ impl Parent {
 
     /// What a message says about the trace it is part of.
     pub fn of(message: &Message) -> Option<Self> {
-        Self::parse(&patch::string(params(message)?, &["_meta", PARENT])?)
+        Self::parse(&message.trace_parent()?)
     }
 
     /// Whether the caller records the trace.
@@ -72,38 +69,25 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
     u128::from_str_radix(text, 16).ok().filter(|_| is_hex)
 }
 
-/// The params of a message that may name a trace: most do not, and need no walk.
-fn params(message: &Message) -> Option<&[u8]> {
-    message.payload().filter(|params| memmem::find(params, PARENT.as_bytes()).is_some())
-}
-
 /// What a call's `_meta` says about its trace, key by key.
 pub fn members(message: &Message) -> Vec<(&'static str, String)> {
-    let Some(params) = params(message) else { return Vec::new() };
-    let said = |key| Some((key, patch::string(params, &["_meta", key])?.into_owned()));
+    let said = |(key, member)| Some((key, message.string(member)?.into_owned()));
     KEYS.into_iter().filter_map(said).collect()
 }
 
 /// The same call with these members in its `_meta`, in place of those it has.
 #[must_use]
 pub fn with(message: &Message, members: &[(&str, String)]) -> Message {
-    let written = || {
-        let params = message.payload().unwrap_or(b"{}");
-        let mut params = match patch::get(params, &["_meta"]) {
-            Some(_) => Bytes::copy_from_slice(params),
-            None => patch::put(params, &[], "_meta", b"{}")?,
-        };
-        for (key, value) in members {
-            let value = Value::from(value.as_str()).to_string();
-            params = patch::put(&params, &["_meta"], key, value.as_bytes())?;
-        }
-        Some(params)
-    };
-    match written() {
-        Some(params) => message.with_payload(&params),
-        // Params that are no object say nothing to anybody.
-        None => message.clone(),
+    if message.part(Member::Meta).is_some_and(|meta| !meta.is_object()) {
+        // It says nothing to anybody, and is not ours to mend.
+        return message.clone();
     }
+    let known = |(key, text): &(&str, String)| {
+        let member = KEYS.into_iter().find(|(known, _)| known == key)?.1;
+        Some((member, text.clone()))
+    };
+    let members = members.iter().filter_map(known);
+    members.fold(message.clone(), |message, (member, text)| message.with_string(member, &text))
 }
 
 /// The same call with what its headers say of its trace, if it does not say so itself.
@@ -113,7 +97,7 @@ pub fn from_headers(message: &Message, headers: &HeaderMap) -> Option<Message> {
     if message.kind() != Kind::Request || Parent::of(message).is_some() {
         return None;
     }
-    let said = KEYS.into_iter().filter_map(|key| Some((key, text(key)?.to_owned())));
+    let said = KEYS.into_iter().filter_map(|(key, _)| Some((key, text(key)?.to_owned())));
     Some(with(message, &said.collect::<Vec<_>>()))
 }
 

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::{self, Refusal};
 
 use super::{Server, Upstream};
@@ -298,8 +298,7 @@ impl Upstream {
 
     /// What callers hear if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<String> {
-        let error = message.payload().filter(|_| message.kind() == Kind::Error)?;
-        let via = self.server.via().filter(|via| refusal::is_loop(error, via.id))?;
+        let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
         via.leads_back.store(true, Ordering::Relaxed);
         (!via.is_bridge).then(|| format!("this server {LEADS_BACK}"))
     }

@@ -110,7 +110,8 @@ fn pick(list: &Value) -> Verdict {
 /// Reads a reply from a message that arrived.
 pub fn reply(status: Option<u16>, message: &Message) -> Reply {
     debug_assert!(matches!(message.kind(), Kind::Result | Kind::Error), "a response");
-    let message = serde_json::from_slice(message.text()).unwrap_or_default();
+    let member = if message.kind() == Kind::Error { "error" } else { "result" };
+    let message = json!({member: message.payload_value()});
     Reply::Answer { status, message: Box::new(message) }
 }
 
