@@ -1,7 +1,6 @@
 //! What we know of each method. Methods that are not here pass all the same.
 
-use crate::jsonrpc::Member;
-use crate::patch;
+use crate::jsonrpc::{Member, Message};
 
 /// Opens a legacy conversation.
 pub const INITIALIZE: &str = "initialize";
@@ -217,17 +216,15 @@ pub fn severity(level: &str) -> Option<usize> {
     LEVELS.iter().position(|name| *name == level)
 }
 
-/// How grave log records must be for who made a request with these params; none if
-/// it wants none (LOG-1).
-pub fn wanted_severity(params: &[u8]) -> Option<usize> {
-    severity(&patch::string(params, &["_meta", meta::LOG_LEVEL])?)
+/// How grave log records must be for who made a modern request; none if it wants
+/// none (LOG-1).
+pub fn wanted_severity(request: &Message) -> Option<usize> {
+    severity(&request.string(Member::MetaLogLevel)?)
 }
 
-/// Whether a log record with these params is as grave as `least`, or has a level of
-/// its server's own.
-pub fn is_grave(params: &[u8], least: usize) -> bool {
-    let level = patch::string(params, &["level"]);
-    level.and_then(|level| severity(&level)).is_none_or(|level| level >= least)
+/// Whether a log record is as grave as `least`, or has a level of its server's own.
+pub fn is_grave(record: &Message, least: usize) -> bool {
+    record.log_level().and_then(|level| severity(&level)).is_none_or(|level| level >= least)
 }
 
 /// The levels of log records, the least grave first.

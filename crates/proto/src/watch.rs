@@ -1,11 +1,7 @@
 //! Which resources are watched, and for whom.
 
-use std::borrow::Cow;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, HashSet};
-
-use crate::jsonrpc::Message;
-use crate::patch;
 
 /// Resources that are watched through one link: more than this is a mistake of the
 /// client. What is not counted here must not be watched.
@@ -110,9 +106,4 @@ impl Watches {
     pub(crate) fn uris(&self) -> impl Iterator<Item = &str> {
         self.by_uri.keys().map(|uri| &**uri)
     }
-}
-
-/// The resource that a message is about.
-pub(crate) fn uri(message: &Message) -> Option<Cow<'_, str>> {
-    patch::string(message.payload()?, &["uri"])
 }

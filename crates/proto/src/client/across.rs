@@ -1,11 +1,10 @@
 //! What both translations need: a client of one era, in the words of the other.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::jsonrpc::Message;
-use crate::method::{self, meta};
-use crate::patch;
+use crate::jsonrpc::{Member, Message, Part};
+use crate::method;
 use crate::revision::Revision;
 
 pub(super) mod task;
@@ -30,9 +29,7 @@ impl Envelope {
 
     /// The same for a request that may become a task, if it may.
     pub(super) fn taking_tasks(mut self, takes: bool) -> Self {
-        let mut all: Map<String, Value> =
-            serde_json::from_slice(&self.capabilities).unwrap_or_default();
-        if takes {
+        if takes && let Some(Value::Object(mut all)) = Part::new(&self.capabilities).value() {
             let known = all.remove("extensions").filter(Value::is_object);
             let mut extensions = known.unwrap_or_else(|| json!({}));
             extensions[TASKS] = json!({});
@@ -45,65 +42,54 @@ impl Envelope {
     /// The request of a legacy client as a modern one (GW-12). What it says of
     /// a task is for us (GW-27).
     pub(super) fn put_on(&self, request: &Message) -> Message {
-        let params = request.payload().unwrap_or(b"{}");
-        let mut params = patch::without(params, &[], &["task"])
-            .unwrap_or_else(|| Bytes::copy_from_slice(params));
-        if patch::get(&params, &["_meta"]).is_none_or(|it| !it.starts_with(b"{")) {
-            params = patch::put(&params, &[], "_meta", b"{}").unwrap_or(params);
-        }
-        let mut put = |key: &str, value: &[u8]| {
-            if let Some(more) = patch::put(&params, &["_meta"], key, value) {
-                params = more;
-            }
-        };
+        let mut request = request.without(Member::Task);
         if let Some(level) = &self.level {
-            put(meta::LOG_LEVEL, quoted(level).as_bytes());
+            request = request.with_string(Member::MetaLogLevel, level);
         }
         if let Some(client) = &self.client {
-            put(meta::CLIENT, client);
+            request = request.with(Member::MetaClient, client.clone());
         }
-        put(meta::CAPABILITIES, &self.capabilities);
-        put(meta::VERSION, quoted(Revision::NEWEST_MODERN.as_str()).as_bytes());
-        request.with_payload(&params)
+        request
+            .with(Member::MetaCapabilities, self.capabilities.clone())
+            .with_string(Member::MetaVersion, Revision::NEWEST_MODERN.as_str())
     }
 }
 
 /// Members of a modern request that mean nothing to a legacy server (GW-43).
-const ENVELOPE: [&str; 5] =
-    [meta::VERSION, meta::CAPABILITIES, meta::CLIENT, meta::LOG_LEVEL, meta::SUBSCRIPTION];
+const ENVELOPE: [Member; 5] = [
+    Member::MetaVersion,
+    Member::MetaCapabilities,
+    Member::MetaClient,
+    Member::MetaLogLevel,
+    Member::MetaSubscription,
+];
 
 /// The request of a modern client as a legacy one.
 pub(super) fn take_off(request: &Message) -> Message {
-    let params = request.payload().unwrap_or(b"{}");
-    // Only a legacy client asks for a task in this way (TASK-9).
-    let bare = patch::without(params, &[], &["inputResponses", "requestState", "task"]);
-    let bare = bare.unwrap_or_else(|| Bytes::copy_from_slice(params));
-    request.with_payload(&without_hop(&bare, &ENVELOPE))
-}
-
-/// `payload` without what of its `_meta` is about one hop, and without an empty `_meta`.
-pub(super) fn without_hop(payload: &[u8], keys: &[&str]) -> Bytes {
-    let own = || Bytes::copy_from_slice(payload);
-    let bare = patch::without(payload, &["_meta"], keys).unwrap_or_else(own);
-    match patch::get(&bare, &["_meta"]) {
-        Some(b"{}") => patch::without(&bare, &[], &["_meta"]).unwrap_or(bare),
-        _ => bare,
+    if request.payload().is_none() {
+        return request.with_payload(b"{}");
     }
+    let request = request.without_meta(&ENVELOPE);
+    let bare = request.without(Member::InputResponses).without(Member::RequestState);
+    // Only a legacy client asks for a task in this way (TASK-9).
+    bare.without(Member::Task)
 }
 
 /// A notification without the mark of the listen that it came by.
 pub(super) fn unmarked(message: &Message) -> Message {
-    let Some(params) = message.payload() else { return message.clone() };
-    match &*without_hop(params, &[meta::SUBSCRIPTION]) {
-        b"{}" => Message::notification(message.method(), None),
-        bare => message.with_payload(bare),
+    let bare = message.without_meta(&[Member::MetaSubscription]);
+    match bare.payload() {
+        Some(b"{}") => Message::notification(message.method(), None),
+        _ => bare,
     }
 }
 
 /// What a legacy client of `revision` declared, in modern words and no more
 /// than its revision has (GW-12).
-pub(super) fn modern_capabilities(declared: &[u8], revision: Revision) -> Bytes {
-    let mut all: Map<String, Value> = serde_json::from_slice(declared).unwrap_or_default();
+pub(super) fn modern_capabilities(hello: &Message, revision: Revision) -> Bytes {
+    let Some(Value::Object(mut all)) = hello.value(Member::Capabilities) else {
+        return Bytes::from_static(b"{}");
+    };
     all.remove("tasks");
     let rules = revision.rules();
     if !rules.elicitation {
@@ -124,18 +110,15 @@ pub(super) fn modern_capabilities(declared: &[u8], revision: Revision) -> Bytes 
 
 /// How a legacy server is greeted in the name of a modern client (GW-41).
 pub(super) fn hello(request: &Message) -> Message {
-    let params = request.payload().unwrap_or_default();
-    let read = |key: &str| -> Option<Value> {
-        serde_json::from_slice(patch::get(params, &["_meta", key])?).ok()
-    };
-    let mut capabilities = read(meta::CAPABILITIES).unwrap_or_else(|| json!({}));
+    let mut capabilities = request.value(Member::MetaCapabilities).unwrap_or_else(|| json!({}));
     if let Some(members) = capabilities.as_object_mut() {
         members.remove("extensions");
     }
+    let client = request.value(Member::MetaClient).filter(Value::is_object);
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
         "capabilities": capabilities,
-        "clientInfo": read(meta::CLIENT).filter(Value::is_object).unwrap_or_else(identity),
+        "clientInfo": client.unwrap_or_else(identity),
     });
     Message::request(&0.into(), method::INITIALIZE, Some(params.to_string().as_bytes()))
 }
@@ -152,11 +135,6 @@ pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
     Message::request(&0.into(), method::LIST_TOOLS, Some(&params))
 }
 
-/// The cursor of the page after this one, if there is one.
-pub(super) fn next_page(result: &[u8]) -> Option<&[u8]> {
-    patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\""))
-}
-
 /// Who we are, where a peer does not say who it is.
 pub(super) fn identity() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
@@ -165,9 +143,4 @@ pub(super) fn identity() -> Value {
 /// `text` as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-/// The text of the member `name` of `payload`, parsed.
-pub(super) fn member(payload: &[u8], path: &[&str]) -> Option<Value> {
-    serde_json::from_slice(patch::get(payload, path)?).ok()
 }

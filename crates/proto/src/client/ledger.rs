@@ -11,10 +11,9 @@ use bytes::Bytes;
 use super::running::Running;
 use super::{CallId, Sharing};
 use crate::calls::{Calls, Event, Patience};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
-use crate::method::{self, meta};
-use crate::patch;
+use crate::method;
 use crate::refusal::Refusal;
 
 /// All calls in flight. `O` says whose a call is.
@@ -103,11 +102,8 @@ impl<O> Ledger<O> {
 
     /// The request as it goes out, and its progress token: on the wire, and the client's own.
     fn take_token(&mut self, request: &Message) -> (Message, Option<(Id, Bytes)>) {
-        let path = ["_meta", meta::PROGRESS_TOKEN];
-        let params = request.payload().unwrap_or_default();
-        let original = patch::get(params, &path);
-        let token = original.and_then(|text| Id::parse(text).ok().flatten());
-        let (Some(original), Some(token)) = (original.map(Bytes::copy_from_slice), token) else {
+        let original = request.get(Member::MetaProgressToken).map(Bytes::copy_from_slice);
+        let (Some(original), Some(token)) = (original, request.progress_token()) else {
             return (request.clone(), None);
         };
         if self.sharing == Sharing::Alone {
@@ -115,10 +111,8 @@ impl<O> Ledger<O> {
         }
         let wire = Id::Text(format!("switchboard-{}", self.next_token).into());
         self.next_token += 1;
-        match patch::replace(params, &path, wire.to_string().as_bytes()) {
-            Some(params) => (request.with_payload(&params), Some((wire, original))),
-            None => (request.clone(), None),
-        }
+        let sent = request.with(Member::MetaProgressToken, wire.to_string());
+        (sent, Some((wire, original)))
     }
 
     /// An answer arrived: whose it is. None if nobody waits for it.
@@ -134,16 +128,11 @@ impl<O> Ledger<O> {
         message: &Message,
         now: Instant,
     ) -> Option<(CallId, Message)> {
-        let path = [meta::PROGRESS_TOKEN];
-        let params = message.payload()?;
-        let token = Id::parse(patch::get(params, &path)?).ok()??;
-        let token = self.tokens.get(&token)?;
+        let token = self.tokens.get(&message.progress_token()?)?;
         self.calls.handle_progress(token.call, now);
         let message = match self.sharing {
             Sharing::Alone => message.clone(),
-            Sharing::Shared => {
-                message.with_payload(&patch::replace(params, &path, &token.original)?)
-            }
+            Sharing::Shared => message.with(Member::ProgressToken, token.original.clone()),
         };
         Some((CallId(token.call), message))
     }
@@ -248,11 +237,7 @@ impl<O> Ledger<O> {
 
     /// The open calls that asked for log records, oldest first (LOG-1).
     pub(super) fn wanting_logs(&self) -> Vec<CallId> {
-        let wants = |call: &Call<O>| {
-            let params = call.sent.payload().unwrap_or_default();
-            patch::get(params, &["_meta", meta::LOG_LEVEL]).is_some()
-        };
-        let open = self.calls.iter().filter(|(_, call)| wants(call));
+        let open = self.calls.iter().filter(|(_, call)| call.sent.has(Member::MetaLogLevel));
         open.map(|(id, _)| CallId(id)).collect()
     }
 
@@ -291,16 +276,11 @@ pub(super) fn call_number(id: &Id) -> Option<u64> {
 
 /// The notice that a call is cancelled: the client's own, if it gave one, under our id.
 pub(super) fn cancel_notice(id: CallId, words: Option<&Message>) -> Message {
-    let number = id.0.to_string();
     let words = words.filter(|message| message.kind() == Kind::Notification);
     // Who might read another id than ours in them could cancel a call of somebody else.
-    let is_clear = |params: &[u8]| patch::unclear(params, &[("requestId", &[])]).is_none();
-    let words = words.filter(|message| message.payload().is_none_or(is_clear));
-    let params = words.and_then(|message| message.payload()).unwrap_or(b"{}");
-    let params = patch::put(params, &[], "requestId", number.as_bytes());
-    let params = params.unwrap_or_else(|| format!("{{\"requestId\":{number}}}").into());
-    match words {
-        Some(message) => message.with_payload(&params),
-        None => Message::notification(method::CANCELLED, Some(&params)),
-    }
+    let words = words.filter(|message| !message.is_ambiguous(Member::RequestId)).cloned();
+    let words = words.unwrap_or_else(|| Message::notification(method::CANCELLED, None));
+    let has_list = words.payload().is_some_and(|params| !params.starts_with(b"{"));
+    let words = if has_list { words.with_payload(b"{}") } else { words };
+    words.with(Member::RequestId, id.0.to_string())
 }

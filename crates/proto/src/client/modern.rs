@@ -23,10 +23,9 @@ use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Carrier, Down, Lane, Said, To};
 use crate::header::Mirror;
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
-use crate::method::{self, meta};
-use crate::patch;
+use crate::method;
 use crate::refusal::{HEADER_MISMATCH, Refusal};
 use crate::server::modern::listen_over;
 use lesson::Refused;
@@ -177,9 +176,9 @@ impl<T: Ticket> Modern<T> {
         let lesson_failed = answer.kind() == Kind::Error;
         let mut answer = answer.clone();
         if lists_tools && answer.kind() == Kind::Result {
-            let left = self.tools.learn(answer.payload().unwrap_or_default());
-            if let (Some(left), Carrier::Http) = (left, self.carrier) {
-                answer = answer.with_payload(&left);
+            let left = self.tools.learn(&answer);
+            if self.carrier == Carrier::Http {
+                answer = left;
             }
         }
         let again = match call.owner {
@@ -194,13 +193,10 @@ impl<T: Ticket> Modern<T> {
                 self.down.push_back(Down::Finish { to, answer: refused.answer });
                 None
             }
-            Owner::Lesson { to, mut refused } => {
-                let page = answer.payload().unwrap_or_default();
-                Some(match refused.next_page(page) {
-                    Some(list) => self.begin(Owner::Lesson { to, refused }, &list, vec![], now),
-                    None => self.repeat(to, &refused.request, now),
-                })
-            }
+            Owner::Lesson { to, mut refused } => Some(match refused.next_page(&answer) {
+                Some(list) => self.begin(Owner::Lesson { to, refused }, &list, vec![], now),
+                None => self.repeat(to, &refused.request, now),
+            }),
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
@@ -225,19 +221,18 @@ impl<T: Ticket> Modern<T> {
     }
 
     fn handle_notification(&mut self, lane: Lane, message: &Message, now: Instant) {
-        let params = message.payload().unwrap_or_default();
-        let subscription = patch::get(params, &["_meta", meta::SUBSCRIPTION]);
-        let (id, message) = match (message.method(), subscription) {
-            (method::CANCELLED, _) => return self.handle_listen_over(params),
+        let (id, message) = match (message.method(), message.has(Member::MetaSubscription)) {
+            (method::CANCELLED, _) => return self.handle_listen_over(message),
             (method::PROGRESS, _) => {
                 let Some(found) = self.ledger.progress(message, now) else { return };
                 found
             }
-            (_, Some(id)) => {
-                let Some(id) = number(id).map(CallId) else { return };
-                (id, message.clone())
+            (_, true) => {
+                let id = message.id_in(Member::MetaSubscription);
+                let Some(id) = id.as_ref().and_then(call_number) else { return };
+                (CallId(id), message.clone())
             }
-            (name, None) => {
+            (name, false) => {
                 let Some(id) = self.call_on(lane).or_else(|| self.sole_talker(name)) else {
                     return;
                 };
@@ -272,8 +267,8 @@ impl<T: Ticket> Modern<T> {
     }
 
     /// The server ends a listen with a notice instead of its result (SUB-9).
-    fn handle_listen_over(&mut self, params: &[u8]) {
-        let Some(id) = patch::get(params, &["requestId"]).and_then(number) else { return };
+    fn handle_listen_over(&mut self, message: &Message) {
+        let Some(id) = message.cancelled_id().as_ref().and_then(call_number) else { return };
         let call = self.ledger.get(CallId(id));
         if call.is_none_or(|call| call.request.method() != method::LISTEN) {
             return;
@@ -373,24 +368,16 @@ impl<T: Ticket> Modern<T> {
 
 /// The headers that repeat what the body says (HDR-1 to HDR-3).
 fn mirror(message: &Message) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-    let params = message.payload().unwrap_or_default();
-    let version = patch::string(params, &["_meta", meta::VERSION]);
+    let version = message.string(Member::MetaVersion);
     let version = version.as_deref().unwrap_or(crate::revision::Revision::NEWEST_MODERN.as_str());
-    let member = method::name_member(message.method());
-    let name = member.and_then(|member| patch::string(params, &[member]));
+    let name = message.mirrored();
     let mut headers = HeaderMap::with_capacity(4);
     Mirror { version, method: message.method(), name: name.as_deref() }.write(&mut headers);
     headers.into_iter().filter_map(|(name, value)| Some((name?, value)))
 }
 
 fn is_header_fault(answer: &Message) -> bool {
-    let code = answer.payload().filter(|_| answer.kind() == Kind::Error);
-    let code = code.and_then(|error| patch::get(error, &["code"]));
-    code.is_some_and(|code| code == HEADER_MISMATCH.to_string().as_bytes())
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    call_number(&Id::parse(text).ok()??)
+    answer.error_code() == Some(HEADER_MISMATCH)
 }
 
 #[cfg(test)]

@@ -7,16 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
-use serde_json::Value;
-
-use super::across::task::{Term, subject};
-use crate::jsonrpc::{Kind, Message};
+use super::across::task::Term;
+use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
-
-/// Where a new task stands in an answer; longer ones are none.
-const MOST_TEXT: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Running {
@@ -43,47 +37,40 @@ impl Running {
     /// The server answers a request.
     pub(super) fn see(&mut self, request: &Message, answer: &Message, now: Instant) {
         let is_result = answer.kind() == Kind::Result;
+        let subject = || request.task_id().unwrap_or_default();
         match request.method() {
             method::CALL_TOOL if is_result => self.begin(answer, now),
-            method::GET_TASK if is_result => self.renew(&subject(request), answer),
+            method::GET_TASK if is_result => self.renew(&subject(), answer),
             method::CANCEL_TASK if !is_result => {}
             method::GET_TASK | method::TASK_RESULT | method::CANCEL_TASK => {
-                self.tasks.remove(&subject(request));
+                self.tasks.remove(&*subject());
             }
             _ => {}
         }
     }
 
-    /// A task may have begun. Most answers say nothing like it, and are not read.
+    /// A task may have begun.
     fn begin(&mut self, answer: &Message, now: Instant) {
-        let text = answer.payload().unwrap_or_default();
-        if text.len() > MOST_TEXT || memmem::find(text, b"\"taskId\"").is_none() {
-            return;
-        }
-        let result = read(answer);
-        let state = if result["resultType"] == "task" { &result } else { &result["task"] };
-        let Some(id) = state["taskId"].as_str() else { return };
+        let is_flat = answer.result_type().is_some_and(|kind| kind == "task");
+        let id = answer.string(if is_flat { Member::TaskId } else { Member::NewTaskId });
+        let Some(id) = id else { return };
+        let state = if is_flat { answer.payload_value() } else { answer.value(Member::Task) };
         if self.tasks.len() >= self.most {
             self.tasks.retain(|_, term| term.holds(now, self.longest));
         }
         if self.tasks.len() < self.most {
-            self.tasks.insert(id.into(), Term::of(state, now));
+            self.tasks.insert(id.into(), Term::of(&state.unwrap_or_default(), now));
         }
     }
 
     fn renew(&mut self, id: &str, answer: &Message) {
-        let state = read(answer);
-        let has_end = ["result", "error"].iter().any(|end| state.get(end).is_some());
-        if has_end || state["status"] == "cancelled" {
+        let has_end = answer.has(Member::EndResult) || answer.has(Member::EndError);
+        if has_end || answer.string(Member::Status).is_some_and(|status| status == "cancelled") {
             self.tasks.remove(id);
         } else if let Some(term) = self.tasks.get_mut(id) {
-            term.renew(&state);
+            term.renew(&answer.payload_value().unwrap_or_default());
         }
     }
-}
-
-fn read(answer: &Message) -> Value {
-    serde_json::from_slice(answer.payload().unwrap_or_default()).unwrap_or_default()
 }
 
 #[cfg(test)]

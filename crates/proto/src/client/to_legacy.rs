@@ -25,11 +25,9 @@ use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
-use crate::method::{self, meta};
-use crate::patch;
-use crate::project;
+use crate::method;
 use crate::refusal::{Refusal, code};
 use ask::{Asked, Visit};
 use errand::Errand;
@@ -162,18 +160,17 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let params = request.payload().unwrap_or_default();
-        if patch::get(params, &["requestState"]).is_some() {
+        if request.has(Member::RequestState) {
             // One of ours has found its call before it got here.
             return self.refuse(ticket, &Refusal::BadState);
         }
         if self.calls.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, &Refusal::TooManyCalls);
         }
-        let level = method::wanted_severity(params);
+        let level = method::wanted_severity(request);
         self.set_level(level, now);
         let number = self.next_number();
-        let client = client_of(params);
+        let client = client_of(request);
         let (request, inner) = (request.clone(), CallId::DONE);
         let (visit, visits, as_task, task) = (None, 0, false, None);
         let (shown, asked, lingers) = (None, false, None);
@@ -336,9 +333,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let method = call.request.method().to_owned();
-        let payload = answer.payload().unwrap_or_default();
-        let failed = (answer.kind() == Kind::Error).then(|| project::code_of(payload)).flatten();
-        if failed == Some(code::VISIT_FIRST) && self.begin_visit(number, payload) {
+        if answer.error_code() == Some(code::VISIT_FIRST) && self.begin_visit(number, answer) {
             return;
         }
         if self.had_to_be_task(number, answer, now) {
@@ -350,7 +345,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
             // The server does not look at headers; what its tools ask for holds all the same.
-            self.tools.learn(payload);
+            _ = self.tools.learn(answer);
         }
         let answer = self.newer_answer(answer, &method);
         self.finish_with_logs(number, answer, now);
@@ -390,9 +385,9 @@ impl<T: Ticket> ToLegacy<T> {
 }
 
 /// What a request says of its client.
-fn client_of(params: &[u8]) -> Box<[u8]> {
-    let said = |key| patch::get(params, &["_meta", key]).unwrap_or(b"null");
-    [said(meta::CLIENT), said(meta::CAPABILITIES)].join(&b' ').into()
+fn client_of(request: &Message) -> Box<[u8]> {
+    let said = |member| request.get(member).unwrap_or(b"null");
+    [said(Member::MetaClient), said(Member::MetaCapabilities)].join(&b' ').into()
 }
 
 #[cfg(test)]

@@ -17,8 +17,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
 use super::across::Envelope;
 use super::modern::Modern;
 use super::{CallId, Sharing, Ticket, Transmit, native};
@@ -55,7 +53,7 @@ pub struct ToModern<T> {
     /// For clients that are introduced by somebody else.
     anybody: Option<Session>,
     /// What the server said of itself.
-    discovered: Option<Bytes>,
+    discovered: Option<Message>,
     greeters: Vec<T>,
     asking: bool,
     next_ask: u64,

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use memchr::memmem;
-use serde_json::Value;
 
 use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
-use crate::json::{Fault, Walker};
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Fate, Member, Message};
 use crate::method;
-use crate::patch;
 
 /// Annotated tools to remember. A server with more is told apart by the retry of HDR-12.
 const MOST: usize = 4096;
@@ -33,33 +29,23 @@ pub(super) enum Known<'a> {
 
 impl Tools {
     /// Learns from the result of `tools/list`. Tools that must not be offered
-    /// over HTTP are taken out (HDR-8): then the text of the result that is left.
-    pub(super) fn learn(&mut self, result: &[u8]) -> Option<Bytes> {
-        memmem::find(result, b"x-mcp-header")?;
-        let tools = patch::get(result, &["tools"])?;
-        let mut kept = Vec::new();
-        let mut dropped = false;
-        // Each on its own: what is kept stays as it was written, and one tool
-        // that cannot be read does not hide the others.
-        Walker::new(tools)
-            .elements(|place| {
-                let text = &tools[place];
-                let tool: Value = serde_json::from_slice(text).unwrap_or_default();
-                match param::annotations(&tool["inputSchema"]) {
-                    Ok(annotations) => {
-                        self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
-                        kept.push(text);
-                    }
-                    Err(_) => dropped = true,
-                }
-                Ok::<_, Fault>(())
-            })
-            .ok()?;
-        if !dropped {
-            return None;
+    /// over HTTP are taken out (HDR-8): the result that is left.
+    pub(super) fn learn(&mut self, answer: &Message) -> Message {
+        let tools = answer.get(Member::Tools).unwrap_or_default();
+        if memmem::find(tools, b"x-mcp-header").is_none() {
+            return answer.clone();
         }
-        let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
-        patch::replace(result, &["tools"], &kept)
+        // Each on its own: one tool that cannot be read does not hide the others.
+        answer.with_list(Member::Tools, |tool| {
+            let tool = tool.value().unwrap_or_default();
+            match param::annotations(&tool["inputSchema"]) {
+                Ok(annotations) => {
+                    self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
+                    Fate::Keep
+                }
+                Err(_) => Fate::Drop,
+            }
+        })
     }
 
     fn remember(&mut self, name: &str, annotations: Vec<Annotation>) {
@@ -71,9 +57,7 @@ impl Tools {
     }
 
     fn known(&self, request: &Message) -> Known<'_> {
-        let params = request.payload().unwrap_or_default();
-        let name =
-            patch::string(params, &["name"]).filter(|_| request.method() == method::CALL_TOOL);
+        let name = request.name().filter(|_| request.method() == method::CALL_TOOL);
         match name.and_then(|name| self.annotated.get(&*name)) {
             Some(annotations) => Known::Annotated(annotations),
             None => Known::Unheard,
@@ -90,9 +74,7 @@ impl Tools {
         let Known::Annotated(annotations) = self.known(request) else {
             return Ok(said.map(<[_]>::to_vec).unwrap_or_default());
         };
-        let params = request.payload().unwrap_or_default();
-        let arguments = patch::get(params, &["arguments"]);
-        let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_slice(text).ok());
+        let arguments = request.value(Member::Arguments);
         if let Some(said) = said {
             let said: HeaderMap = said.iter().cloned().collect();
             param::check(annotations, arguments.as_ref(), &said)?;

@@ -7,9 +7,8 @@
 use http::HeaderMap;
 
 use crate::header;
-use crate::jsonrpc::{Incoming, Kind, Message};
+use crate::jsonrpc::{Incoming, Kind, Member, Message};
 use crate::method::{self, meta};
-use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::{Era, era_of};
 
@@ -41,12 +40,7 @@ pub fn classify(incoming: &Incoming, headers: Option<&HeaderMap>) -> Result<Era,
 
 /// Whether a message carries the modern envelope, sound or not.
 pub fn claims_modern(message: &Message) -> bool {
-    !message.is_response() && envelope_version(message).is_some()
-}
-
-/// The raw version of the envelope, if there is one.
-pub(super) fn envelope_version(message: &Message) -> Option<&[u8]> {
-    patch::get(message.payload()?, &["_meta", meta::VERSION])
+    !message.is_response() && message.has(Member::MetaVersion)
 }
 
 fn missing_envelope() -> Refusal {

@@ -23,7 +23,6 @@ use crate::exchange::{Ask, Carrier, Exchange, Lane, Up};
 use crate::jsonrpc::{Id, Incoming, Kind, Message, Refused};
 use crate::limits::Limits;
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
 use crate::watch::Watches;
@@ -243,9 +242,9 @@ impl Legacy {
 
     /// The client gave up on a call. `initialize` cannot be cancelled (UTL-1).
     fn handle_cancel(&mut self, message: Message) {
-        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let id = id.and_then(|text| Id::parse(text).ok().flatten());
-        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
+        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
+            return;
+        };
         if self.calls.get(&exchange).is_some_and(|call| call.greets) {
             return;
         }

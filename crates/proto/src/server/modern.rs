@@ -21,10 +21,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::Frame;
 use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
 use crate::header::{Mirror, PARAM_PREFIX};
-use crate::jsonrpc::{Id, Kind, Message, Refused};
+use crate::jsonrpc::{Id, Kind, Member, Message, Refused};
 use crate::limits::Limits;
 use crate::method::{self, meta};
-use crate::patch;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
 use envelope::{Envelope, check_envelope};
@@ -178,9 +177,9 @@ impl Modern {
     }
 
     fn handle_cancel(&mut self, message: Message) {
-        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let id = id.and_then(|text| Id::parse(text).ok().flatten());
-        let Some(&exchange) = id.and_then(|id| self.by_id.get(&id)) else { return };
+        let Some(&exchange) = message.cancelled_id().and_then(|id| self.by_id.get(&id)) else {
+            return;
+        };
         self.forget(exchange);
         self.up.push_back(Up::Drop { exchange, message: Some(message) });
     }
@@ -244,8 +243,8 @@ impl Modern {
         self.parked.clear();
         for (_, call) in std::mem::take(&mut self.calls) {
             if call.listens {
-                let result = self.signed(listen_over(&call.id.to_string()));
-                let text = Message::result(&call.id, &result).text().clone();
+                let over = Message::result(&call.id, &listen_over(&call.id.to_string()));
+                let text = self.signed(over).text().clone();
                 if self.carrier == Carrier::Http && !call.streaming {
                     self.out.push_back((call.lane, Frame::Begin { prime: None }));
                 }
@@ -258,13 +257,11 @@ impl Modern {
     }
 
     /// A result of ours with the name of the server, if it is known.
-    fn signed(&self, result: Vec<u8>) -> Vec<u8> {
-        let Some(server) = self.server.as_deref() else { return result };
-        let signed = patch::put(&result, &["_meta"], meta::SERVER, server).or_else(|| {
-            let meta = [b"{\"", meta::SERVER.as_bytes(), b"\":", server, b"}"].concat();
-            patch::put(&result, &[], "_meta", &meta)
-        });
-        signed.map_or(result, Into::into)
+    fn signed(&self, result: Message) -> Message {
+        match &self.server {
+            Some(server) => result.with(Member::MetaServer, server.clone()),
+            None => result,
+        }
     }
 
     fn accept(&mut self, lane: Lane) {
@@ -313,8 +310,7 @@ impl Modern {
 /// The value that `Mcp-Name` repeats, if the method has one.
 fn mirrored_name(request: &Message) -> Result<Option<String>, Refusal> {
     let Some(member) = method::name_member(request.method()) else { return Ok(None) };
-    let params = request.payload().unwrap_or_default();
-    match patch::string(params, &[member]) {
+    match request.mirrored() {
         Some(name) => Ok(Some(name.into_owned())),
         None => Err(Refusal::BadEnvelope { what: format!("params.{member} must be a string") }),
     }
@@ -328,12 +324,10 @@ fn param_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
 
 /// Notifications and the result of a listen name it by the client's own id (SUB-4).
 fn stamp(message: &Message, id: &Id) -> Message {
-    let path = ["_meta", meta::SUBSCRIPTION];
-    let payload = message.payload().filter(|_| message.kind() != Kind::Error);
-    match payload.and_then(|payload| patch::replace(payload, &path, id.to_string().as_bytes())) {
-        Some(stamped) => message.with_payload(&stamped),
-        None => message.clone(),
+    if message.kind() == Kind::Error || !message.has(Member::MetaSubscription) {
+        return message.clone();
     }
+    message.with(Member::MetaSubscription, id.to_string())
 }
 
 /// The result of a listen that was known by `id`, which is JSON.
@@ -342,12 +336,7 @@ pub(crate) fn listen_over(id: &str) -> Vec<u8> {
 }
 
 fn status_of(answer: &Message) -> u16 {
-    if answer.kind() != Kind::Error {
-        return 200;
-    }
-    let code = answer.payload().and_then(|error| patch::get(error, &["code"]));
-    let code = code.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    status_of_error(code.unwrap_or_default())
+    answer.error_code().map_or(200, status_of_error)
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::TASKS;
-use crate::jsonrpc::Message;
-use crate::method::meta;
-use crate::patch;
+use crate::jsonrpc::{Member, Message, Part};
 
 /// What describes a task: its name in the core, and in the extension.
 const MEMBERS: [(&str, &str); 7] = [
@@ -87,15 +85,8 @@ pub(in crate::client) fn about(method: &str, id: &str) -> Message {
     Message::request(&0.into(), method, Some(params.as_bytes()))
 }
 
-/// The task that a request is about.
-pub(in crate::client) fn subject(request: &Message) -> Box<str> {
-    let id = request.payload().and_then(|params| patch::string(params, &["taskId"]));
-    id.unwrap_or_default().into()
-}
-
 /// Whether the modern client that made a request knows tasks.
 pub(in crate::client) fn declares(request: &Message) -> bool {
-    let path = ["_meta", meta::CAPABILITIES, "extensions", TASKS];
-    let declared = request.payload().and_then(|params| patch::get(params, &path));
-    declared.is_some_and(|settings| settings.starts_with(b"{"))
+    let declared = request.inside(Member::MetaCapabilities, &["extensions", TASKS]);
+    declared.is_some_and(Part::is_object)
 }

@@ -10,12 +10,10 @@
 use std::time::Instant;
 
 use super::{Asked, Legacy};
-use crate::client::across::task::subject;
 use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, Lane, To};
-use crate::jsonrpc::{Id, Message};
-use crate::method::{self, meta};
-use crate::patch;
+use crate::jsonrpc::{Id, Member, Message};
+use crate::method;
 use crate::refusal::Refusal;
 
 /// Answered questions that are known when they come again: a server that is
@@ -72,7 +70,8 @@ impl<T: Ticket> Legacy<T> {
         };
         if let Some(task) = task_of(request) {
             let results = self.ledger.of_method(method::TASK_RESULT);
-            let theirs = results.filter(|(_, request)| subject(request) == task);
+            let is_theirs = |it: &Message| it.task_id().unwrap_or_default() == *task;
+            let theirs = results.filter(|(_, request)| is_theirs(request));
             waiting.extend(theirs.map(|(id, _)| id));
         }
         waiting
@@ -193,8 +192,7 @@ impl<T: Ticket> Legacy<T> {
 
     /// The server does not need an answer any more.
     pub(super) fn handle_recall(&mut self, message: &Message, now: Instant) {
-        let id = message.payload().and_then(|params| patch::get(params, &["requestId"]));
-        let Some(id) = id.and_then(|text| Id::parse(text).ok().flatten()) else { return };
+        let Some(id) = message.cancelled_id() else { return };
         let ask = self.asks.iter().find(|(_, asked)| asked.id == id).map(|(&ask, _)| ask);
         if let Some(ask) = ask
             && let Some(asked) = self.take_ask(ask, now)
@@ -206,6 +204,5 @@ impl<T: Ticket> Legacy<T> {
 
 /// The task that it is about, if it says so.
 fn task_of(request: &Message) -> Option<Box<str>> {
-    let task = patch::get(request.payload()?, &["_meta", meta::RELATED_TASK])?;
-    Some(patch::string(task, &["taskId"]).unwrap_or_default().into())
+    request.has(Member::MetaRelatedTask).then(|| request.related_task().unwrap_or_default().into())
 }

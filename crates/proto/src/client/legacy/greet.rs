@@ -6,9 +6,8 @@ use std::time::Instant;
 use super::{Legacy, Owner, Phase, client};
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
-use crate::jsonrpc::{Kind, Message};
+use crate::jsonrpc::{Kind, Message, Part};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 
 impl<T: Ticket> Legacy<T> {
@@ -64,8 +63,8 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// What the server said when it was greeted.
-    pub fn welcome(&self) -> Option<&[u8]> {
-        self.welcome.as_ref()?.payload()
+    pub fn welcome(&self) -> Option<&Message> {
+        self.welcome.as_ref()
     }
 
     /// The server answered the client's hello.
@@ -228,10 +227,8 @@ impl<T: Ticket> Legacy<T> {
 
     /// What changed while the server was away cannot be known: all lists may have.
     fn tell_lists_changed(&mut self, welcome: &Message) {
-        let result = welcome.payload().unwrap_or_default();
         for capability in ["tools", "prompts", "resources"] {
-            let path = ["capabilities", capability, "listChanged"];
-            if patch::get(result, &path) == Some(b"true")
+            if welcome.capability(&[capability, "listChanged"]).is_some_and(Part::is_true)
                 && let Some(method) = method::list_changed(capability)
             {
                 let message = Message::notification(method, None);

@@ -16,17 +16,16 @@ use crate::exchange::Down;
 use crate::jsonrpc::{Id, Message};
 use crate::method;
 use crate::refusal::Refusal;
-use crate::watch::uri;
 
 impl<T: Ticket> Legacy<T> {
     /// Answers what the server is not asked: a client stops while another goes on,
     /// or wants more than can be watched.
     pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
         match request.method() {
-            method::SUBSCRIBE if !self.watches.have_room([&*uri(request)?].into_iter()) => {
+            method::SUBSCRIBE if !self.watches.have_room([&*request.uri()?].into_iter()) => {
                 Some(self.fail(ticket.clone(), &Refusal::TooManyWatched))
             }
-            method::UNSUBSCRIBE if !self.watches.remove(&uri(request)?, ticket.owner()) => {
+            method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
                 let answer = Message::result(&Id::from(0), b"{}");
                 self.down.push_back(Down::Finish { to: ticket.clone(), answer });
                 Some(CallId::DONE)
@@ -38,7 +37,7 @@ impl<T: Ticket> Legacy<T> {
     /// A call goes to the server: does it ask for a resource to be watched?
     pub(super) fn begin_watch(&mut self, id: CallId, owner: u64, request: &Message) {
         if request.method() == method::SUBSCRIBE
-            && let Some(uri) = uri(request)
+            && let Some(uri) = request.uri()
         {
             self.watches.ask(&uri, owner, id.0);
         }
@@ -48,7 +47,7 @@ impl<T: Ticket> Legacy<T> {
     pub(super) fn end_watch(&mut self, id: CallId, call: &Call<Owner<T>>, is_granted: bool) {
         if call.request.method() == method::SUBSCRIBE
             && let Some(ticket) = client(&call.owner)
-            && let Some(uri) = uri(&call.request)
+            && let Some(uri) = call.request.uri()
         {
             self.watches.settle(&uri, ticket.owner(), id.0, is_granted);
         }

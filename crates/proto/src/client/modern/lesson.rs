@@ -1,10 +1,7 @@
 //! A call that lacked a header, and the tool list that tells which (HDR-12).
 
-use serde_json::Value;
-
-use crate::jsonrpc::{Id, Message};
+use crate::jsonrpc::{Id, Member, Message};
 use crate::method;
-use crate::patch;
 
 /// Pages of a list that are read for one call. A server that has more may have no end.
 const PAGES: usize = 100;
@@ -28,23 +25,18 @@ impl Refused {
     }
 
     /// Asks for the page after this one, unless the tool is on it or there is none.
-    pub(super) fn next_page(&mut self, page: &[u8]) -> Option<Message> {
-        let cursor =
-            patch::get(page, &["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""))?;
-        let page: Value = serde_json::from_slice(page).ok()?;
-        let params = self.request.payload().unwrap_or_default();
-        let name = patch::string(params, &["name"]).unwrap_or_default();
-        let mut tools = page["tools"].as_array().into_iter().flatten();
+    pub(super) fn next_page(&mut self, page: &Message) -> Option<Message> {
+        let cursor = page.next_cursor()?;
+        let name = Some(self.request.name().unwrap_or_default());
         self.pages += 1;
-        if self.pages >= PAGES || tools.any(|tool| tool["name"] == *name) {
+        if self.pages >= PAGES || page.items(Member::Tools).any(|it| it.string("name") == name) {
             return None;
         }
         Some(self.list(Some(cursor)))
     }
 
     fn list(&self, cursor: Option<&[u8]>) -> Message {
-        let params = self.request.payload().unwrap_or_default();
-        let envelope = patch::get(params, &["_meta"]).unwrap_or(b"{}");
+        let envelope = self.request.get(Member::Meta).unwrap_or(b"{}");
         let mut list = [b"{\"_meta\":", envelope].concat();
         if let Some(cursor) = cursor {
             list.extend_from_slice(b",\"cursor\":");

@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 
 use super::ToLegacy;
 use crate::client::Ticket;
-use crate::client::across::{TASKS as EXTENSION, identity, member, without_hop};
+use crate::client::across::{TASKS as EXTENSION, identity};
 use crate::exchange::Said;
-use crate::jsonrpc::{Kind, Message};
-use crate::method::{self, meta};
-use crate::patch;
+use crate::jsonrpc::{Kind, Member, Message};
+use crate::method;
 use crate::project::{self, Cache};
 use crate::refusal::Refusal;
 use crate::revision::{Era, Revision};
@@ -24,14 +23,13 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
     pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Message {
-        let payload = answer.payload().unwrap_or_default();
         if answer.kind() == Kind::Error {
-            let other = project::error_for_modern(payload);
+            let other = project::error_for_modern(answer.payload().unwrap_or_default());
             return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
         }
-        let server = self.inner.welcome().and_then(|it| patch::get(it, &["serverInfo"]));
-        let own = without_hop(payload, &[meta::RELATED_TASK]);
-        let own = project::without_dropped(own, method);
+        let server = self.inner.welcome().and_then(|it| it.get(Member::ServerInfo));
+        let own = answer.without_meta(&[Member::MetaRelatedTask]);
+        let own = project::without_dropped(own.payload_bytes(), method);
         match project::modern(&own, method, server, Cache::default()) {
             Ok(result) => answer.with_payload(&result),
             Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
@@ -40,8 +38,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// What a legacy server said of itself, as a modern one says it (GW-40).
     pub(super) fn discovery(&self, welcome: &Message) -> Bytes {
-        let welcome = welcome.payload().unwrap_or_default();
-        let mut capabilities = member(welcome, &["capabilities"]).unwrap_or_else(|| json!({}));
+        let mut capabilities = welcome.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             let takes_tasks =
                 all.remove("tasks").is_some_and(|it| !it["requests"]["tools"]["call"].is_null());
@@ -53,12 +50,12 @@ impl<T: Ticket> ToLegacy<T> {
             "supportedVersions": Revision::names(Era::Modern),
             "capabilities": capabilities,
         });
-        for (from, to) in [("instructions", "instructions"), ("_meta", "_meta")] {
-            if let Some(value) = member(welcome, &[from]).filter(|value| !value.is_null()) {
-                result[to] = value;
+        for member in [Member::Instructions, Member::Meta] {
+            if let Some(value) = welcome.value(member).filter(|value| !value.is_null()) {
+                result[member.key()] = value;
             }
         }
-        let server = member(welcome, &["serverInfo"]).filter(Value::is_object);
+        let server = welcome.value(Member::ServerInfo).filter(Value::is_object);
         let server = server.unwrap_or_else(identity).to_string();
         let text = result.to_string();
         let dressed = project::modern(

@@ -3,16 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use bytes::Bytes;
 use serde_json::json;
 
 use super::{Call, Errand, ToLegacy};
 use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, To};
-use crate::json::{Fault, Walker};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
-use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
 
@@ -35,7 +32,7 @@ pub(super) struct Asked {
 pub(super) struct Visit {
     waiting: BTreeSet<Ask>,
     /// What the server said, for who does not go there.
-    error: Bytes,
+    error: Message,
     declined: bool,
 }
 
@@ -149,7 +146,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The server wants a page to be visited before it takes the call (GW-49).
-    pub(super) fn begin_visit(&mut self, number: u64, error: &[u8]) -> bool {
+    pub(super) fn begin_visit(&mut self, number: u64, error: &Message) -> bool {
         let pages = pages(error);
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let is_sane = (1..=MOST_PAGES).contains(&pages.len()) && call.visits < MOST_VISITS;
@@ -159,16 +156,14 @@ impl<T: Ticket> ToLegacy<T> {
         call.visits += 1;
         let to = call.ticket.clone();
         let mut waiting = BTreeSet::new();
-        for params in pages {
+        for request in pages {
             let ask = Ask(self.next_ask);
             self.next_ask += 1;
             waiting.insert(ask);
             self.asks.insert(ask, Asked { number, guess: None });
-            let request = Message::request(&Id::from(0), method::ELICIT, Some(&params));
             self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
         }
-        let error = Bytes::copy_from_slice(error);
-        call.visit = Some(Visit { waiting, error, declined: false });
+        call.visit = Some(Visit { waiting, error: error.clone(), declined: false });
         true
     }
 
@@ -179,10 +174,9 @@ impl<T: Ticket> ToLegacy<T> {
         if !visit.waiting.remove(&ask) {
             return false;
         }
-        let action = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let action = action.and_then(|result| patch::string(result, &["action"]));
-        visit.declined |= action.as_deref() != Some("accept");
         let could_not_ask = answer.kind() == Kind::Error;
+        let action = answer.string(Member::Action).filter(|_| !could_not_ask);
+        visit.declined |= action.as_deref() != Some("accept");
         if !visit.waiting.is_empty() && !could_not_ask {
             return true;
         }
@@ -191,7 +185,7 @@ impl<T: Ticket> ToLegacy<T> {
             let needed = json!({"elicitation": {"url": {}}});
             self.finish(number, Message::refusal(None, &Refusal::NeedsMore { needed }), now);
         } else if visit.declined {
-            let text = patch::string(&visit.error, &["message"]).unwrap_or_default().into_owned();
+            let text = visit.error.error_message().into_owned();
             self.finish(number, Message::refusal(None, &Refusal::FarSide { text }), now);
         } else {
             self.begin(number, now);
@@ -209,14 +203,12 @@ impl<T> Call<T> {
 }
 
 /// The pages that an error names, as questions.
-fn pages(error: &[u8]) -> Vec<Bytes> {
-    let mut pages = Vec::new();
-    let Some(all) = patch::get(error, &["data", "elicitations"]) else { return pages };
-    // What is no list names no pages.
-    _ = Walker::new(all).elements(|place| {
-        let page = project::modern_question(&all[place]);
-        pages.extend(patch::put(&page, &[], "mode", b"\"url\""));
-        Ok::<_, Fault>(())
-    });
-    pages
+fn pages(error: &Message) -> Vec<Message> {
+    let all = error.inside(Member::Data, &["elicitations"]).into_iter().flat_map(Part::items);
+    let page = |page: Part<'_>| {
+        let params = project::modern_question(page.text());
+        let params = Part::new(&params).with("mode", b"\"url\"")?;
+        Some(Message::request(&Id::from(0), method::ELICIT, Some(&params)))
+    };
+    all.filter_map(page).collect()
 }

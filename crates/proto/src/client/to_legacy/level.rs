@@ -9,17 +9,14 @@ use crate::client::Ticket;
 use crate::exchange::{Carrier, Down, To};
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::patch;
 
 impl<T: Ticket> ToLegacy<T> {
     /// Has the server log as much as any open call wants (GW-54).
     pub(super) fn set_level(&mut self, wanted: Option<usize>, now: Instant) {
         let open = self.calls.values().filter_map(|call| call.level);
         let Some(wanted) = wanted.into_iter().chain(open).min() else { return };
-        let silent = self
-            .inner
-            .welcome()
-            .is_some_and(|welcome| patch::get(welcome, &["capabilities", "logging"]).is_none());
+        let welcome = self.inner.welcome();
+        let silent = welcome.is_some_and(|welcome| welcome.capability(&["logging"]).is_none());
         if silent || self.level == Some(wanted) {
             return;
         }
@@ -83,6 +80,5 @@ const LINGER: Duration = Duration::from_millis(50);
 
 /// Whether a call that asked for `least` wants this record.
 fn is_wanted(record: &Message, least: Option<usize>) -> bool {
-    let params = record.payload().unwrap_or_default();
-    least.is_some_and(|least| method::is_grave(params, least))
+    least.is_some_and(|least| method::is_grave(record, least))
 }

@@ -3,17 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::ToLegacy;
 use super::errand::{Errand, owner};
-use crate::client::across::member;
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method::{self, meta};
-use crate::patch;
 use crate::refusal::Refusal;
 use crate::server::legacy::covers;
 use crate::server::modern::listen_over;
@@ -53,7 +50,7 @@ const MOST_EARLY: usize = 64;
 impl<T> Listen<T> {
     /// What a client wants to hear of; none if it does not say.
     fn of(ticket: T, request: &Message) -> Option<Self> {
-        let wanted = member(request.payload()?, &["notifications"]).filter(Value::is_object)?;
+        let wanted = request.value(Member::Notifications).filter(Value::is_object)?;
         let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
         let names = |member: &str| -> Option<BTreeSet<Box<str>>> {
             let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
@@ -74,12 +71,10 @@ impl<T> Listen<T> {
     fn wants(&self, message: &Message) -> bool {
         let about = LISTS.iter().map(|(_, list)| *list);
         let about = about.into_iter().find(|it| method::list_changed(it) == Some(message.method()));
-        let named = |name| message.payload().and_then(|params| patch::string(params, &[name]));
         if message.method() == method::TASK_CHANGED {
-            return named("taskId").is_some_and(|id| self.tasks.contains(&*id));
+            return message.task_id().is_some_and(|id| self.tasks.contains(&*id));
         }
-        let uri = named("uri");
-        match (about, uri) {
+        match (about, message.uri()) {
             (Some(list), _) => self.lists.contains(list),
             (None, Some(uri)) => self.uris.iter().any(|watched| covers(watched, &uri)),
             (None, None) => false,
@@ -158,11 +153,12 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Has the server watch what it can, and says what that is.
     fn honour(&mut self, number: u64, now: Instant) {
-        let welcome = self.inner.welcome().map(Bytes::copy_from_slice).unwrap_or_default();
+        let welcome = self.inner.welcome().cloned();
         let deaf = self.hears == Some(false);
         let Some(listen) = self.listens.get_mut(&number) else { return };
         let offers = |capability: &str, member: &str| {
-            !deaf && patch::get(&welcome, &["capabilities", capability, member]) == Some(b"true")
+            let said = welcome.as_ref().and_then(|it| it.capability(&[capability, member]));
+            !deaf && said.is_some_and(Part::is_true)
         };
         listen.lists.retain(|capability| offers(capability, "listChanged"));
         if !offers("resources", "subscribe") {
@@ -275,15 +271,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Something changed: told to who asked for it (SUB-2). False if nobody did.
     pub(super) fn tell_listens(&mut self, message: &Message) -> bool {
-        let params = message.payload().unwrap_or(b"{}");
-        let own = patch::get(params, &["_meta"]).is_some_and(|it| it.starts_with(b"{"));
-        let own = if own { None } else { patch::put(params, &[], "_meta", b"{}") };
-        let params = own.as_deref().unwrap_or(params);
-        let Some(params) = patch::put(params, &["_meta"], meta::SUBSCRIPTION, b"0") else {
+        let message = message.with(Member::MetaSubscription, "0");
+        if !message.has(Member::MetaSubscription) {
             return false;
-        };
+        }
         let mut is_heard = false;
-        let message = message.with_payload(&params);
         for listen in self.listens.values_mut().filter(|listen| listen.wants(&message)) {
             is_heard = true;
             if listen.acknowledged {

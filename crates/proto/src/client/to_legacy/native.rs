@@ -8,7 +8,6 @@ use crate::client::{CallId, Ticket, native};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 
 impl<T: Ticket> ToLegacy<T> {
@@ -23,9 +22,8 @@ impl<T: Ticket> ToLegacy<T> {
                 return CallId::DONE;
             }
             method::SET_LEVEL => {
-                let params = request.payload().unwrap_or_default();
-                let level = patch::string(params, &["level"]);
-                self.level = level.and_then(|level| method::severity(&level)).or(self.level);
+                self.level =
+                    request.log_level().and_then(|level| method::severity(&level)).or(self.level);
             }
             _ => {}
         }

@@ -16,16 +16,15 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::across::task::{about, as_extension, declares, subject};
-use crate::client::across::{TASKS as EXTENSION, member, take_off};
+use crate::client::across::task::{about, as_extension, declares};
+use crate::client::across::{TASKS as EXTENSION, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
-use crate::jsonrpc::{Id, Kind, Message};
-use crate::method::{self, meta};
-use crate::patch;
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
+use crate::method;
 use crate::project;
 use crate::refusal::Refusal;
-use early::{Early, related};
+use early::Early;
 use kept::{Kept, Task};
 use shape::full;
 use tools::Support;
@@ -67,8 +66,8 @@ impl Tasks {
 impl<T: Ticket> ToLegacy<T> {
     /// Whether the server can make tasks of calls; none if it has not been greeted.
     pub(super) fn takes_tasks(&self) -> Option<bool> {
-        let path = ["capabilities", "tasks", "requests", "tools", "call"];
-        self.inner.welcome().map(|welcome| patch::get(welcome, &path).is_some())
+        let path = ["tasks", "requests", "tools", "call"];
+        self.inner.welcome().map(|welcome| welcome.capability(&path).is_some())
     }
 
     /// Whether clients may have tasks, if the server makes any.
@@ -130,17 +129,12 @@ impl<T: Ticket> ToLegacy<T> {
         let may_have = self.calls.get(&number).is_some_and(|call| self.may_have(&call.request));
         let call = self.calls.get_mut(&number)?;
         let request = take_off(&call.request);
-        let params = request.payload().unwrap_or(b"{}");
-        let name = patch::string(params, &["name"]).unwrap_or_default();
+        let name = call.request.name().unwrap_or_default();
         let tools = self.tasks.tools.as_ref();
         let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
         let is_call = call.request.method() == method::CALL_TOOL;
         call.as_task = takes_tasks && may_be && is_call && may_have;
-        if !call.as_task {
-            return Some(request);
-        }
-        let params = patch::put(params, &[], "task", b"{}");
-        Some(params.map_or_else(|| request.clone(), |params| request.with_payload(&params)))
+        Some(if call.as_task { request.with(Member::Task, "{}") } else { request })
     }
 
     /// The task was made: its client gets it, or is kept until its end.
@@ -149,8 +143,8 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(call) = self.calls.get_mut(&number).filter(|call| call.as_task) else {
             return false;
         };
-        let payload = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let Some(task) = payload.and_then(|result| member(result, &["task"])) else { return false };
+        let task = answer.value(Member::Task).filter(|_| answer.kind() == Kind::Result);
+        let Some(task) = task else { return false };
         let Some(id) = task["taskId"].as_str().map(Box::<str>::from) else { return false };
         if !may_have {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
@@ -162,9 +156,7 @@ impl<T: Ticket> ToLegacy<T> {
         let state = as_extension(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
-        let params = call.request.payload().unwrap_or_default();
-        let capabilities = patch::get(params, &["_meta", meta::CAPABILITIES]).unwrap_or_default();
-        let capabilities = Bytes::copy_from_slice(capabilities);
+        let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
         let task = Task::new(id, call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
@@ -222,11 +214,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A question of a task: it is answered by an update, if its client can (MRTR-4).
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
-        let Some(id) = related(request) else { return false };
+        let Some(id) = request.related_task() else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
         let Some((number, task)) = self.tasks.kept.find(&id) else { return false };
         let may_ask = project::permits(&task.capabilities, request.method(), &params);
-        let params: Value = serde_json::from_slice(&params).unwrap_or_default();
+        let params = Part::new(&params).value().unwrap_or_default();
         let question = json!({"method": request.method(), "params": params});
         if may_ask && task.ask(ask, question) {
             // The server waits with what it comes to.
@@ -258,7 +250,7 @@ impl<T: Ticket> ToLegacy<T> {
             let method = request.method().to_owned();
             return self.refuse(ticket, &Refusal::UnknownMethod { method });
         }
-        if self.is_of_another(&subject(request), &ticket) {
+        if self.is_of_another(&request.task_id().unwrap_or_default(), &ticket) {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         }
@@ -269,9 +261,9 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn update_task(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let answers = request.payload().and_then(|it| member(it, &["inputResponses"]));
+        let answers = request.value(Member::InputResponses);
         let answers = answers.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-        let Some((_, task)) = self.tasks.kept.find(&subject(request)) else {
+        let Some((_, task)) = self.tasks.kept.find(&request.task_id().unwrap_or_default()) else {
             let what = "there is no such task".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };

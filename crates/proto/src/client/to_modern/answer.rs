@@ -2,15 +2,12 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
-
 use super::ToModern;
 use crate::client::Ticket;
-use crate::client::across::{unmarked, without_hop};
+use crate::client::across::unmarked;
 use crate::exchange::{Down, To};
-use crate::jsonrpc::{Kind, Message};
-use crate::method::{self, meta};
-use crate::patch;
+use crate::jsonrpc::{Kind, Member, Message};
+use crate::method;
 use crate::project;
 use crate::refusal::{Refusal, code};
 use crate::revision::Revision;
@@ -20,7 +17,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
         if message.method() == method::PROGRESS {
             let Some(call) = self.calls.get_mut(&number) else { return };
-            let value = message.payload().and_then(|params| patch::get(params, &["progress"]));
+            let value = message.get(Member::Progress);
             let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
             if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
                 return;
@@ -39,20 +36,14 @@ impl<T: Ticket> ToModern<T> {
         }
         let Some(call) = self.calls.get(&number) else { return };
         let method = call.request.method();
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let kind = result.and_then(|result| patch::string(result, &["resultType"]));
-        match kind.as_deref() {
+        match answer.result_type().as_deref() {
             Some("input_required") if method::may_ask(method) => {
-                self.begin_round(number, result.unwrap_or_default(), now);
+                self.begin_round(number, answer, now);
             }
-            Some("task") if call.tasking.declares() => {
-                self.handle_created(number, result.unwrap_or_default(), now);
-            }
-            None if needs_more(answer) => {
+            Some("task") if call.tasking.declares() => self.handle_created(number, answer, now),
+            None if answer.error_code() == Some(code::MISSING_CAPABILITY) => {
                 // It was told all that this client declared (GW-29).
-                let text = patch::string(answer.payload().unwrap_or_default(), &["message"]);
-                let text = text.unwrap_or_default().into_owned();
-                self.fail(number, &text);
+                self.fail(number, &answer.error_message());
             }
             None | Some("complete") if method == method::CALL_TOOL => {
                 self.finish_tool(number, answer, now);
@@ -82,17 +73,9 @@ impl<T: Ticket> ToModern<T> {
     fn older(&self, ticket: &T, answer: &Message, method: &str) -> Message {
         let answer = older_answer(answer, method, self.revision_of(ticket), false);
         let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
-        match answer.payload().filter(|_| lists && answer.kind() == Kind::Result) {
-            Some(result) => answer.with_payload(&super::task::may_be_tasks(result)),
-            None => answer,
-        }
+        let is_list = lists && answer.kind() == Kind::Result;
+        if is_list { super::task::may_be_tasks(&answer) } else { answer }
     }
-}
-
-/// Whether the server wants a client that can do more.
-fn needs_more(answer: &Message) -> bool {
-    let error = answer.payload().filter(|_| answer.kind() == Kind::Error);
-    error.and_then(project::code_of) == Some(code::MISSING_CAPABILITY)
 }
 
 /// An answer of a modern server in the words of a legacy client (GW-29, GW-70);
@@ -103,14 +86,12 @@ pub(super) fn older_answer(
     revision: Revision,
     wrapped: bool,
 ) -> Message {
-    let payload = answer.payload().unwrap_or_default();
     if answer.kind() == Kind::Error {
-        let other = project::error_for_legacy(payload, method);
+        let other = project::error_for_legacy(answer.payload().unwrap_or_default(), method);
         return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
     }
-    let own = Bytes::copy_from_slice(payload);
-    let own = without_hop(&own, &[meta::SERVER]);
-    match project::legacy(own, method, revision, wrapped) {
+    let own = answer.without_meta(&[Member::MetaServer]);
+    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
         Ok(result) => answer.with_payload(&result),
         Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
     }

@@ -18,12 +18,11 @@ use serde_json::{Map, Value, json};
 use super::answer::older_answer;
 use super::{Errand, ToModern};
 use crate::backoff::Reconnect;
-use crate::client::across::{Envelope, member, unmarked};
+use crate::client::across::{Envelope, unmarked};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
-use crate::jsonrpc::{Kind, Message};
+use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
 use overlap::Overlap;
@@ -162,8 +161,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let uri = request.payload().and_then(|params| patch::string(params, &["uri"]));
-        let Some(uri) = uri else {
+        let Some(uri) = request.uri() else {
             let what = "params.uri must be a string".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
@@ -178,8 +176,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     pub(super) fn unsubscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let uri = request.payload().and_then(|params| patch::string(params, &["uri"]));
-        if uri.is_some_and(|uri| self.ear.watches.remove(&uri, ticket.owner())) {
+        if request.uri().is_some_and(|uri| self.ear.watches.remove(&uri, ticket.owner())) {
             self.listen_anew(now);
         }
         self.answer(ticket, b"{}")
@@ -195,10 +192,10 @@ impl<T: Ticket> ToModern<T> {
     /// Everything that is to be listened for; none if there is nothing.
     fn wanted(&self) -> Option<Value> {
         let mut wanted = Map::new();
-        let discovered = self.discovered.as_deref().unwrap_or_default();
+        let discovered = self.discovered.as_ref().filter(|_| self.ear.ready);
         for (name, capability) in LISTS {
-            let path = ["capabilities", capability, "listChanged"];
-            if self.ear.ready && patch::get(discovered, &path) == Some(b"true") {
+            let tells = discovered.and_then(|it| it.capability(&[capability, "listChanged"]));
+            if tells.is_some_and(Part::is_true) {
                 wanted.insert(name.to_owned(), true.into());
             }
         }
@@ -269,8 +266,7 @@ impl<T: Ticket> ToModern<T> {
         {
             self.end_listen(&oldest, now);
         }
-        let honoured = message.payload().unwrap_or_default();
-        let honoured = member(honoured, &["notifications"]).unwrap_or_default();
+        let honoured = message.value(Member::Notifications).unwrap_or_default();
         self.settle_subscribers(Some(&honoured));
         // What was refused is not listened for: whoever wants it again is to hear the same.
         let wanted = self.wanted().unwrap_or_default();

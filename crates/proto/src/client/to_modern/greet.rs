@@ -5,29 +5,26 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::answer::older_answer;
 use super::{Errand, Session, ToModern};
-use crate::client::across::{Envelope, identity, member, modern_capabilities};
+use crate::client::across::{Envelope, identity, modern_capabilities};
 use crate::client::{CallId, Ticket};
 use crate::exchange::Down;
-use crate::jsonrpc::{Kind, Message};
+use crate::jsonrpc::{Kind, Member, Message};
 use crate::method::{self, meta};
-use crate::patch;
-use crate::project;
 use crate::refusal::Refusal;
 use crate::revision::{Era, Revision};
 
 impl Session {
     pub(super) fn of(hello: &Message) -> Self {
-        let params = hello.payload().unwrap_or_default();
-        let asked = patch::string(params, &["protocolVersion"]).unwrap_or_default();
+        let asked = hello.protocol_version().unwrap_or_default();
         // Never a modern one (NEG-11).
         let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
         let revision = known.unwrap_or(Revision::NEWEST_LEGACY);
-        let declared = patch::get(params, &["capabilities"]).unwrap_or(b"{}");
-        let client = patch::get(params, &["clientInfo"]).filter(|it| it.starts_with(b"{"));
+        let client = hello.part(Member::ClientInfo).filter(|it| it.is_object());
         let envelope = Envelope {
-            capabilities: modern_capabilities(declared, revision),
-            client: client.map(Bytes::copy_from_slice),
+            capabilities: modern_capabilities(hello, revision),
+            client: client.map(|it| Bytes::copy_from_slice(it.text())),
             level: None,
         };
         Self { revision, envelope }
@@ -56,20 +53,17 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_discovered(&mut self, answer: &Message, now: Instant) {
         self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
-        let payload = answer.payload().unwrap_or_default();
         if answer.kind() == Kind::Error {
-            let other = project::error_for_legacy(payload, method::DISCOVER);
-            let answer = other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+            let answer = older_answer(answer, method::DISCOVER, Revision::ASSUMED, false);
             for to in greeters {
                 self.sessions.remove(&to.owner());
                 self.down.push_back(Down::Finish { to, answer: answer.clone() });
             }
             return;
         }
-        let discovered = Bytes::copy_from_slice(payload);
-        self.discovered = Some(discovered.clone());
+        self.discovered = Some(answer.clone());
         for ticket in greeters {
-            self.welcome(ticket, &discovered);
+            self.welcome(ticket, answer);
         }
         if self.ear.ready {
             self.listen_anew(now);
@@ -77,11 +71,11 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The answer to `initialize`, from what the server says of itself (GW-10).
-    fn welcome(&mut self, ticket: T, discovered: &[u8]) -> CallId {
+    fn welcome(&mut self, ticket: T, discovered: &Message) -> CallId {
         let mut result = Map::new();
         let version = self.revision_of(&ticket).as_str();
         result.insert("protocolVersion".to_owned(), version.into());
-        let mut capabilities = member(discovered, &["capabilities"]).unwrap_or_else(|| json!({}));
+        let mut capabilities = discovered.value(Member::Capabilities).unwrap_or_else(|| json!({}));
         if let Some(all) = capabilities.as_object_mut() {
             all.retain(|name, _| !matches!(name.as_str(), "extensions" | "tasks"));
             if self.offers_tasks(&ticket) {
@@ -91,15 +85,14 @@ impl<T: Ticket> ToModern<T> {
             }
         }
         result.insert("capabilities".to_owned(), capabilities);
-        let mut about: Map<String, Value> = member(discovered, &["_meta"])
-            .and_then(|about| about.as_object().cloned())
-            .unwrap_or_default();
+        let about = discovered.value(Member::Meta);
+        let mut about = about.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let server = about.remove(meta::SERVER).filter(Value::is_object);
         result.insert("serverInfo".to_owned(), server.unwrap_or_else(identity));
         if !about.is_empty() {
             result.insert("_meta".to_owned(), about.into());
         }
-        if let Some(instructions) = member(discovered, &["instructions"]) {
+        if let Some(instructions) = discovered.value(Member::Instructions) {
             result.insert("instructions".to_owned(), instructions);
         }
         self.answer(ticket, json!(result).to_string().as_bytes())
@@ -107,16 +100,12 @@ impl<T: Ticket> ToModern<T> {
 
     /// Which log records a client wants, from its next call on (GW-20).
     pub(super) fn set_level(&mut self, ticket: T, request: &Message) -> CallId {
-        let params = request.payload().unwrap_or_default();
-        let level = patch::string(params, &["level"]).unwrap_or_default();
+        let level = request.log_level().unwrap_or_default();
         if method::severity(&level).is_none() {
             let what = "params.level must be the name of a level".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         }
-        let discovered = self.discovered.as_deref().unwrap_or_default();
-        if self.discovered.is_some()
-            && patch::get(discovered, &["capabilities", "logging"]).is_none()
-        {
+        if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
             let method = method::SET_LEVEL.to_owned();
             return self.refuse(ticket, &Refusal::UnknownMethod { method });
         }

@@ -20,10 +20,8 @@ use super::{Call, ToModern};
 use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::exchange::{Ask, Down, To};
-use crate::json::{Fault, Walker};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
-use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
 
@@ -57,12 +55,12 @@ pub(super) struct Entry {
 
 impl<T: Ticket> ToModern<T> {
     /// The server wants to know something first.
-    pub(super) fn begin_round(&mut self, number: u64, result: &[u8], now: Instant) {
+    pub(super) fn begin_round(&mut self, number: u64, answer: &Message, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.rounds += 1;
         let rounds = call.rounds;
-        let state = patch::get(result, &["requestState"]).map(Bytes::copy_from_slice);
-        let entries = entries(result);
+        let state = answer.get(Member::RequestState).map(Bytes::copy_from_slice);
+        let entries = entries(answer);
         if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
             return self.fail(number, "the server has asked too often");
         }
@@ -123,14 +121,13 @@ impl<T: Ticket> ToModern<T> {
         let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
         let Some(round) = round else { return };
         let Some(entry) = round.waiting.remove(&ask) else { return };
-        let payload = answer.payload().unwrap_or(b"{}");
         match (answer.kind(), entry.method.as_str()) {
-            (Kind::Result, _) => round.answers.push((entry.key, Bytes::copy_from_slice(payload))),
+            (Kind::Result, _) => round.answers.push((entry.key, answer.payload_bytes())),
             (_, method::ELICIT) => {
                 round.answers.push((entry.key, Bytes::from_static(br#"{"action":"cancel"}"#)));
             }
             (_, kind) => {
-                let why = patch::string(payload, &["message"]).unwrap_or_default();
+                let why = answer.error_message();
                 let what = format!("the client did not answer {kind}: {why}");
                 self.fail(number, &what);
                 return;
@@ -151,10 +148,9 @@ impl<T: Ticket> ToModern<T> {
     fn go_on(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let Some(round) = call.round.take() else { return };
-        let request = call.request.clone();
-        let mut params = Bytes::copy_from_slice(request.payload().unwrap_or(b"{}"));
-        if let Some(state) = &round.state {
-            params = patch::put(&params, &[], "requestState", state).unwrap_or(params);
+        let mut request = call.request.clone();
+        if let Some(state) = round.state {
+            request = request.with(Member::RequestState, state);
         }
         if !round.answers.is_empty() {
             let answers = round
@@ -163,9 +159,9 @@ impl<T: Ticket> ToModern<T> {
                 .map(|(key, answer)| [quoted(key).as_bytes(), b":", answer].concat());
             let answers = answers.collect::<Vec<_>>().join(&b","[..]);
             let answers = [b"{", answers.as_slice(), b"}"].concat();
-            params = patch::put(&params, &[], "inputResponses", &answers).unwrap_or(params);
+            request = request.with(Member::InputResponses, answers);
         }
-        self.begin(number, Some(&request.with_payload(&params)), now);
+        self.begin(number, Some(&request), now);
     }
 
     /// Goes on with calls whose server wants to be asked again, and gives up on
@@ -208,18 +204,13 @@ impl<T: Ticket> ToModern<T> {
     }
 }
 
-pub(super) fn entries(result: &[u8]) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    let Some(requests) = patch::get(result, &["inputRequests"]) else { return entries };
-    // What is no object has no entries.
-    _ = Walker::new(requests).members(|member| {
-        let request = &requests[member.value.clone()];
-        entries.push(Entry {
-            key: member.name().into_owned(),
-            method: patch::string(request, &["method"]).unwrap_or_default().into_owned(),
-            params: Bytes::copy_from_slice(patch::get(request, &["params"]).unwrap_or(b"{}")),
-        });
-        Ok::<_, Fault>(())
-    });
-    entries
+/// What a result, or the state of a task, asks for.
+pub(super) fn entries(answer: &Message) -> Vec<Entry> {
+    let requests = answer.part(Member::InputRequests).into_iter().flat_map(Part::members);
+    let entry = |(key, request): (String, Part<'_>)| Entry {
+        key,
+        method: request.string("method").unwrap_or_default().into_owned(),
+        params: Bytes::copy_from_slice(request.get(&["params"]).map_or(b"{}", Part::text)),
+    };
+    requests.map(entry).collect()
 }

@@ -19,14 +19,12 @@ use serde_json::{Value, json};
 
 use super::{Call, ToModern};
 use crate::client::across::TASKS;
-use crate::client::across::task::{Term, about, as_core, goes_on, subject};
+use crate::client::across::task::{Term, about, as_core, goes_on};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
-use crate::jsonrpc::{Id, Kind, Message};
-use crate::method::{self, meta};
+use crate::jsonrpc::{Fate, Id, Kind, Member, Message, Part};
+use crate::method;
 use crate::moment;
-use crate::patch;
-use crate::project;
 use crate::refusal::{Refusal, code};
 use wait::{Wait, pace};
 
@@ -62,8 +60,7 @@ struct Task {
 impl Task {
     /// That which a call has become.
     fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
-        let params = call.request.payload().unwrap_or_default();
-        let tool = patch::string(params, &["name"]).unwrap_or_default().into();
+        let tool = call.request.name().unwrap_or_default().into();
         let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
         Self { owner, id: id.into(), tool, shown, end: None, term }
     }
@@ -185,16 +182,18 @@ impl<T: Ticket> ToModern<T> {
 
     /// Whether this client knows tasks, and the server has them.
     pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
-        let discovered = self.discovered.as_deref().unwrap_or_default();
-        let has = patch::get(discovered, &["capabilities", "extensions", TASKS]).is_some();
-        has && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
+        let declared =
+            self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
+        declared.is_some() && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
     }
 
     /// Whether a call is to become a task.
     pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
-        let wanted = request.payload().and_then(|params| patch::get(params, &["task"]));
         let is_call = request.method() == method::CALL_TOOL;
-        if is_call && wanted.is_some_and(|it| it.starts_with(b"{")) && self.offers_tasks(ticket) {
+        if is_call
+            && request.part(Member::Task).is_some_and(Part::is_object)
+            && self.offers_tasks(ticket)
+        {
             Tasking::Wanted
         } else {
             Tasking::Nothing
@@ -214,7 +213,7 @@ impl<T: Ticket> ToModern<T> {
             let result = json!({ "tasks": theirs }).to_string();
             return self.answer(ticket, result.as_bytes());
         }
-        let id = subject(request);
+        let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
             return self.refuse(ticket, &Refusal::BadParams { what });
@@ -237,10 +236,9 @@ impl<T: Ticket> ToModern<T> {
 
     /// The tool runs as a task only, and its client asked for none (GW-27).
     pub(super) fn try_as_task(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
-        let error = answer.payload().filter(|_| answer.kind() == Kind::Error).unwrap_or_default();
-        let path = ["data", "requiredCapabilities", "extensions", TASKS];
-        let needs = project::code_of(error) == Some(code::MISSING_CAPABILITY)
-            && patch::get(error, &path).is_some();
+        let path = ["requiredCapabilities", "extensions", TASKS];
+        let needs = answer.error_code() == Some(code::MISSING_CAPABILITY)
+            && answer.inside(Member::Data, &path).is_some();
         let call = self.calls.get_mut(&number).filter(|call| !call.tasking.declares());
         let Some(call) = call.filter(|call| needs && call.request.method() == method::CALL_TOOL)
         else {
@@ -252,8 +250,8 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// The server made a task of a call: its client gets it, or is kept until its end.
-    pub(super) fn handle_created(&mut self, number: u64, result: &[u8], now: Instant) {
-        let state: Value = serde_json::from_slice(result).unwrap_or_default();
+    pub(super) fn handle_created(&mut self, number: u64, answer: &Message, now: Instant) {
+        let state = answer.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
         let Some(call) = self.calls.get_mut(&number) else { return };
         if !matches!(call.tasking, Tasking::Wanted) {
@@ -273,20 +271,16 @@ impl<T: Ticket> ToModern<T> {
     /// What was to be a task is over at once: it is kept until its client asks for it.
     pub(super) fn keep_end(&mut self, number: u64, answer: &Message, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
-        let result = answer.payload().unwrap_or_default();
-        let failed = patch::get(result, &["isError"]) == Some(b"true");
-        let params = call.request.payload().unwrap_or_default();
-        let ttl =
-            patch::get(params, &["task", "ttl"]).and_then(|it| serde_json::from_slice(it).ok());
+        let ttl = call.request.value(Member::TaskTtl);
         let (id, date) = (format!("switchboard-{number}"), self.tasks.date(now));
         let shown = json!({
             "taskId": id,
-            "status": if failed { "failed" } else { "completed" },
+            "status": if answer.is_tool_error() { "failed" } else { "completed" },
             "createdAt": date,
             "lastUpdatedAt": date,
             "ttl": ttl.filter(Value::is_u64).unwrap_or_default(),
         });
-        let end = Some(related(result, &id));
+        let end = Some(related(answer, &id).payload_bytes());
         let created = json!({"task": shown}).to_string();
         let task = Task { end, ..Task::of(call, &id, shown, now) };
         self.tasks.add(number, task);
@@ -302,24 +296,23 @@ impl<T: Ticket> ToModern<T> {
     ) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
         let failed = answer.kind() == Kind::Error;
-        let state = answer.payload().unwrap_or_default();
-        let id = subject(&call.request);
+        let id = call.request.task_id().unwrap_or_default().into_owned();
         match &call.tasking {
             Tasking::Show | Tasking::Cancel | Tasking::Wait(_) if failed => return false,
-            Tasking::Show => self.show(number, &id, state),
+            Tasking::Show => self.show(number, &id, answer),
             Tasking::Cancel => {
                 call.tasking = Tasking::Show;
                 self.begin(number, Some(&about(method::GET_TASK, &id)), now);
             }
-            Tasking::Wait(_) => self.handle_polled(number, state, now),
+            Tasking::Wait(_) => self.handle_polled(number, answer, now),
             Tasking::Nothing | Tasking::Wanted | Tasking::Needed => return false,
         }
         true
     }
 
-    fn show(&mut self, number: u64, id: &str, state: &[u8]) {
+    fn show(&mut self, number: u64, id: &str, state: &Message) {
         let Some(call) = self.calls.get(&number) else { return };
-        let shown = as_core(&serde_json::from_slice(state).unwrap_or_default());
+        let shown = as_core(&state.payload_value().unwrap_or_default());
         let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
         let cancels = call.request.method() == method::CANCEL_TASK;
         let answer = if cancels && ended {
@@ -343,8 +336,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// A task has changed.
     pub(super) fn handle_task_note(&mut self, message: &Message, now: Instant) {
-        let state = message.payload().unwrap_or_default();
-        let state: Value = serde_json::from_slice(state).unwrap_or_default();
+        let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
         let shown = as_core(&state);
         let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
@@ -367,24 +359,15 @@ fn over() -> Refusal {
     Refusal::BadParams { what: "the task is over".to_owned() }
 }
 
-/// `payload`, saying which task it is about (UTL-9).
-fn related(payload: &[u8], id: &str) -> Bytes {
-    let own = Bytes::copy_from_slice(payload);
-    let has = patch::get(&own, &["_meta"]).is_some_and(|it| it.starts_with(b"{"));
-    let own = if has { own } else { patch::put(&own, &[], "_meta", b"{}").unwrap_or(own) };
-    let task = json!({ "taskId": id }).to_string();
-    patch::put(&own, &["_meta"], meta::RELATED_TASK, task.as_bytes()).unwrap_or(own)
+/// The message, saying which task it is about (UTL-9).
+fn related(message: &Message, id: &str) -> Message {
+    message.with(Member::MetaRelatedTask, json!({ "taskId": id }).to_string())
 }
 
 /// A list of tools, each of which may be called as a task.
-pub(super) fn may_be_tasks(result: &[u8]) -> Bytes {
-    let tool = |tool: &[u8]| {
-        let says = patch::get(tool, &["execution"]).is_some();
-        if says {
-            None
-        } else {
-            patch::put(tool, &[], "execution", br#"{"taskSupport":"optional"}"#)
-        }
-    };
-    patch::each(result, &["tools"], tool).unwrap_or_else(|| Bytes::copy_from_slice(result))
+pub(super) fn may_be_tasks(answer: &Message) -> Message {
+    answer.with_list(Member::Tools, |tool| match tool.get(&["execution"]) {
+        Some(_) => Fate::Keep,
+        None => tool.with("execution", br#"{"taskSupport":"optional"}"#).into(),
+    })
 }

@@ -12,12 +12,9 @@ use super::answer::older_answer;
 use super::task::Tasking;
 use super::{Errand, ToModern};
 use crate::client::Ticket;
-use crate::client::across::task::subject;
-use crate::client::across::{Envelope, MOST_PAGES, next_page, page_of_tools};
-use crate::json::{Fault, Walker};
-use crate::jsonrpc::{Kind, Message};
+use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
+use crate::jsonrpc::{Kind, Member, Message};
 use crate::method;
-use crate::patch;
 use crate::project;
 
 /// Tools to remember. Further ones are taken for such as return objects.
@@ -49,19 +46,16 @@ struct Listing {
 
 impl Tools {
     /// Learns from a result of `tools/list`.
-    fn learn(&mut self, result: &[u8]) {
-        let Some(tools) = patch::get(result, &["tools"]) else { return };
-        // What is no list names no tools.
-        _ = Walker::new(tools).elements(|place| {
-            let tool = &tools[place];
-            if let Some(name) = patch::string(tool, &["name"])
+    fn learn(&mut self, answer: &Message) {
+        for tool in answer.items(Member::Tools) {
+            if let Some(name) = tool.string("name")
                 && (self.wrapped.len() < MOST || self.wrapped.contains_key(&*name))
             {
-                let schema = patch::get(tool, &["outputSchema"]);
-                self.wrapped.insert(name.into(), schema.is_some_and(project::wraps));
+                let schema = tool.get(&["outputSchema"]);
+                let is_wrapped = schema.is_some_and(|schema| project::wraps(schema.text()));
+                self.wrapped.insert(name.into(), is_wrapped);
             }
-            Ok::<_, Fault>(())
-        });
+        }
     }
 
     /// The tools may be others now.
@@ -88,29 +82,27 @@ impl<T: Ticket> ToModern<T> {
     /// A list of tools passes.
     pub(super) fn learn_tools(&mut self, method: &str, answer: &Message) {
         if method == method::LIST_TOOLS && answer.kind() == Kind::Result {
-            self.tools.learn(answer.payload().unwrap_or_default());
+            self.tools.learn(answer);
         }
     }
 
     /// The tool that a call is about, by itself or by its task.
     fn tool_of(&mut self, number: u64) -> Option<Box<str>> {
         let call = self.calls.get(&number)?;
-        let params = call.request.payload().unwrap_or_default();
         match call.request.method() {
-            method::CALL_TOOL => patch::string(params, &["name"]).map(Into::into),
-            _ => self.tasks.tool(call.ticket.owner(), &subject(&call.request)),
+            method::CALL_TOOL => call.request.name().map(Into::into),
+            _ => self.tasks.tool(call.ticket.owner(), &call.request.task_id().unwrap_or_default()),
         }
     }
 
     /// Gives a client what its tool came to, once it is known in which shape.
     pub(super) fn finish_tool(&mut self, number: u64, answer: &Message, now: Instant) {
         let tool = self.tool_of(number).unwrap_or_default();
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let structure = result.and_then(|result| patch::get(result, &["structuredContent"]));
+        let structure = answer.part(Member::StructuredContent);
+        let structure = structure.filter(|it| answer.kind() == Kind::Result && it.is_object());
         // What is no object is wrapped whatever the schema says.
         let reads = self.calls.get(&number).map(|call| self.revision_of(&call.ticket).rules());
-        let matters = reads.is_some_and(|rules| rules.structured_content)
-            && structure.is_some_and(|it| it.starts_with(b"{"));
+        let matters = reads.is_some_and(|rules| rules.structured_content) && structure.is_some();
         let known = self.tools.is_wrapped(&tool);
         if !matters || known.is_some() {
             return self.finish_shaped(number, answer, known == Some(true), now);
@@ -141,12 +133,10 @@ impl<T: Ticket> ToModern<T> {
             return if may_go_on { self.list_tools(None, now) } else { self.finish_waiting(now) };
         }
         self.learn_tools(method::LIST_TOOLS, answer);
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let cursor = result.and_then(next_page);
-        if let Some(cursor) = cursor.filter(|_| may_go_on) {
+        if let Some(cursor) = answer.next_cursor().filter(|_| may_go_on) {
             self.list_tools(Some(cursor), now);
         } else {
-            self.tools.complete = result.is_some();
+            self.tools.complete = answer.kind() == Kind::Result;
             self.finish_waiting(now);
         }
     }

@@ -2,8 +2,7 @@
 
 use super::{Asked, Legacy, Phase};
 use crate::exchange::{Ask, Exchange, Up};
-use crate::jsonrpc::{Id, Message};
-use crate::patch;
+use crate::jsonrpc::{Id, Member, Message};
 use crate::refusal::Refusal;
 
 impl Legacy {
@@ -27,12 +26,11 @@ impl Legacy {
     pub fn recall(&mut self, ask: Ask, message: &Message) {
         let Some(number) = self.number_of(ask) else { return };
         let Some(asked) = self.asks.remove(&number) else { return };
-        let params = message.payload().unwrap_or(b"{}");
-        let id = Id::from(number).to_string();
-        if let Some(params) = patch::put(params, &[], "requestId", id.as_bytes()) {
+        let message = message.with(Member::RequestId, number.to_string());
+        if message.has(Member::RequestId) {
             let lane = asked.exchange.and_then(|exchange| self.calls.get(&exchange));
             let lane = lane.map(|call| call.lane);
-            self.streams.send(lane, message.with_payload(&params).text().clone());
+            self.streams.send(lane, message.text().clone());
         }
     }
 

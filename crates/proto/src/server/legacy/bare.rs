@@ -8,17 +8,16 @@ use bytes::Bytes;
 
 use super::Legacy;
 use super::stand::revision_in;
-use crate::jsonrpc::{Kind, Message};
+use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 
-/// What of a welcome is for sessions only: where it stands, and its names.
+/// Capabilities that are for sessions only: where they stand, and their names.
 const OF_SESSIONS: [(&[&str], &[&str]); 4] = [
-    (&["capabilities"], &["logging", "tasks"]),
-    (&["capabilities", "prompts"], &["listChanged"]),
-    (&["capabilities", "resources"], &["listChanged", "subscribe"]),
-    (&["capabilities", "tools"], &["listChanged"]),
+    (&[], &["logging", "tasks"]),
+    (&["prompts"], &["listChanged"]),
+    (&["resources"], &["listChanged", "subscribe"]),
+    (&["tools"], &["listChanged"]),
 ];
 
 impl Legacy {
@@ -49,30 +48,24 @@ impl Legacy {
 
     /// A request without what only a session could be told of.
     pub(super) fn for_server(&self, request: Message) -> Message {
-        let params = request.payload().unwrap_or_default();
-        let other = match request.method() {
-            _ if !self.bare => None,
-            method::INITIALIZE => patch::put(params, &[], "capabilities", b"{}"),
-            method::CALL_TOOL => patch::without(params, &[], &["task"]),
-            _ => None,
-        };
-        match other {
-            Some(params) => request.with_payload(&params),
-            None => request,
+        match request.method() {
+            _ if !self.bare || request.payload().is_none() => request,
+            method::INITIALIZE => request.with(Member::Capabilities, "{}"),
+            method::CALL_TOOL => request.without(Member::Task),
+            _ => request,
         }
     }
 
     /// A welcome as the client is to have it.
     pub(super) fn for_client(&self, welcome: &Message) -> Message {
-        if !self.bare || welcome.kind() == Kind::Error {
+        let all = welcome.get(Member::Capabilities);
+        let Some(all) = all.filter(|_| self.bare && welcome.kind() == Kind::Result) else {
             return welcome.clone();
-        }
-        let mut result = Bytes::copy_from_slice(welcome.payload().unwrap_or_default());
+        };
+        let mut all = Bytes::copy_from_slice(all);
         for (path, names) in OF_SESSIONS {
-            if let Some(rest) = patch::without(&result, path, names) {
-                result = rest;
-            }
+            all = Part::new(&all).without(path, names).unwrap_or_else(|| all.clone());
         }
-        welcome.with_payload(&result)
+        welcome.with(Member::Capabilities, all)
     }
 }

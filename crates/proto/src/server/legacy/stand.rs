@@ -3,7 +3,6 @@
 use super::{Legacy, Phase};
 use crate::exchange::Exchange;
 use crate::jsonrpc::Message;
-use crate::patch;
 use crate::revision::Revision;
 
 impl Legacy {
@@ -55,6 +54,5 @@ impl Legacy {
 
 /// The revision that a greeting asks for, or that its answer settles on.
 pub(super) fn revision_in(message: &Message) -> Revision {
-    let version = message.payload().and_then(|it| patch::string(it, &["protocolVersion"]));
-    version.map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
+    message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }

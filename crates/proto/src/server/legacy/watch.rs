@@ -4,7 +4,6 @@ use super::Legacy;
 use crate::exchange::Exchange;
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::watch::uri;
 
 /// Who watches: here there is only one.
 pub(super) const SELF: u64 = 0;
@@ -15,7 +14,7 @@ impl Legacy {
         if request.method() != method::SUBSCRIBE {
             return true;
         }
-        uri(request).is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
+        request.uri().is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
@@ -27,12 +26,12 @@ impl Legacy {
     ) -> Option<Box<str>> {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
-                let uri = uri(request)?;
+                let uri = request.uri()?;
                 self.watched.ask(&uri, SELF, exchange.0);
                 return Some(uri.into());
             }
             method::UNSUBSCRIBE if self.only_watched => {
-                self.watched.remove(&uri(request)?, SELF);
+                self.watched.remove(&request.uri()?, SELF);
             }
             _ => {}
         }
@@ -46,7 +45,7 @@ impl Legacy {
             return false;
         }
         let watches = |uri: &str| self.watched.uris().any(|watched| covers(watched, uri));
-        !uri(message).is_some_and(|uri| watches(&uri))
+        !message.uri().is_some_and(|uri| watches(&uri))
     }
 }
 

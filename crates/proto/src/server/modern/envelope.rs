@@ -4,11 +4,11 @@
 //! Each request speaks for itself (META-3), a retry too: from then on its call is
 //! served by what the retry says.
 
-use super::super::era::envelope_version;
+use bytes::Bytes;
+
 use super::Call;
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Member, Message};
 use crate::method::{self, meta};
-use crate::patch;
 use crate::project;
 use crate::refusal::Refusal;
 
@@ -17,19 +17,17 @@ use crate::refusal::Refusal;
 pub(super) struct Envelope {
     capabilities: Box<[u8]>,
     /// What progress goes by, if it is wanted.
-    token: Option<Box<[u8]>>,
+    token: Option<Bytes>,
     /// The least grave log records that are wanted, if any are (LOG-1).
     level: Option<usize>,
 }
 
 impl Envelope {
     pub(super) fn of(retry: &Message) -> Self {
-        let params = retry.payload().unwrap_or_default();
-        let token = patch::get(params, &["_meta", meta::PROGRESS_TOKEN]);
         Self {
-            capabilities: capabilities(retry).into(),
-            token: token.map(Into::into),
-            level: method::wanted_severity(params),
+            capabilities: retry.declared_capabilities().into(),
+            token: retry.get(Member::MetaProgressToken).map(Bytes::copy_from_slice),
+            level: method::wanted_severity(retry),
         }
     }
 }
@@ -39,7 +37,7 @@ impl Call {
     pub(super) fn permits(&self, question: &Message) -> bool {
         let declared = match &self.retry {
             Some(retry) => &retry.capabilities,
-            None => capabilities(&self.request),
+            None => self.request.declared_capabilities(),
         };
         let params = question.payload().unwrap_or_default();
         project::permits(declared, question.method(), params)
@@ -50,35 +48,27 @@ impl Call {
     /// (LOG-1). Whoever answers has seen the first request, and a retry of it not.
     pub(super) fn in_its_words(&self, message: &Message) -> Option<Message> {
         let Some(retry) = &self.retry else { return Some(message.clone()) };
-        let params = message.payload().unwrap_or_default();
         match message.method() {
-            method::PROGRESS => {
-                let token = retry.token.as_deref()?;
-                let params = patch::replace(params, &[meta::PROGRESS_TOKEN], token)?;
-                Some(message.with_payload(&params))
-            }
-            method::LOG if !method::is_grave(params, retry.level?) => None,
+            method::PROGRESS if !message.has(Member::ProgressToken) => None,
+            method::PROGRESS => Some(message.with(Member::ProgressToken, retry.token.clone()?)),
+            method::LOG if !method::is_grave(message, retry.level?) => None,
             _ => Some(message.clone()),
         }
     }
 }
 
-fn capabilities(request: &Message) -> &[u8] {
-    let params = request.payload().unwrap_or_default();
-    patch::get(params, &["_meta", meta::CAPABILITIES]).unwrap_or_default()
-}
-
 /// Both required members of the envelope, each of its type (META-1).
 pub(super) fn check_envelope(request: &Message) -> Result<String, Refusal> {
     let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
-    let version = envelope_version(request)
-        .ok_or_else(|| broken(&format!("{} is missing", meta::VERSION)))?;
-    let version = patch::as_string(version)
+    if !request.has(Member::MetaVersion) {
+        return Err(broken(&format!("{} is missing", meta::VERSION)));
+    }
+    let version = request
+        .string(Member::MetaVersion)
         .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
-    let params = request.payload().unwrap_or_default();
-    match patch::get(params, &["_meta", meta::CAPABILITIES]) {
+    match request.part(Member::MetaCapabilities) {
         None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
-        Some(value) if !value.starts_with(b"{") => {
+        Some(value) if !value.is_object() => {
             Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
         }
         Some(_) => Ok(version.into_owned()),

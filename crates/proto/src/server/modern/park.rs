@@ -29,9 +29,8 @@ use serde_json::{Map, Value, json};
 use super::{Call, Envelope, Modern};
 use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::header::param;
-use crate::jsonrpc::{Id, Message};
+use crate::jsonrpc::{Id, Member, Message};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 
 /// Questions that one call may have open at once.
@@ -138,8 +137,9 @@ impl Modern {
         let Some(mut call) = self.forget(exchange) else { return };
         call.round.number += 1;
         call.round.questions.values_mut().for_each(|question| question.told = true);
-        let result = self.signed(call.round.to_result(state).to_string().into_bytes());
-        self.answer(&call, &Message::result(&call.id, &result));
+        let result = call.round.to_result(state).to_string();
+        let answer = self.signed(Message::result(&call.id, result.as_bytes()));
+        self.answer(&call, &answer);
         self.parked.insert(exchange, Parked { call, until, answer: None });
     }
 
@@ -271,11 +271,9 @@ impl Round {
         let questions = self.questions.iter().map(|(key, question)| {
             let mut entry = Map::new();
             entry.insert("method".to_owned(), question.request.method().into());
-            if let Some(params) = question.request.payload() {
-                entry.insert(
-                    "params".to_owned(),
-                    serde_json::from_slice(params).unwrap_or_default(),
-                );
+            if question.request.payload().is_some() {
+                let params = question.request.payload_value().unwrap_or_default();
+                entry.insert("params".to_owned(), params);
             }
             (key.clone(), Value::Object(entry))
         });
@@ -285,16 +283,15 @@ impl Round {
 
     /// The answers that a retry brings to what was asked; other keys are ignored.
     fn take_answers(&mut self, request: &Message) -> Vec<(Ask, Message)> {
-        let params = request.payload().unwrap_or_default();
         let mut answers = Vec::new();
         self.questions.retain(|key, question| {
-            let answer = patch::get(params, &["inputResponses", key]);
+            let answer = request.inside(Member::InputResponses, &[key]);
             // Anything but an object is no answer, and is asked for again.
-            let answer = answer.filter(|answer| answer.starts_with(b"{"));
+            let answer = answer.filter(|answer| answer.is_object());
             let is_over = question.moot || answer.is_some();
             question.told = false;
             if let Some(answer) = answer.filter(|_| !question.moot) {
-                answers.push((question.ask, Message::result(&Id::from(0), answer)));
+                answers.push((question.ask, Message::result(&Id::from(0), answer.text())));
             }
             !is_over
         });
@@ -306,11 +303,13 @@ impl Round {
 /// for what a retry adds and what describes the single request.
 fn is_same_call(first: &Message, retry: &Message) -> bool {
     let essence = |message: &Message| {
-        let params = message.payload().unwrap_or(b"{}");
-        let mut params: Value = serde_json::from_slice(params).unwrap_or_default();
+        if message.payload().is_none() {
+            return json!({});
+        }
+        let mut params = message.payload_value().unwrap_or_default();
         if let Some(params) = params.as_object_mut() {
-            for added in ["_meta", "inputResponses", "requestState"] {
-                params.remove(added);
+            for added in [Member::Meta, Member::InputResponses, Member::RequestState] {
+                params.remove(added.key());
             }
         }
         params

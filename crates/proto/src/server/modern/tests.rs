@@ -6,7 +6,6 @@
 
 use super::*;
 use crate::jsonrpc::parse;
-use crate::server::era::envelope_version;
 use crate::shorthand::{lines, message, show, show_text, wire};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -271,10 +270,8 @@ fn expand(text: &str) -> String {
 /// The headers of a client that mirrors well.
 fn mirrored(message: &Message) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let params = message.payload().unwrap_or_default();
-    let version = envelope_version(message).and_then(patch::as_string).unwrap_or_default();
-    let name = method::name_member(message.method());
-    let name = name.and_then(|member| patch::string(params, &[member]));
+    let version = message.string(Member::MetaVersion).unwrap_or_default();
+    let name = message.mirrored();
     Mirror { version: &version, method: message.method(), name: name.as_deref() }
         .write(&mut headers);
     headers

@@ -1,15 +1,12 @@
 //! Questions of tasks, and whose they are. Over HTTP a question may be here
 //! before the answer that says which task it belongs to.
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use crate::client::Ticket;
 use crate::client::to_legacy::ToLegacy;
 use crate::exchange::{Ask, To};
 use crate::jsonrpc::Message;
-use crate::method::meta;
-use crate::patch;
 
 /// How long a question waits for its task.
 const WAIT: Duration = Duration::from_secs(5);
@@ -25,15 +22,10 @@ pub(super) struct Early {
     until: Instant,
 }
 
-/// The task that a question is about.
-pub(super) fn related(request: &Message) -> Option<Cow<'_, str>> {
-    patch::string(request.payload()?, &["_meta", meta::RELATED_TASK, "taskId"])
-}
-
 impl<T: Ticket> ToLegacy<T> {
     /// The call that waits for the task that a question is about.
     pub(in crate::client::to_legacy) fn waits_for(&self, request: &Message) -> Option<u64> {
-        let id = related(request)?;
+        let id = request.related_task()?;
         let mut calls = self.calls.iter();
         calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
     }
@@ -46,7 +38,7 @@ impl<T: Ticket> ToLegacy<T> {
         now: Instant,
     ) -> bool {
         let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
-        let is_early = related(request).is_some() && self.waits_for(request).is_none();
+        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
         if !(begins && is_early) || self.tasks.early.len() >= MOST {
             return false;
         }

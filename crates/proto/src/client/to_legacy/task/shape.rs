@@ -11,7 +11,7 @@ pub(super) fn full(
     asks: Option<Map<String, Value>>,
 ) -> Value {
     let status = state["status"].as_str().unwrap_or_default().to_owned();
-    let payload = end.and_then(|end| serde_json::from_slice::<Value>(end.payload()?).ok());
+    let payload = end.and_then(Message::payload_value);
     match (status.as_str(), end.map(Message::kind), payload) {
         // A tool that failed has completed; only a call that failed has not (TASK-3).
         ("completed" | "failed", Some(Kind::Result), Some(result)) => {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::full;
 use crate::client::Ticket;
-use crate::client::across::task::{about, as_extension, subject};
-use crate::client::to_legacy::{Errand, ToLegacy};
+use crate::client::across::task::{about, as_extension};
+use crate::client::to_legacy::{Call, Errand, ToLegacy};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::method;
 
@@ -22,7 +22,8 @@ impl<T: Ticket> ToLegacy<T> {
         now: Instant,
     ) -> bool {
         let Some(call) = self.calls.get_mut(&number) else { return false };
-        let (id, shown) = (subject(&call.request), call.shown.take());
+        let id = call.request.task_id().unwrap_or_default().into_owned();
+        let shown = call.shown.take();
         match (call.request.method(), shown) {
             // A task that is over cannot be cancelled, which is no error to a modern client.
             (method::CANCEL_TASK, _) => {
@@ -40,18 +41,17 @@ impl<T: Ticket> ToLegacy<T> {
                 self.tell_task(number, state, Some(&end), None, now);
             }
             (method::GET_TASK, None) if answer.kind() == Kind::Result => {
-                let state = answer.payload().unwrap_or_default();
-                self.handle_task_state(number, &id, state, now);
+                let state = answer.payload_value().unwrap_or_default();
+                self.handle_task_state(number, &id, &state, now);
             }
             _ => return false,
         }
         true
     }
 
-    fn handle_task_state(&mut self, number: u64, id: &str, state: &[u8], now: Instant) {
-        let state: Value = serde_json::from_slice(state).unwrap_or_default();
+    fn handle_task_state(&mut self, number: u64, id: &str, state: &Value, now: Instant) {
         let status = state["status"].as_str().unwrap_or("working").to_owned();
-        let state = as_extension(&state, &status);
+        let state = as_extension(state, &status);
         let is_over = matches!(status.as_str(), "completed" | "failed");
         let Some((known, task)) = self.tasks.kept.find(id) else {
             return if is_over {
@@ -102,7 +102,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Calls that wait for what a task came to, and how it stands.
     pub(super) fn take_waiting(&mut self, id: &str) -> Vec<(u64, Value)> {
-        let about = self.calls.iter_mut().filter(|(_, call)| *subject(&call.request) == *id);
+        let is_about = |call: &Call<T>| call.request.task_id().unwrap_or_default() == id;
+        let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
         about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
-
 use super::full;
 use crate::client::Ticket;
 use crate::client::across::task::as_extension;
@@ -30,8 +28,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// The server says how a task stands, unasked. What it comes to and what it
     /// asks is known a moment later, and told then.
     pub(in crate::client::to_legacy) fn handle_status(&mut self, message: &Message, now: Instant) {
-        let state = message.payload().unwrap_or_default();
-        let state: Value = serde_json::from_slice(state).unwrap_or_default();
+        let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
         let Some((number, task)) = self.tasks.kept.find(id) else { return };
         let status = state["status"].as_str().unwrap_or("working");

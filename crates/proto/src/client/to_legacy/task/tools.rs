@@ -4,15 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use serde_json::Value;
-
 use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
-use crate::client::across::{MOST_PAGES, member, next_page, page_of_tools, take_off};
-use crate::jsonrpc::{Kind, Message};
-use crate::patch;
+use crate::client::across::{MOST_PAGES, page_of_tools, take_off};
+use crate::jsonrpc::{Kind, Member, Message, Part};
+use crate::method;
 use crate::refusal::code;
-use crate::{method, project};
 
 /// Whether a tool runs as a task.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,8 +21,9 @@ pub(super) enum Support {
 
 impl Support {
     /// What the definition of a tool says.
-    pub(super) fn of(tool: &Value) -> Self {
-        match tool["execution"]["taskSupport"].as_str() {
+    pub(super) fn of(tool: Part<'_>) -> Self {
+        let execution = tool.get(&["execution"]);
+        match execution.and_then(|it| it.string("taskSupport")).as_deref() {
             Some("optional") => Self::May,
             Some("required") => Self::Must,
             _ => Self::Never,
@@ -65,14 +63,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A page of tools: which of them may be tasks?
     pub(in super::super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
-        let result = answer.payload().filter(|_| answer.kind() == Kind::Result);
-        let result = result.unwrap_or_default();
         let Some(mut listing) = self.tasks.listing.take() else { return };
-        let tools = member(result, &["tools"]).unwrap_or_default();
-        for tool in tools.as_array().into_iter().flatten() {
-            listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
+        for tool in answer.items(Member::Tools) {
+            listing.insert(tool.string("name").unwrap_or_default().into(), Support::of(tool));
         }
-        match next_page(result) {
+        match answer.next_cursor() {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
                 self.tasks.listing = Some(listing);
                 self.list_tools(Some(cursor), now);
@@ -101,21 +96,18 @@ impl<T: Ticket> ToLegacy<T> {
         answer: &Message,
         now: Instant,
     ) -> bool {
-        let payload = answer.payload().unwrap_or_default();
         if answer.kind() == Kind::Error {
-            let is_refused = project::code_of(payload) == Some(code::METHOD_NOT_FOUND);
+            let is_refused = answer.error_code() == Some(code::METHOD_NOT_FOUND);
             return is_refused && self.try_as_task(number, now);
         }
         // The TypeScript SDK refuses in a failed result, as any tool may fail:
         // only the list of tools says what this one is.
         let Some(call) = self.calls.get(&number) else { return false };
-        let is_failed = patch::get(payload, &["isError"]) == Some(b"true".as_slice());
         let is_new = !call.as_task && !call.asked && !self.may_have(&call.request);
-        if !(is_failed && is_new && self.takes_tasks() == Some(true)) {
+        if !(answer.is_tool_error() && is_new && self.takes_tasks() == Some(true)) {
             return false;
         }
-        let params = call.request.payload().unwrap_or_default();
-        let name = patch::string(params, &["name"]).unwrap_or_default();
+        let name = call.request.name().unwrap_or_default();
         match &self.tasks.tools {
             Some(tools) if tools.get(&*name) == Some(&Support::Must) => {
                 self.try_as_task(number, now)
@@ -137,12 +129,13 @@ impl<T: Ticket> ToLegacy<T> {
         if !takes_tasks || call.request.method() != method::CALL_TOOL {
             return false;
         }
-        let request = take_off(&call.request);
-        let params = request.payload().unwrap_or(b"{}");
-        let Some(params) = patch::put(params, &[], "task", b"{}") else { return false };
+        let request = take_off(&call.request).with(Member::Task, "{}");
+        if !request.has(Member::Task) {
+            return false;
+        }
         call.as_task = true;
         let errand = Errand::Call { number, ticket: call.ticket.clone() };
-        call.inner = self.inner.open(errand, &request.with_payload(&params), now);
+        call.inner = self.inner.open(errand, &request, now);
         true
     }
 }

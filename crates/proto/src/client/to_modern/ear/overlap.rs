@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::patch;
 
 /// Kinds of notices that are counted; of others all are told.
 const MOST: usize = 4096;
@@ -61,8 +60,7 @@ impl Overlap {
 }
 
 fn kind(notice: &Message) -> String {
-    let params = notice.payload().unwrap_or_default();
-    let uri = patch::string(params, &["uri"]).filter(|_| notice.method() == method::UPDATED);
+    let uri = notice.uri().filter(|_| notice.method() == method::UPDATED);
     format!("{} {}", notice.method(), uri.unwrap_or_default())
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Tasking, related};
@@ -13,9 +12,8 @@ use crate::client::across::task::{about, as_core};
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
-use crate::jsonrpc::{Id, Kind, Message};
+use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
-use crate::patch;
 use crate::refusal::Refusal;
 
 /// How often a server is asked how a task stands, if it says nothing or too much.
@@ -41,40 +39,40 @@ impl Wait {
         let (asked, seen) = (BTreeMap::new(), BTreeSet::new());
         Self { id: id.into(), due: None, asked, seen, hidden }
     }
+
+    /// A message as its client gets it: who knows of the task is told that it is about that.
+    fn shown(&self, message: Message) -> Message {
+        if self.hidden { message } else { related(&message, &self.id) }
+    }
 }
 
 impl<T: Ticket> ToModern<T> {
     /// The server says how a task stands that somebody waits for.
-    pub(super) fn handle_polled(&mut self, number: u64, state: &[u8], now: Instant) {
+    pub(super) fn handle_polled(&mut self, number: u64, state: &Message, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let Tasking::Wait(wait) = &mut call.tasking else { return };
+        let said = || state.payload_value().unwrap_or_default();
         if let Some(task) = self.tasks.find(call.ticket.owner(), &wait.id) {
-            task.show(as_core(&serde_json::from_slice(state).unwrap_or_default()));
+            task.show(as_core(&said()));
         }
-        let status = patch::string(state, &["status"]).unwrap_or_default();
+        let status = state.string(Member::Status).unwrap_or_default();
         let answer = match &*status {
             "completed" => {
-                let result = patch::get(state, &["result"]).unwrap_or(b"{}");
-                let result = if wait.hidden {
-                    Bytes::copy_from_slice(result)
-                } else {
-                    related(result, &wait.id)
-                };
-                Message::result(&Id::from(0), &result)
+                let result = state.get(Member::EndResult).unwrap_or(b"{}");
+                wait.shown(Message::result(&Id::from(0), result))
             }
             "failed" => {
                 let text = "the task has failed".to_owned();
                 let answer = Message::refusal(None, &Refusal::FarSide { text });
-                let error = patch::get(state, &["error"]).filter(|it| it.starts_with(b"{"));
-                error.map_or_else(|| answer.clone(), |error| answer.with_payload(error))
+                let error = state.part(Member::EndError).filter(|it| it.is_object());
+                error.map_or_else(|| answer.clone(), |error| answer.with_payload(error.text()))
             }
             "cancelled" => {
                 let what = "the task was cancelled".to_owned();
                 Message::refusal(None, &Refusal::BadParams { what })
             }
             _ => {
-                let state_now = serde_json::from_slice(state).unwrap_or_default();
-                wait.due = Some(now + pace(&state_now));
+                wait.due = Some(now + pace(&said()));
                 return self.ask_for_task(number, state, now);
             }
         };
@@ -82,7 +80,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// What a task asks that its client has not been asked yet.
-    fn ask_for_task(&mut self, number: u64, state: &[u8], now: Instant) {
+    fn ask_for_task(&mut self, number: u64, state: &Message, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
         let Tasking::Wait(wait) = &call.tasking else { return };
         let mut entries = entries(state);
@@ -106,9 +104,8 @@ impl<T: Ticket> ToModern<T> {
             let ask = Ask(self.next_ask);
             self.next_ask += 1;
             self.asks.insert(ask, number);
-            let params = if wait.hidden { params } else { related(&params, &wait.id) };
             let id = Id::Text(entry.key.as_str().into());
-            let request = Message::request(&id, &entry.method, Some(&params));
+            let request = wait.shown(Message::request(&id, &entry.method, Some(&params)));
             wait.seen.insert(entry.key.clone());
             wait.asked.insert(ask, (entry.key, entry.method));
             let to = To::Call(call.ticket.clone());
@@ -132,7 +129,7 @@ impl<T: Ticket> ToModern<T> {
             (Kind::Result, _) => payload,
             (_, method::ELICIT) => br#"{"action":"cancel"}"#,
             _ => {
-                let why = patch::string(payload, &["message"]).unwrap_or_default();
+                let why = answer.error_message();
                 let what = format!("the client did not answer {kind}: {why}");
                 self.fail(number, &what);
                 return true;
@@ -141,10 +138,7 @@ impl<T: Ticket> ToModern<T> {
         wait.due = Some(now);
         let (to, id) = (call.ticket.clone(), wait.id.clone());
         let answers = [b"{", quoted(&key).as_bytes(), b":", answer, b"}"].concat();
-        let update = about(method::UPDATE_TASK, &id);
-        let params = update.payload().unwrap_or(b"{}");
-        let params = patch::put(params, &[], "inputResponses", &answers);
-        let update = params.map_or_else(|| update.clone(), |params| update.with_payload(&params));
+        let update = about(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
         self.tell_aside(&to, &update, now);
         true
     }

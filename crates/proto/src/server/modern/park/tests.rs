@@ -1,7 +1,6 @@
 //! One client whose call asks it things. The state is the exchange and the
 //! round in plain sight here; sealing it is the owner's business.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 use super::*;
 use crate::exchange::Carrier;
 use crate::header::{Mirror, PARAM_PREFIX};
+use crate::jsonrpc::Part;
 use crate::limits::Limits;
 use crate::method::meta;
 use crate::server::Frame;
@@ -136,7 +136,7 @@ fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
         let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
         // The call is over: nobody need know who comes for its answer.
         let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
-        let roots = patch::get(answer.payload().unwrap(), &["roots"]);
+        let roots = Part::new(answer.payload().unwrap()).get(&["roots"]).map(Part::text);
         assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
     }
 }
@@ -255,8 +255,7 @@ fn who_answers_a_call_gets_its_last_request_before_the_input() {
     let Some(Up::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
         panic!("the retry comes first")
     };
-    let declared = patch::get(request.payload().unwrap(), &["_meta", meta::CAPABILITIES]);
-    assert_eq!(declared, Some(&b"{\"sampling\":{}}"[..]));
+    assert_eq!(request.declared_capabilities(), b"{\"sampling\":{}}");
     assert!(matches!(client.half.poll_up(), Some(Up::Supply { .. })));
 }
 
@@ -482,9 +481,8 @@ impl Client {
     /// The headers of a POST that repeats these arguments.
     fn headers(&self, arguments: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        let version = crate::server::era::envelope_version(&self.request("0", ""))
-            .and_then(|version| patch::as_string(version).map(Cow::into_owned))
-            .expect("requests here have an envelope");
+        let request = self.request("0", "");
+        let version = request.string(Member::MetaVersion).expect("requests here have an envelope");
         Mirror { version: &version, method: method::CALL_TOOL, name: Some("t") }
             .write(&mut headers);
         for (name, value) in ["a", "b", "c"].into_iter().zip(arguments) {
