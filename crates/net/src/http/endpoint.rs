@@ -109,7 +109,7 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    let turns = match who.enter(&incoming, turns) {
+    let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
         Ok(turns) => turns,
         Err(why) => return Ok(refused(only_id(&incoming), &why)),
     };

@@ -81,7 +81,7 @@ where
     }
     match jsonrpc::parse(text) {
         Ok(incoming) => {
-            let turns = match who.enter(&incoming, turns) {
+            let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
                 Ok(turns) => turns,
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
