@@ -46,6 +46,9 @@ const WATCH: u64 = u64::MAX - 2;
 /// Resources that are watched anew at a server that takes the place of another.
 const MOST_WATCHED: usize = 1024;
 
+/// Bytes of their URIs.
+const MOST_WATCHED_BYTES: usize = 1 << 20;
+
 fn is_ours(exchange: Exchange) -> bool {
     exchange.0 > WATCH - MOST_WATCHED as u64
 }

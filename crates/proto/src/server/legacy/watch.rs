@@ -4,7 +4,7 @@ use super::Legacy;
 use crate::exchange::Exchange;
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::watch::uri;
+use crate::watch::{Watcher, uri};
 
 /// Who watches: here there is only one.
 pub(super) const SELF: u64 = 0;
@@ -15,7 +15,8 @@ impl Legacy {
         if request.method() != method::SUBSCRIBE {
             return true;
         }
-        uri(request).is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
+        uri(request)
+            .is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
@@ -28,7 +29,7 @@ impl Legacy {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
                 let uri = uri(request)?;
-                self.watched.ask(&uri, SELF, exchange.0);
+                self.watched.ask(&uri, Watcher::alone(SELF), exchange.0);
                 return Some(uri.into());
             }
             method::UNSUBSCRIBE if self.only_watched => {
