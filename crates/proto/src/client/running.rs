@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::across::task::{Term, subject};
 use crate::jsonrpc::{Kind, Message};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_ID};
 use crate::method;
 
 /// Where a new task stands in an answer; longer ones are none.
@@ -62,7 +62,7 @@ impl Running {
         }
         let result = read(answer);
         let state = if result["resultType"] == "task" { &result } else { &result["task"] };
-        let Some(id) = state["taskId"].as_str() else { return };
+        let Some(id) = state["taskId"].as_str().filter(|id| id.len() <= MAX_ID) else { return };
         if self.tasks.len() >= self.most {
             self.tasks.retain(|_, term| term.holds(now, self.longest));
         }
