@@ -11,6 +11,7 @@ use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::Message;
+use crate::limits::MAX_ID;
 use crate::method;
 use crate::patch;
 
@@ -65,7 +66,9 @@ impl Tools {
     fn remember(&mut self, name: &str, annotations: Vec<Annotation>) {
         if annotations.is_empty() {
             self.annotated.remove(name);
-        } else if self.annotated.len() < MOST || self.annotated.contains_key(name) {
+        } else if name.len() <= MAX_ID
+            && (self.annotated.len() < MOST || self.annotated.contains_key(name))
+        {
             self.annotated.insert(name.into(), annotations);
         }
     }

@@ -16,6 +16,7 @@ use crate::client::across::task::subject;
 use crate::client::across::{Envelope, MOST_PAGES, next_page, page_of_tools};
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Kind, Message};
+use crate::limits::MAX_ID;
 use crate::method;
 use crate::patch;
 use crate::project;
@@ -55,6 +56,7 @@ impl Tools {
         _ = Walker::new(tools).elements(|place| {
             let tool = &tools[place];
             if let Some(name) = patch::string(tool, &["name"])
+                && name.len() <= MAX_ID
                 && (self.wrapped.len() < MOST || self.wrapped.contains_key(&*name))
             {
                 let schema = patch::get(tool, &["outputSchema"]);
@@ -180,5 +182,20 @@ impl<T: Ticket> ToModern<T> {
         } else {
             self.finish(number, answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_not_kept() {
+        let mut tools = Tools::default();
+        for length in [1, MAX_ID, MAX_ID + 1] {
+            let list = format!(r#"{{"tools":[{{"name":"{}"}}]}}"#, "x".repeat(length));
+            tools.learn(list.as_bytes());
+        }
+        assert_eq!(tools.wrapped.len(), 2);
     }
 }

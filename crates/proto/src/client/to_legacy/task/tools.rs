@@ -10,6 +10,7 @@ use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
 use crate::client::across::{MOST_PAGES, member, next_page, page_of_tools, take_off};
 use crate::jsonrpc::{Kind, Message};
+use crate::limits::MAX_ID;
 use crate::patch;
 use crate::refusal::code;
 use crate::{method, project};
@@ -70,7 +71,10 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(mut listing) = self.tasks.listing.take() else { return };
         let tools = member(result, &["tools"]).unwrap_or_default();
         for tool in tools.as_array().into_iter().flatten() {
-            listing.insert(tool["name"].as_str().unwrap_or_default().into(), Support::of(tool));
+            let name = tool["name"].as_str().unwrap_or_default();
+            if name.len() <= MAX_ID {
+                listing.insert(name.into(), Support::of(tool));
+            }
         }
         match next_page(result) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
