@@ -218,7 +218,9 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
         let opens = std::mem::take(&mut state.waiting.opens);
-        opens.iter().for_each(|open| state.waiting.going.begin(open));
+        for open in &opens {
+            state.waiting.going.begin(open);
+        }
         opens
     };
     for open in opens {
