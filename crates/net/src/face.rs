@@ -282,6 +282,7 @@ impl Face {
         state.half.end();
         state.settle();
         state.close_main();
+        state.waiting_for_room.drain(..).for_each(Waker::wake);
         self.account(&mut state);
         drop(state);
         self.inside.forget(self);

@@ -321,7 +321,8 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    face.reached_by(parts.extensions.get());
+    let peer: Option<&Peer> = parts.extensions.get();
+    face.reached_by(peer);
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));
@@ -334,6 +335,7 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         _ => None,
     };
     let body = Body::live(open, works, prime, site.options.keep_alive);
+    let body = body.awaited(peer.map(Peer::await_answer));
     Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
 }
 

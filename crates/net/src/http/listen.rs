@@ -215,6 +215,8 @@ impl Connection {
                 if version <= Version::HTTP_11 {
                     request.extensions_mut().insert(peer.clone());
                 }
+                // Before the first poll: in between, hyper looks for the end of input.
+                let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
                 let path = request.uri().path();
                 let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
                 let answer = is_let.then(|| service.call(request));
@@ -224,7 +226,11 @@ impl Connection {
                         leaving.notify_one();
                         return Ok(full(version));
                     };
-                    let mut response = answer.await?.map(Either::Left);
+                    let response = match awaited {
+                        Some(awaited) => awaited.wait_for(answer).await,
+                        None => answer.await,
+                    };
+                    let mut response = response?.map(Either::Left);
                     if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
                         // Strangers do not keep connections that others need.
                         close(&mut response, version);
@@ -257,7 +263,7 @@ impl Connection {
                     awaited = Phase::Cut;
                 }
                 () = poll_fn(|cx| cutting.poll_cut(cx)) => {
-                    tracing::debug!("connection of a client that does not read is cut");
+                    tracing::debug!("connection of a client that is gone, or does not read, is cut");
                     break;
                 }
                 () = leaving.notified() => connection.as_mut().graceful_shutdown(),

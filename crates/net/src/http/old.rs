@@ -20,6 +20,7 @@ use switchboard_proto::sse::{self, Outgoing};
 use super::body::{Body, OpenLane};
 use super::endpoint::{Reply, only_id, refused, stream};
 use super::intake::{Taken, read};
+use super::listen::Peer;
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
@@ -41,7 +42,8 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     face.speak_for(who);
     face.count_in(&site.options.unread);
     face.carry(&parts.headers)?;
-    face.reached_by(parts.extensions.get());
+    let peer: Option<&Peer> = parts.extensions.get();
+    face.reached_by(peer);
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =
@@ -52,6 +54,7 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     sse::encode(&event, &mut opening);
     let open = OpenLane { face, lane: Lane::MAIN };
     let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
+    let body = body.awaited(peer.map(Peer::await_answer));
     Ok(stream(body.holding(Some(held))))
 }
 
@@ -71,8 +74,9 @@ where
         return Err(Refusal::WrongMediaType);
     }
     let answers = face.is_asked();
+    let awaited = parts.extensions.get().map(Peer::await_answer);
     let Taken { text, turns, charge } =
-        read(&parts.headers, body, site, who, answers, None).await?;
+        read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;

@@ -1,6 +1,7 @@
 //! The accept loop: its bounds, and how it stops.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,11 +185,52 @@ async fn peer_that_leaves_drops_the_work_for_it() {
         }
     };
     let server = start(ListenOptions::default(), app).await;
-    let mut peer = connect(&server).await;
-    peer.write_all(GET).await.unwrap();
-    let dropped = within(entering.recv()).await.unwrap();
-    drop(peer);
-    assert!(within(dropped).await.is_err());
+    for is_reset in [true, false] {
+        let mut peer = connect(&server).await;
+        if is_reset {
+            peer.set_zero_linger().unwrap();
+        }
+        peer.write_all(GET).await.unwrap();
+        let mut dropped = within(entering.recv()).await.unwrap();
+        drop(peer);
+        if is_reset {
+            assert!(within(dropped).await.is_err());
+            continue;
+        }
+        // On the wire this is a peer that sends nothing more and reads on. Nothing can
+        // be written to find out, so it is waited for, by a clock that runs faster.
+        tokio::time::pause();
+        for _ in 0..10_000 {
+            if dropped.try_recv() == Err(TryRecvError::Closed) {
+                break;
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        tokio::time::resume();
+        assert!(dropped.is_terminated());
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn peer_whose_end_comes_with_its_request_gets_its_answer() {
+    let app = |_| async {
+        // Long enough for the end to be read, by turns and not by the clock.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        text("hello")
+    };
+    let server = start(ListenOptions::default(), app).await;
+    // Nobody else runs before all of it is sent.
+    let mut peer = std::net::TcpStream::connect(server.address).unwrap();
+    peer.write_all(GET).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    peer.set_nonblocking(true).unwrap();
+    let mut peer = TcpStream::from_std(peer).unwrap();
+    let mut said = String::new();
+    within(peer.read_to_string(&mut said)).await.unwrap();
+    assert_ends(&said, "hello");
     server.stopped().await;
 }
 
