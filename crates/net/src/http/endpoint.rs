@@ -226,21 +226,19 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
-    (incoming, turns, charge): (Incoming, Turns, Option<Arc<Charge>>),
+    (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
-    let mut works = match (parked, &incoming) {
+    let works = match (parked, &incoming) {
         (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
         _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
     };
-    if let Some(charge) = charge {
-        // The work has a copy of the text, in the words of its server.
-        works = works.holding(charge);
-    }
+    // The work has a copy of the text, in the words of its server.
+    let mut works = works.holding(charge);
     site.after_call(&face);
     let patience = patience(headers, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));

@@ -163,6 +163,24 @@ async fn a_large_answer_to_a_question_needs_no_turn() {
     assert_eq!(within(holding).await.unwrap().status, 200);
 }
 
+#[tokio::test]
+async fn small_bodies_are_charged_too() {
+    let bodies = Arc::new(BodyBudget::new(200 * KIB, 40 * KIB));
+    let (mut set, _names) = gated(&bodies);
+    let begun = [
+        begin(&set, &bodies, "ada", 15 * KIB).await,
+        begin(&set, &bodies, "ada", 15 * KIB).await,
+        begin(&set, &bodies, "ada", 8 * KIB).await,
+    ];
+    assert_eq!(called(&mut set, "ada", 4 * KIB).await, (429, true), "hers are full");
+    assert_eq!(called(&mut set, "bob", 4 * KIB).await, (200, false));
+    for begun in begun {
+        begun.abort();
+        _ = begun.await;
+    }
+    assert_eq!(bodies.held(), 0);
+}
+
 /// A body of which a byte comes now and then.
 struct Trickle(Pin<Box<tokio::time::Sleep>>);
 
