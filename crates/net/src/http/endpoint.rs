@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, Message, Refused};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -42,6 +42,7 @@ use super::tally::Reason;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::kept;
 use crate::who::{Turns, Who};
 
 /// What a request comes to.
@@ -101,7 +102,7 @@ where
     let awaited = peer.map(Peer::await_answer);
     let Taken { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match jsonrpc::parse(text) {
+    let incoming = match kept::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
             Incoming::One(traced.unwrap_or(message))

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Refused};
+use switchboard_proto::jsonrpc::Refused;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::Half;
@@ -26,6 +26,7 @@ use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::kept;
 use crate::who::Who;
 
 pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
@@ -83,7 +84,7 @@ where
     if face.is_over() {
         return Err(Refusal::SessionOver);
     }
-    match jsonrpc::parse(text) {
+    match kept::parse(text) {
         Ok(incoming) => {
             let turns = match who.enter(&incoming, turns) {
                 Ok(turns) => turns,
