@@ -27,6 +27,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 pub use intro::Intro;
+pub(crate) use lend::Written;
 use unread::Reading;
 
 mod bare;
@@ -318,6 +319,7 @@ impl Face {
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
+        state.reading.moved = now();
         self.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);

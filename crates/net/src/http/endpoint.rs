@@ -248,7 +248,7 @@ async fn exchange(
     let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
+        Some(Frame::Answer { status, text }) => json(status, text).map(|body| body.lent_by(&face)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
             let body = Body::live(open, works, prime, site.options.keep_alive);

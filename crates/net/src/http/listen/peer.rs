@@ -13,12 +13,13 @@
 //!                                                          └─ too late ─▶ cut
 //! ```
 //!
-//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own.
+//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
+//! each is a peer of its own.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ use crate::face::lock;
 /// begun: only what is written shows whether it is still there.
 const MOST_DOUBT: Duration = Duration::from_secs(30);
 
-/// The connection that a request came by, among the request's extensions.
+/// The connection that a request came by, or its stream on one, among the request's
+/// extensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer(Arc<Mutex<State>>);
 
@@ -66,13 +68,9 @@ impl Peer {
     }
 
     /// Says which client is answered by it from here on.
-    pub(crate) fn carry(&self, client: u64) {
+    pub(crate) fn carry(&self, client: u64) -> Carrying {
         lock(&self.0).carries = client;
-    }
-
-    /// Whether this client is the last that was answered by it.
-    pub(crate) fn carries(&self, client: u64) -> bool {
-        lock(&self.0).carries == client
+        Carrying { peer: Arc::downgrade(&self.0), client }
     }
 
     /// Ends the connection, whatever is still to be written.
@@ -102,6 +100,27 @@ impl Peer {
         let mut state = lock(&self.0);
         state.reader = Some(cx.waker().clone());
         state.awaited > 0
+    }
+}
+
+/// A client that is answered by a connection, until that is over or answers another.
+#[derive(Debug)]
+pub(crate) struct Carrying {
+    peer: Weak<Mutex<State>>,
+    client: u64,
+}
+
+impl Carrying {
+    /// The connection, if it still answers the client.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        let peer = Peer(self.peer.upgrade()?);
+        let is_so = lock(&peer.0).carries == self.client;
+        is_so.then_some(peer)
+    }
+
+    /// Whether it is about this connection.
+    pub(crate) fn is_by(&self, peer: &Peer) -> bool {
+        std::ptr::eq(self.peer.as_ptr(), Arc::as_ptr(&peer.0))
     }
 }
 
@@ -196,13 +215,6 @@ impl Stream {
             lock(&self.peer.0).wake_reader();
         }
         wrote
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // Nobody is answered by it any more.
-        self.peer.carry(0);
     }
 }
 

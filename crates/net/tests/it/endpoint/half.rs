@@ -65,7 +65,8 @@ async fn a_client_that_sends_nothing_more_gets_its_answer() {
         call.finish(&json!({"text": "x".repeat(length)}));
         let mut rest = String::new();
         within(stream.read_to_string(&mut rest)).await.unwrap();
-        assert!(rest.contains(&"x".repeat(length)), "{accept}: {}", rest.len());
+        // It may come in chunks.
+        assert!(rest.matches('x').count() >= length, "{accept}: {}", rest.len());
     }
     assert!(set.stage.is_silent());
     set.stopped().await;
