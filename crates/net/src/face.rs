@@ -319,7 +319,7 @@ impl Face {
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
-        state.reading.moved = now();
+        state.reading.moved = Some(now());
         self.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);

@@ -114,7 +114,7 @@ impl Unread {
         let mut is_stalled = false;
         for face in faces {
             let state = lock(&face.state);
-            let stalls = now.saturating_duration_since(state.reading.moved) >= READS_WITHIN;
+            let stalls = state.reading.moved.is_some_and(|moved| now >= moved + READS_WITHIN);
             let held = state.can_give();
             drop(state);
             if held >= WORTH {
@@ -155,11 +155,11 @@ impl Drop for Relieving {
 }
 
 /// What one client holds, as far as others count it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reading {
     accounted: usize,
     /// When it last read something, or began to hold something.
-    pub(super) moved: Instant,
+    pub(super) moved: Option<Instant>,
     /// Whether it is among those that hold much.
     is_listed: bool,
     gave_way: bool,
@@ -167,19 +167,6 @@ pub(super) struct Reading {
     is_cut: bool,
     /// The connections that its messages leave by.
     peers: Vec<Carrying>,
-}
-
-impl Default for Reading {
-    fn default() -> Self {
-        Self {
-            accounted: 0,
-            moved: now(),
-            is_listed: false,
-            gave_way: false,
-            is_cut: false,
-            peers: Vec::new(),
-        }
-    }
 }
 
 /// Where the bytes of one client are counted.
@@ -206,7 +193,7 @@ impl Face {
 
     /// It has read of what is on its way.
     pub(crate) fn is_reading(&self) {
-        lock(&self.state).reading.moved = now();
+        lock(&self.state).reading.moved = Some(now());
     }
 
     /// To be called after whatever changes what it holds.
@@ -219,7 +206,7 @@ impl Face {
             return;
         }
         if before == 0 {
-            state.reading.moved = now();
+            state.reading.moved = Some(now());
         }
         if held >= WORTH && !std::mem::replace(&mut state.reading.is_listed, true) {
             lock(&unread.readers).insert(self.number, Weak::clone(face));

@@ -42,7 +42,6 @@ use super::tally::Reason;
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
-use crate::kept;
 use crate::who::{Turns, Who};
 
 /// What a request comes to.
@@ -102,7 +101,7 @@ where
     let awaited = peer.map(Peer::await_answer);
     let Taken { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match kept::parse(text) {
+    let incoming = match crate::kept::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
             Incoming::One(traced.unwrap_or(message))
@@ -334,8 +333,8 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         _ => None,
     };
     let body = Body::live(open, works, prime, site.options.keep_alive);
-    let body = body.awaited(peer.map(Peer::await_answer));
-    Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
+    let body = body.hanging_up(site.options.hang_up, Instant::now());
+    Ok(stream(body.awaited(peer.map(Peer::await_answer))))
 }
 
 fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {
