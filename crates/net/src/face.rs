@@ -27,6 +27,7 @@ use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 pub use intro::Intro;
+pub(crate) use lend::Written;
 use unread::Reading;
 
 mod bare;
@@ -282,6 +283,7 @@ impl Face {
         state.half.end();
         state.settle();
         state.close_main();
+        state.waiting_for_room.drain(..).for_each(Waker::wake);
         self.account(&mut state);
         drop(state);
         self.inside.forget(self);
@@ -317,6 +319,7 @@ impl Face {
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
+        state.reading.moved = Some(now());
         self.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);

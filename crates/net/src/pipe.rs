@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Message, Refused};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -23,6 +23,7 @@ use crate::face::Face;
 use crate::face::unread::Unread;
 use crate::grace;
 use crate::inside::{Inside, Works};
+use crate::kept;
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
@@ -60,7 +61,7 @@ impl Pipe {
 
     /// One message of the client, or why it could not be read.
     pub(crate) fn take(&self, text: Result<Bytes, Refusal>) -> Works {
-        let parsed = text.map_err(Refused::from).and_then(jsonrpc::parse);
+        let parsed = text.map_err(Refused::from).and_then(kept::parse);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),
             Err(why) => Err(Refused { id: None, why }),
