@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use switchboard_proto::server::Frame;
+use switchboard_proto::server::{Frame, Half};
 
 use super::{Face, State, lock, now};
 use crate::http::listen::{Carrying, Peer};
@@ -218,18 +218,16 @@ impl Face {
 
     /// It holds more than all others.
     fn give_way(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        let before = state.backlog;
-        let kept = state.half.forget_history();
-        self.account(&mut state);
+        let before = lock(&self.state).backlog;
+        let (kept, works) = self.step(Half::forget_history);
+        works.detach();
         if kept >= before {
             tracing::warn!(
                 client = self.number,
-                "too much is unread: what a client could resume is forgotten"
+                "too much is unread: what a client could come back for is forgotten"
             );
             return;
         }
-        drop(state);
         tracing::warn!(
             client = self.number,
             bytes = before,

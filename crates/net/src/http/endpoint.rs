@@ -25,9 +25,9 @@ use switchboard_proto::jsonrpc::{Id, Incoming, Message, Refused};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
+use switchboard_proto::server::{Frame, Half};
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
@@ -234,8 +234,13 @@ async fn exchange(
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let works = match (parked, &incoming) {
-        (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
-        _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
+        (Some(key), Incoming::One(request)) => {
+            face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
+        }
+        _ => {
+            let take = |half: &mut Half| half.handle_incoming(lane, incoming, Some(headers));
+            face.step_in(turns, Some(&charge), take).1
+        }
     };
     // The work has a copy of the text, in the words of its server.
     let mut works = works.holding(charge);

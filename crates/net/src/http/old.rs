@@ -91,7 +91,7 @@ where
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
             let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
-            face.step_in(turns, take).1.holding(charge).detach();
+            face.step_in(turns, Some(&charge), take).1.holding(charge).detach();
             site.after_call(&face);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }

@@ -13,6 +13,7 @@ use serde_json::json;
 use switchboard_net::http::budget::BodyBudget;
 use switchboard_net::http::gate::Gate;
 use switchboard_net::http::site::SiteOptions;
+use switchboard_proto::jsonrpc::{Id, Message};
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 
@@ -134,6 +135,33 @@ async fn a_body_is_charged_for_as_long_as_anybody_has_its_text() {
     assert_eq!(within(posted).await.unwrap(), 200);
     assert_eq!(bodies.held(), length, "the server still has it");
     drop(call);
+    assert_eq!(bodies.held(), 0);
+}
+
+/// Servers get copies of requests, in other words, and keep them until they answer.
+#[tokio::test]
+async fn a_call_is_charged_until_it_is_answered_or_cancelled_whoever_has_its_text() {
+    let bodies = Arc::new(BodyBudget::new(200 * KIB, 100 * KIB));
+    let (mut set, _names) = gated(&bodies);
+    let client = greeted(&mut set, "ada").await;
+    let post_call = |id: u64| {
+        let client = client.clone();
+        let mut message = call(id, "large");
+        message["params"]["arguments"] = json!({"text": "x".repeat(60 * KIB)});
+        tokio::spawn(async move { post(&client, "ada", &message).await.status })
+    };
+    let first = post_call(1);
+    let (face, exchange) = set.stage.call().await.into_place();
+    assert_eq!(within(post_call(2)).await.unwrap(), 429, "the first is still open");
+    face.finish(exchange, &Message::result(&Id::from(0), b"{}"));
+    assert_eq!(within(first).await.unwrap(), 200);
+    let third = post_call(3);
+    set.stage.call().await;
+    let note =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}});
+    assert_eq!(post(&client, "ada", &note).await.status, 202, "it is small enough to pass");
+    set.stage.heard().await;
+    within(third).await.unwrap();
     assert_eq!(bodies.held(), 0);
 }
 
