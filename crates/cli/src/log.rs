@@ -6,7 +6,7 @@
 //!
 //! The component is the server that an event is about, if it names one, else the
 //! last part of its target. What a peer or a child made us log cannot forge a
-//! line: control characters are escaped.
+//! line or a field: control characters are escaped, and values with spaces quoted.
 
 mod sink;
 mod veil;
@@ -107,6 +107,7 @@ where
                 write!(out, "[{time}] [{level}] [{}] {}", tame(component), tame(&said.message))?;
                 for (name, value) in &said.fields {
                     let text = value.as_str().map_or_else(|| value.to_string(), tame);
+                    let text = if said.quoted.contains(name) { quoted(text) } else { text };
                     write!(out, " {name}={text}")?;
                 }
             }
@@ -168,6 +169,8 @@ struct Said {
     message: String,
     server: Option<String>,
     fields: Vec<(&'static str, Value)>,
+    /// Those whose values are words of others.
+    quoted: Vec<&'static str>,
 }
 
 impl Said {
@@ -209,6 +212,7 @@ impl Visit for Said {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
+        self.quoted.push(field.name());
         self.take(field, value.to_owned());
     }
 
@@ -217,11 +221,26 @@ impl Visit for Said {
     }
 }
 
+/// In quotes, if it could be taken for more than one value.
+fn quoted(text: String) -> String {
+    let is_plain = |c: char| !c.is_whitespace() && !matches!(c, '=' | '"');
+    if text.chars().all(is_plain) { text } else { Value::from(text).to_string() }
+}
+
+/// Whether a terminal shows a character as nothing, as a new line, or others the
+/// other way round.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
 /// Without characters that could end the line or paint the terminal.
 fn tame(text: &str) -> String {
     let mut tamed = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() && character != '\t' {
+        if character.is_control() && character != '\t' || is_invisible(character) {
             // Writing to a string does not fail.
             _ = write!(tamed, "{}", character.escape_default());
         } else {
@@ -276,7 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_cannot_forge_a_line() {
+    fn words_of_others_cannot_forge_a_line_or_a_field() {
+        assert_eq!(tame("a\u{2028}b\u{202e}c"), "a\\u{2028}b\\u{202e}c");
+        assert_eq!(quoted("tools/call".to_owned()), "tools/call");
+        assert_eq!(quoted("x outcome=ok".to_owned()), "\"x outcome=ok\"");
         assert_eq!(tame("a\n[x] \u{1b}[31mé\tb\r"), "a\\n[x] \\u{1b}[31mé\tb\\r");
     }
 }

@@ -13,13 +13,13 @@
 //! the server it is in, not the others. Nothing here prints, reads the
 //! environment, or shows a value that may be a secret.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 mod dotenv;
 mod entry;
 mod expand;
+mod file;
 mod gateway;
 mod import;
 mod key;
@@ -211,9 +211,7 @@ fn exposed(_: &Path) -> Option<Problem> {
 /// The text of a file.
 fn text_of(file: &Path) -> Result<String, ReadError> {
     let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
-    let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(unreadable)?;
-    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = file::read(file, MAX_FILE + 1).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ReadError::TooLong { file: file.to_owned() });
     }

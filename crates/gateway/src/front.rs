@@ -43,6 +43,7 @@ mod list;
 mod listen;
 mod offer;
 mod open;
+mod question;
 mod reach;
 mod seek;
 mod session;
@@ -237,6 +238,9 @@ impl Inside for Front {
             Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
             Up::Again { .. } => self.tell_all(face, &verb),
             Up::Supply { ask, answer } => {
+                if let Some(session) = self.session(face) {
+                    session.questions.remove(ask);
+                }
                 let answer = self.fleet.tasks.given(face, &answer).into_owned();
                 self.tell_all(face, &Up::Supply { ask, answer })
             }

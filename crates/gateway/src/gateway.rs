@@ -106,6 +106,7 @@ impl Gateway {
         self.porter.bound(sessions(&plan));
         if is_other {
             self.porter.replace(plan.access.clone());
+            self.fleet.bridges(|_| true).iter().for_each(|bridge| bridge.evict());
         }
         state.alone.values().for_each(|alone| alone.change());
         if plan.diagnostics != old.diagnostics || plan.search != old.search {

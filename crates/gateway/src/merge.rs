@@ -8,22 +8,30 @@ use switchboard_proto::revision::Era;
 /// The extension that tasks of the modern era are.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// Bytes of what one server wants told to the clients of all servers: its instructions,
+/// and each capability that is passed on as it is. All servers' are in one answer, so no
+/// single one decides how long that is.
+const SHARE: usize = 64 << 10;
+
 /// What a client is told that it can have, given what each server declares; none
 /// for a server that could not be asked yet, which may have anything but tasks.
 ///
 /// Modern clients can have the tasks of both eras; legacy ones those of their own (GW-27).
-pub fn capabilities<'a>(servers: impl IntoIterator<Item = Option<&'a Value>>, era: Era) -> Value {
+pub fn capabilities<'a>(
+    servers: impl IntoIterator<Item = (&'a str, Option<&'a Value>)>,
+    era: Era,
+) -> Value {
     let mut all = Map::new();
-    for declared in servers {
+    for (server, declared) in servers {
         let Some(declared) = declared else {
             let everything = json!({
                 "completions": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": true}, "tools": {},
             });
-            add(&mut all, &everything);
+            add(&mut all, server, &everything);
             continue;
         };
-        add(&mut all, declared);
-        add_tasks(&mut all, declared, era);
+        add(&mut all, server, declared);
+        add_tasks(&mut all, server, declared, era);
     }
     if era == Era::Legacy {
         // No legacy revision knows of extensions.
@@ -38,12 +46,14 @@ pub fn capabilities<'a>(servers: impl IntoIterator<Item = Option<&'a Value>>, er
     all.into()
 }
 
-fn add(all: &mut Map<String, Value>, declared: &Value) {
+fn add(all: &mut Map<String, Value>, server: &str, declared: &Value) {
     for name in ["completions", "experimental", "extensions", "logging", "prompts", "tools"] {
         let Some(Value::Object(theirs)) = declared.get(name) else { continue };
         let ours = all.entry(name).or_insert_with(|| json!({}));
-        for (member, value) in theirs {
-            if let (Value::Object(ours), "experimental" | "extensions") = (&mut *ours, name) {
+        if let (Value::Object(ours), "experimental" | "extensions") = (ours, name)
+            && fits(server, name, &declared[name])
+        {
+            for (member, value) in theirs {
                 ours.entry(member.clone()).or_insert_with(|| value.clone());
             }
         }
@@ -59,11 +69,21 @@ fn add(all: &mut Map<String, Value>, declared: &Value) {
     });
 }
 
-fn add_tasks(all: &mut Map<String, Value>, declared: &Value, era: Era) {
+/// Whether a capability is within a server's share.
+fn fits(server: &str, name: &str, capability: &Value) -> bool {
+    // Nothing beyond the share is written, however long the capability is.
+    let fits = serde_json::to_writer(&mut vec![0; SHARE][..], capability).is_ok();
+    if !fits {
+        tracing::warn!(server, "its capability {name:?} is too long to be told to clients");
+    }
+    fits
+}
+
+fn add_tasks(all: &mut Map<String, Value>, server: &str, declared: &Value, era: Era) {
     let Some(tasks) = declared.get("tasks").filter(|tasks| tasks.is_object()) else { return };
-    if era == Era::Legacy {
+    if era == Era::Legacy && fits(server, "tasks", tasks) {
         unite(all.entry("tasks").or_insert_with(|| json!({})), tasks);
-    } else if tasks["requests"]["tools"]["call"].is_object() {
+    } else if era == Era::Modern && tasks["requests"]["tools"]["call"].is_object() {
         all.entry("extensions").or_insert_with(|| json!({}))[TASKS] = json!({});
     }
 }
@@ -79,14 +99,22 @@ fn unite(ours: &mut Value, theirs: &Value) {
 
 /// What the servers want said to a model, each under its name.
 pub fn instructions(servers: &BTreeMap<String, String>) -> Option<String> {
-    let parts: Vec<_> =
-        servers.iter().map(|(name, text)| format!("# {name}\n\n{}", text.trim())).collect();
+    let part = |(name, text): (&String, &String)| {
+        let (text, rest) = text.trim().split_at(text.trim().floor_char_boundary(SHARE));
+        let note = if rest.is_empty() { "" } else { " [the gateway has cut the rest]" };
+        format!("# {name}\n\n{text}{note}")
+    };
+    let parts: Vec<_> = servers.iter().map(part).collect();
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of<'a>(servers: impl IntoIterator<Item = &'a Value>, era: Era) -> Value {
+        capabilities(servers.into_iter().map(|declared| ("a", Some(declared))), era)
+    }
 
     /// wire: GW-83
     #[test]
@@ -98,7 +126,7 @@ mod tests {
             "extensions": {"a/ui": {"x": 1}, "io.modelcontextprotocol/tasks": {}},
         });
         let changing = json!({"listChanged": true});
-        let all = capabilities([Some(&one), Some(&other)], Era::Modern);
+        let all = of([&one, &other], Era::Modern);
         let mut expected = json!({
             "completions": {},
             "extensions": {"a/ui": {"x": 1}, "io.modelcontextprotocol/tasks": {}},
@@ -106,12 +134,12 @@ mod tests {
             "tools": changing,
         });
         assert_eq!(all, expected);
-        let all = capabilities([Some(&one), Some(&other)], Era::Legacy);
+        let all = of([&one, &other], Era::Legacy);
         expected.as_object_mut().unwrap().remove("extensions");
         expected["tasks"] = json!({"list": {}});
         assert_eq!(all, expected);
-        assert_eq!(capabilities([Some(&json!({}))], Era::Modern), json!({}));
-        let any = capabilities([Some(&json!({})), None], Era::Modern);
+        assert_eq!(of([&json!({})], Era::Modern), json!({}));
+        let any = capabilities([("a", Some(&json!({}))), ("b", None)], Era::Modern);
         assert_eq!(any["prompts"], changing, "it may have any");
     }
 
@@ -121,14 +149,14 @@ mod tests {
         let legacy = json!({"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}});
         let other = json!({"tasks": {"list": {}, "requests": {"elicitation": {"create": {}}}}});
         let modern = json!({"extensions": {TASKS: {}}});
-        let both = capabilities([Some(&legacy), Some(&other)], Era::Legacy);
+        let both = of([&legacy, &other], Era::Legacy);
         let requests = json!({"tools": {"call": {}}, "elicitation": {"create": {}}});
         assert_eq!(both["tasks"], json!({"cancel": {}, "list": {}, "requests": requests}));
-        assert_eq!(capabilities([Some(&modern)], Era::Legacy), json!({}));
+        assert_eq!(of([&modern], Era::Legacy), json!({}));
         for server in [&modern, &legacy] {
-            assert_eq!(capabilities([Some(server)], Era::Modern)["extensions"], json!({TASKS: {}}));
+            assert_eq!(of([server], Era::Modern)["extensions"], json!({TASKS: {}}));
         }
-        assert_eq!(capabilities([Some(&other)], Era::Modern), json!({}));
+        assert_eq!(of([&other], Era::Modern), json!({}));
     }
 
     #[test]
@@ -137,5 +165,23 @@ mod tests {
         let servers = servers.map(|(name, text)| (name.to_owned(), text.to_owned()));
         assert_eq!(instructions(&servers.into()).unwrap(), "# a\n\nSee.\n\n# b\n\nBe.");
         assert_eq!(instructions(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn what_one_server_says_of_itself_has_a_bound() {
+        // Its bound is in the middle of a letter.
+        let long = format!("x{}", "é".repeat(1 << 20));
+        let servers = [("a", long.as_str()), ("b", "Be.")];
+        let servers = servers.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let text = instructions(&servers.into()).unwrap();
+        assert!(text.len() < SHARE + 100, "{}", text.len());
+        assert!(text.ends_with("é [the gateway has cut the rest]\n\n# b\n\nBe."));
+        let eras =
+            [("experimental", Era::Legacy), ("extensions", Era::Modern), ("tasks", Era::Legacy)];
+        for (name, era) in eras {
+            let large = json!({name: {&long: {}}});
+            let other = json!({name: {"other": {}}});
+            assert_eq!(of([&large, &other], era), other, "{name}");
+        }
     }
 }

@@ -42,6 +42,11 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// Somebody whose key is gone: they may use nothing.
+    pub fn nobody() -> Self {
+        Self { grant: Grant::nothing(), ..Self::default() }
+    }
+
     /// Whether they may use a server at all: its prompts and resources, and the
     /// tools that [`Principal::may_see`] lets through.
     pub fn may_use(&self, server: &str) -> bool {

@@ -27,6 +27,7 @@ mod connect;
 mod count;
 mod era;
 mod gate;
+mod going;
 mod hide;
 mod idle;
 mod make;

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http::HeaderMap;
-use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane};
+use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -23,10 +23,12 @@ use switchboard_proto::server::legacy::{Legacy, Phase};
 use switchboard_proto::server::modern::Modern;
 use switchboard_proto::server::{Frame, Half};
 
+use crate::http::budget::Charge;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 pub use intro::Intro;
+pub(crate) use lend::Written;
 use unread::Reading;
 
 mod bare;
@@ -78,6 +80,8 @@ struct State {
     next_lane: u64,
     /// Of the calls that are open.
     turns: Turns,
+    /// What the requests of open calls are charged for: servers get copies of them.
+    charges: HashMap<Exchange, Arc<Charge>>,
     /// What it holds, as far as others count it.
     reading: Reading,
 }
@@ -145,6 +149,7 @@ impl Face {
                 ended: false,
                 next_lane: 1,
                 turns: Turns::default(),
+                charges: HashMap::new(),
                 reading: Reading::default(),
             }),
             passing: Mutex::new(()),
@@ -186,11 +191,15 @@ impl Face {
     ///
     /// Not to be called from [`Inside::take`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half) -> R) -> (R, Works) {
-        self.pass(|state| step(&mut state.half))
+        self.pass(None, |state| step(&mut state.half))
     }
 
-    /// A step, and its verbs to the inside.
-    fn pass<R>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> R) -> (R, Works) {
+    /// A step, and its verbs to the inside. The calls that it opens hold `charge`.
+    fn pass<R>(
+        self: &Arc<Self>,
+        charge: Option<&Arc<Charge>>,
+        step: impl FnOnce(&mut State) -> R,
+    ) -> (R, Works) {
         // Taken before the step, so that verbs arrive in the order of the steps.
         let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
@@ -198,7 +207,7 @@ impl Face {
         let result = step(&mut state);
         state.settle();
         self.account(&mut state);
-        let mut next = state.half.poll_up();
+        let mut next = state.next_verb(charge);
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
@@ -213,7 +222,7 @@ impl Face {
                 state.half.settle_cancelled(exchange);
                 state.settle();
             }
-            next = state.half.poll_up();
+            next = state.next_verb(charge);
         }
         (result, works)
     }
@@ -259,6 +268,7 @@ impl Face {
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);
+        state.charges.remove(&exchange);
         state.settle();
         self.account(&mut state);
     }
@@ -280,8 +290,10 @@ impl Face {
             return;
         }
         state.half.end();
+        state.charges.clear();
         state.settle();
         state.close_main();
+        state.waiting_for_room.drain(..).for_each(Waker::wake);
         self.account(&mut state);
         drop(state);
         self.inside.forget(self);
@@ -317,6 +329,7 @@ impl Face {
             return Poll::Pending;
         };
         state.backlog = state.backlog.saturating_sub(frame.weight());
+        state.reading.moved = Some(now());
         self.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);
@@ -326,7 +339,7 @@ impl Face {
 
     /// Closes a lane from outside: the client, or the network, hung up.
     pub fn close_lane(self: &Arc<Self>, lane: Lane) -> Works {
-        self.pass(|state| {
+        self.pass(None, |state| {
             let Some(mailbox) = state.boxes.remove(&lane) else { return };
             let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
             state.backlog = state.backlog.saturating_sub(unread);
@@ -338,6 +351,19 @@ impl Face {
 }
 
 impl State {
+    /// What the client wants next. A call that it opens holds `charge`.
+    fn next_verb(&mut self, charge: Option<&Arc<Charge>>) -> Option<Up> {
+        let verb = self.half.poll_up()?;
+        match (&verb, charge) {
+            (Up::Open { exchange, .. }, Some(charge)) => {
+                self.charges.insert(*exchange, Arc::clone(charge));
+            }
+            (Up::Drop { exchange, .. }, _) => _ = self.charges.remove(exchange),
+            _ => {}
+        }
+        Some(verb)
+    }
+
     /// Moves what the half gave out to where it is waited for.
     fn settle(&mut self) {
         if !self.turns.is_empty() {

@@ -137,6 +137,7 @@ pub mod face;
 mod grace;
 pub mod http;
 pub mod inside;
+mod kept;
 mod park;
 mod pipe;
 pub mod roster;

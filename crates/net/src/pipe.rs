@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Message, Refused};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::patch;
@@ -22,7 +22,9 @@ use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::face::unread::Unread;
 use crate::grace;
+use crate::http::budget::Charge;
 use crate::inside::{Inside, Works};
+use crate::kept;
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
@@ -58,15 +60,15 @@ impl Pipe {
         self.modern.count_in(unread);
     }
 
-    /// One message of the client, or why it could not be read.
-    pub(crate) fn take(&self, text: Result<Bytes, Refusal>) -> Works {
-        let parsed = text.map_err(Refused::from).and_then(jsonrpc::parse);
+    /// One message of the client, with what it is charged for, or why it could not be read.
+    pub(crate) fn take(&self, text: Result<Bytes, Refusal>, charge: Option<&Arc<Charge>>) -> Works {
+        let parsed = text.map_err(Refused::from).and_then(kept::parse);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),
             Err(why) => Err(Refused { id: None, why }),
         });
         match parsed {
-            Ok((face, incoming)) => self.hand_over(face, incoming),
+            Ok((face, incoming)) => self.hand_over(face, incoming, charge),
             Err(refused) => {
                 tracing::warn!("refused a message: {refused}");
                 self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
@@ -74,19 +76,26 @@ impl Pipe {
         }
     }
 
-    fn hand_over(&self, face: &Arc<Face>, incoming: Incoming) -> Works {
+    fn hand_over(
+        &self,
+        face: &Arc<Face>,
+        incoming: Incoming,
+        charge: Option<&Arc<Charge>>,
+    ) -> Works {
         let turns = match face.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
             Err(why) => return refuse(face, &incoming, why),
         };
         if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
             match self.parking.claim(message, face.principal()) {
-                Ok(Some((face, key))) => return face.retry(key, turns, Lane::MAIN, message, None),
+                Ok(Some((face, key))) => {
+                    return face.retry(key, (turns, charge), Lane::MAIN, message, None);
+                }
                 Ok(None) => {}
                 Err(why) => return refuse(face, &incoming, why),
             }
         }
-        face.step_in(turns, |half| half.handle_incoming(Lane::MAIN, incoming, None)).1
+        face.step_in(turns, charge, |half| half.handle_incoming(Lane::MAIN, incoming, None)).1
     }
 
     /// Whose message it is. A cancellation carries no envelope: it belongs to

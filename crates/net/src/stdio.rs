@@ -101,7 +101,8 @@ async fn read(pipe: &Pipe, mut input: impl AsyncRead + Unpin, limits: &Limits) {
         let lines = std::iter::from_fn(|| decoder.next_line());
         let lines: Vec<_> = lines.chain(finish).collect();
         for line in lines {
-            pipe.take(line.map_err(|TooLong { limit, .. }| Refusal::TooLarge { limit })).detach();
+            let line = line.map_err(|TooLong { limit, .. }| Refusal::TooLarge { limit });
+            pipe.take(line, None).detach();
             // A client that does not read its answers is not read from.
             pipe.room().await;
         }

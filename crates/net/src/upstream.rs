@@ -47,6 +47,7 @@ mod shown;
 mod sse;
 mod target;
 mod tell;
+mod tenant;
 mod traffic;
 mod unreadable;
 mod via;
@@ -64,6 +65,7 @@ pub(crate) use seat::Seat;
 use shown::Shown;
 pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
+pub(crate) use tenant::Tenant;
 pub use traffic::Traffic;
 pub(crate) use via::through;
 pub use via::{Ancestry, LEADS_BACK, Through, VARIABLE, leads_back};
@@ -108,6 +110,8 @@ pub struct Upstream {
     /// How many POSTs are in flight that carry no request.
     in_flight: watch::Sender<usize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Whom it is for, if it is for one alone.
+    tenant: OnceLock<Tenant>,
 }
 
 /// Bytes waiting to be written to a pipe before a client that adds to them has
@@ -164,6 +168,7 @@ impl Upstream {
             undelivered: Mutex::default(),
             in_flight: watch::Sender::default(),
             tasks: Mutex::new(Vec::new()),
+            tenant: OnceLock::new(),
         })
     }
 

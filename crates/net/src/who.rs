@@ -54,6 +54,11 @@ pub trait Standing: fmt::Debug + Send + Sync + 'static {
     fn is_current(&self) -> bool {
         true
     }
+
+    /// Whether they may still come in, if perhaps by showing something else.
+    fn is_known(&self) -> bool {
+        true
+    }
 }
 
 /// What asks no work of a server: greetings, signs of life, cancelling, and
@@ -96,6 +101,11 @@ impl Who {
     /// Whether what they showed would still let them in.
     pub fn is_current(&self) -> bool {
         self.standing.as_ref().is_none_or(|standing| standing.is_current())
+    }
+
+    /// Whether they may still come in, if perhaps by showing something else.
+    pub(crate) fn is_known(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| standing.is_known())
     }
 
     /// Whether both may use one session. Whoever has no name may show another token

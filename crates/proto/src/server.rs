@@ -248,19 +248,25 @@ impl Half {
         }
     }
 
-    /// Bytes kept for a client that comes back; modern ones do not.
+    /// Bytes kept for a client that comes back: for the rest of a stream, or with
+    /// answers to what it was asked.
     pub fn history_bytes(&self) -> usize {
         match self {
             Self::Legacy(half) => half.history_bytes(),
-            Self::Modern(_) => 0,
+            Self::Modern(half) => half.parked_bytes(),
         }
     }
 
-    /// Keeps none of them; returns how many there were.
+    /// Keeps none of them; returns how many there were. The inside drops the calls
+    /// that waited for their client.
     pub fn forget_history(&mut self) -> usize {
         match self {
             Self::Legacy(half) => half.forget_history(),
-            Self::Modern(_) => 0,
+            Self::Modern(half) => {
+                let bytes = half.parked_bytes();
+                half.handle_silence();
+                bytes
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! Files of `NAME=value` lines, as `envFile` names them.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 /// Bytes of such a file; people write a few lines.
@@ -9,12 +8,11 @@ const MAX: u64 = 1 << 20;
 
 /// The variables in a file, in its order.
 pub(super) fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
-    let mut text = String::new();
-    let length = File::open(file)?.take(MAX + 1).read_to_string(&mut text)?;
-    if length as u64 > MAX {
+    let bytes = super::file::read(file, MAX + 1)?;
+    if bytes.len() as u64 > MAX {
         return Err(io::Error::other(format!("longer than {MAX} bytes")));
     }
-    Ok(parse(&text))
+    String::from_utf8(bytes).map(|text| parse(&text)).map_err(io::Error::other)
 }
 
 fn parse(text: &str) -> Vec<(String, String)> {

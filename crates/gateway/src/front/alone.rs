@@ -132,8 +132,10 @@ impl Alone {
     }
 
     /// Whom a client speaks for. Who may come in at all was asked at the door.
+    /// One whose key is gone since then has nothing.
     fn principal(&self, face: &Face) -> Arc<Principal> {
-        self.porter.principal(face.who().name()).unwrap_or_default()
+        let principal = self.porter.principal(face.who().name());
+        principal.unwrap_or_else(|| Arc::new(Principal::nobody()))
     }
 
     /// The request as its server is to get it, and what is left to do with the
@@ -238,7 +240,9 @@ impl Alone {
         request: Message,
         said: Said,
     ) -> Works {
-        let Some(backend) = self.fleet.backend(&self.name) else {
+        // The grant may be another since the client came in at the door.
+        let is_granted = self.principal(face).may_use(&self.name);
+        let Some(backend) = self.fleet.backend(&self.name).filter(|_| is_granted) else {
             let why = Refusal::FarSide { text: "Transport closed".to_owned() };
             face.finish(exchange, &Message::refusal(request.id(), &why));
             return Works::none();

@@ -127,9 +127,10 @@ impl Front {
 
     /// What any server has; one that is not there may have anything.
     pub(super) fn capabilities(&self, era: Era) -> Value {
-        let clients: Vec<_> = self.members().iter().map(|name| self.known_server(name)).collect();
+        let members = self.members();
+        let clients: Vec<_> = members.iter().map(|name| self.known_server(name)).collect();
         let declared = clients.iter().map(|client| client.as_ref().map(Client::capabilities));
-        merge::capabilities(declared, era)
+        merge::capabilities(members.iter().map(|name| &**name).zip(declared), era)
     }
 
     fn instruct(&self, result: &mut Value) {

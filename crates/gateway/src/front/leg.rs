@@ -46,6 +46,9 @@ const WATCH: u64 = u64::MAX - 2;
 /// Resources that are watched anew at a server that takes the place of another.
 const MOST_WATCHED: usize = 1024;
 
+/// Bytes of their URIs.
+const MOST_WATCHED_BYTES: usize = 1 << 20;
+
 fn is_ours(exchange: Exchange) -> bool {
     exchange.0 > WATCH - MOST_WATCHED as u64
 }
@@ -117,7 +120,9 @@ impl Leg {
             *lock(&way.stage) = Stage::New;
         }
         let why = Refusal::FarSide { text: "Transport closed".to_owned() };
-        for exchange in std::mem::take(&mut *lock(&self.calls)).into_keys() {
+        // Not in the head of a loop: the lock must not be held in its body.
+        let calls = std::mem::take(&mut *lock(&self.calls));
+        for exchange in calls.into_keys() {
             self.face.finish(exchange, &Message::refusal(None, &why));
         }
     }
@@ -289,11 +294,24 @@ impl Recipient for Leg {
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let request = self.at.told(&self.face, &self.server, request);
-        request.is_some_and(|request| Face::ask(&self.face, exchange, ask, &request))
+        let Some(request) = self.at.told(&self.face, &self.server, request) else { return false };
+        let way = self.way.as_ref().filter(|_| !self.at.is_alone());
+        let session = way.and_then(|way| Some((way, way.session.upgrade()?)));
+        let Some((way, session)) = session else {
+            return Face::ask(&self.face, exchange, ask, &request);
+        };
+        let other = session.questions.add(&way.bridge, ask, &request);
+        let is_asked = Face::ask(&self.face, exchange, ask, other.as_ref().unwrap_or(&request));
+        if !is_asked {
+            session.questions.remove(ask);
+        }
+        is_asked
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
+        if let Some(session) = self.way.as_ref().and_then(|way| way.session.upgrade()) {
+            session.questions.remove(ask);
+        }
         self.face.recall(ask, message);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_net::server::Level;
@@ -14,6 +15,7 @@ use switchboard_proto::{method, patch};
 
 use super::at::At;
 use super::leg::{Leg, Way};
+use super::question::Questions;
 use super::{Front, id, lock};
 use crate::fleet::{Backend, Backends};
 
@@ -26,6 +28,8 @@ pub(super) struct Session {
     pub(super) hello: Message,
     /// How much it wants logged, in its own words.
     level: Mutex<Option<Message>>,
+    /// What servers ask it.
+    pub(super) questions: Questions,
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
     /// Ways to servers that others took the place of; as long as calls are open there.
     old: Mutex<Vec<Weak<Leg>>>,
@@ -42,6 +46,7 @@ impl Session {
             revision: same.unwrap_or(Revision::NEWEST_LEGACY),
             hello,
             level: Mutex::default(),
+            questions: Questions::default(),
             legs: Mutex::default(),
             old: Mutex::default(),
             at,
@@ -139,6 +144,9 @@ impl Session {
     /// Something that concerns every server that the client has called.
     pub(super) fn note(&self, message: &Message) -> Works {
         let mut works = Works::none();
+        if let Some((bridge, message)) = self.on_question(message) {
+            return bridge.take(&self.face, Up::Note { message });
+        }
         let legs = self.legs();
         // Progress is about a question of one server, and only one can be meant here.
         let is_unclear = message.method() == method::PROGRESS && legs.len() != 1;
@@ -149,6 +157,11 @@ impl Session {
             works.append(bridge.take(&self.face, Up::Note { message: message.clone() }));
         }
         works
+    }
+
+    /// Progress on a question, for who asked it.
+    fn on_question(&self, message: &Message) -> Option<(Arc<Bridge>, Message)> {
+        self.questions.find(message).filter(|_| message.method() == method::PROGRESS)
     }
 
     pub(super) fn keep_level(&self, request: &Message) {

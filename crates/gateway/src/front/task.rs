@@ -15,6 +15,7 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::{Exchange, Said};
 use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::limits::MAX_ID;
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
@@ -194,7 +195,10 @@ impl Tasks {
             return answer.clone();
         };
         let changed = match errand {
-            Errand::Create => self.created(face, server, result),
+            Errand::Create => match self.created(face, server, result) {
+                Ok(changed) => changed,
+                Err(why) => return Message::refusal(answer.id(), &why),
+            },
             Errand::About => [&[ID][..], &RELATED]
                 .iter()
                 .find_map(|path| self.under_ours(face, server, result, path)),
@@ -206,18 +210,29 @@ impl Tasks {
         changed.map_or_else(|| answer.clone(), |result| answer.with_payload(&result))
     }
 
-    fn created(&self, face: &Face, server: &Arc<str>, result: &[u8]) -> Option<bytes::Bytes> {
+    /// The answer with our id of a new task, if it is one. The server's id is kept for
+    /// as long as the task is known, so its length has a bound.
+    fn created(
+        &self,
+        face: &Face,
+        server: &Arc<str>,
+        result: &[u8],
+    ) -> Result<Option<bytes::Bytes>, Refusal> {
         let path: &[&str] = match face.era() {
             Era::Legacy => &["task", ID],
             Era::Modern => &[ID],
         };
         let kind = patch::string(result, &["resultType"]);
         if face.era() == Era::Modern && kind.as_deref() != Some("task") {
-            return None;
+            return Ok(None);
         }
-        let theirs = patch::string(result, path)?;
+        let Some(theirs) = patch::string(result, path) else { return Ok(None) };
+        if theirs.len() > MAX_ID {
+            let text = format!("the server's task id is longer than {MAX_ID} bytes");
+            return Err(Refusal::FarSide { text });
+        }
         let ours = Value::from(self.put(face, server, &theirs)).to_string();
-        patch::replace(result, path, ours.as_bytes())
+        Ok(patch::replace(result, path, ours.as_bytes()))
     }
 
     /// What a server says, under our id; none if it is about a task of somebody else.

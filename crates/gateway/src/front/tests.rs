@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchboard_net::roster::Change;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Target};
@@ -33,14 +34,28 @@ const LATE: &str = r#"    *'"first"'*) result='{"content":[]}';;
     *'notifications/cancelled'*) id=$held; result='{"content":[],"late":true}';;
     *'"tools/list"'*"#;
 
+/// Asks on each call, and answers the call with what the client says of its progress.
+const ASKING: &str = r#"    *'"tools/call"'*) held=$id; printf '{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"of":"%s","_meta":{"progressToken":1}}}\n' "$0"; continue;;
+    *'notifications/progress'*) id=$held; result="{\"heard\":$line}";;
+    *'"tools/list"'*"#;
+
 /// A front before one server in shell.
 fn before(script: &str) -> (Arc<Fleet>, Arc<Front>) {
-    let command = Command::new("sh").args(&["-c".to_owned(), script.to_owned()]);
-    let server = ServerPlan::new("s", Target::Command(command.clone()));
-    let plan = Plan { servers: [("s".to_owned(), server)].into(), ..Plan::default() };
+    before_all(&["s"], script)
+}
+
+/// The same before several, each of which knows its name.
+fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Front>) {
+    let server = |name: &&str| {
+        let args = ["-c", script, *name].map(str::to_owned);
+        let target = Target::Command(Command::new("sh").args(&args));
+        ((*name).to_owned(), ServerPlan::new(*name, target))
+    };
+    let plan = Plan { servers: names.iter().map(server).collect(), ..Plan::default() };
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
     let environment: Vec<_> = path.into_iter().collect();
-    let fleet = Fleet::start(&plan, FleetOptions::default(), move |_| {
+    let fleet = Fleet::start(&plan, FleetOptions::default(), move |plan| {
+        let Target::Command(command) = &plan.target else { panic!("{:?}", plan.target) };
         Server::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
@@ -48,8 +63,16 @@ fn before(script: &str) -> (Arc<Fleet>, Arc<Front>) {
     (fleet, front)
 }
 
-fn say(face: &Arc<Face>, line: &'static str) {
-    let incoming = parse(line.into()).unwrap();
+/// Waits until the tool of a server can be called.
+async fn until_listed(fleet: &Fleet, front: &Front, tool: &str) {
+    let mut changes = fleet.roster.changes();
+    while front.catalog().tool(tool).is_none() {
+        changes.next().await.unwrap();
+    }
+}
+
+fn say(face: &Arc<Face>, line: &str) {
+    let incoming = parse(line.to_owned().into()).unwrap();
     face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1.detach();
 }
 
@@ -65,10 +88,7 @@ async fn heard(face: &Face) -> String {
 #[tokio::test]
 async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
     let (fleet, front) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
-    let mut changes = fleet.roster.changes();
-    while front.catalog().tool("s__t").is_none() {
-        changes.next().await.unwrap();
-    }
+    until_listed(&fleet, &front, "s__t").await;
     let face = Face::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
@@ -82,6 +102,45 @@ async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
     say(&face, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#);
     let answer = heard(&face).await;
     assert!(answer.contains("\"id\":2") && answer.contains("\"late\":true"), "{answer}");
+    fleet.close().await;
+}
+
+#[tokio::test]
+async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
+    let script = SERVER.replacen("    *'\"tools/list\"'*", ASKING, 1);
+    let (fleet, front) = before_all(&["a", "b"], &script);
+    for tool in ["a__t", "b__t"] {
+        until_listed(&fleet, &front, tool).await;
+    }
+    let face = Face::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    for line in [
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"a__t"}}"#,
+        r#"{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"b__t"}}"#,
+    ] {
+        say(&face, line);
+    }
+    let hear = async || serde_json::from_str::<Value>(&heard(&face).await).unwrap();
+    let mut questions = Vec::new();
+    while questions.len() < 2 {
+        let heard = hear().await;
+        questions.extend(Some(heard).filter(|it| it["method"] == "sampling/createMessage"));
+    }
+    // Both servers have chosen the same token.
+    for question in &questions {
+        let (token, of) =
+            (&question["params"]["_meta"]["progressToken"], &question["params"]["of"]);
+        let params = json!({"progressToken": token, "progress": 1, "message": of});
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        say(&face, &note.to_string());
+    }
+    for _ in 0..2 {
+        let answer = hear().await;
+        let told = &answer["result"]["heard"]["params"];
+        assert_eq!(told["message"], answer["id"], "{answer}");
+        assert_eq!(told["progressToken"], 1, "its own words: {answer}");
+    }
     fleet.close().await;
 }
 

@@ -139,6 +139,10 @@ impl Standing for Present {
 
     fn is_current(&self) -> bool {
         let has = |key: &KeyHash| self.guest.principal().keys.contains(key);
-        !self.guest.is_gone.load(Ordering::SeqCst) && self.key.as_ref().is_none_or(has)
+        self.is_known() && self.key.as_ref().is_none_or(has)
+    }
+
+    fn is_known(&self) -> bool {
+        !self.guest.is_gone.load(Ordering::SeqCst)
     }
 }

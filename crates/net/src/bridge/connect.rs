@@ -12,10 +12,10 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
-use super::{Bridge, Children, Whose, idle};
+use super::{Bridge, Children, State, Whose, idle};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
-use crate::upstream::{self, Eras, Server, Upstream};
+use crate::upstream::{self, Eras, Server, Target, Tenant, Upstream};
 
 impl Bridge {
     /// The connection that a call goes by, made if need be; none at the end.
@@ -40,6 +40,7 @@ impl Bridge {
             return Ok(Arc::clone(upstream));
         }
         state.make_room(whose)?;
+        let tenant = self.tenant(&mut state, whose, face)?;
         if whose.is_swept() {
             let sweep = || OwnedTask::spawn(idle::sweep(Weak::clone(&self.this)));
             state.sweeping.get_or_insert_with(sweep);
@@ -60,6 +61,9 @@ impl Bridge {
             let limits = self.limits();
             Upstream::between(server, eras, whose.sharing(), hello, limits)
         };
+        if let Some(tenant) = tenant {
+            upstream.let_to(tenant);
+        }
         if face.is_bare() && whose.sharing() == Sharing::Alone {
             upstream.go_deaf();
         }
@@ -67,6 +71,28 @@ impl Bridge {
         drop(state);
         self.fill_pool();
         Ok(upstream)
+    }
+
+    /// Whom a connection is for; none if it is for everybody.
+    fn tenant(
+        &self,
+        state: &mut State,
+        whose: Whose,
+        face: &Face,
+    ) -> Result<Option<Tenant>, Refusal> {
+        if matches!(whose, Whose::Everybody | Whose::All(_)) {
+            return Ok(None);
+        }
+        let who = face.who();
+        if !who.is_known() {
+            return Err(Refusal::KeyRemoved);
+        }
+        if !matches!(self.server.target(), Target::Command(_)) {
+            return Ok(Some(Tenant::visiting(who)));
+        }
+        let tenant = Tenant::housed(who, || state.end_unused(whose));
+        let text = || "too many server processes run for this key; end a session first".to_owned();
+        tenant.map(Some).ok_or_else(|| Refusal::FarSide { text: text() })
     }
 
     /// The connections that hear what belongs to no call: those of this client

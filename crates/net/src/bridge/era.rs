@@ -19,6 +19,7 @@ use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
+use super::going::{self, Going};
 use super::{Bridge, Caller, Whose, hide};
 use crate::face::{Face, lock};
 use crate::upstream::{Before, Eras, Found, Passing, Recipient, Seat, Upstream};
@@ -28,7 +29,7 @@ use crate::upstream::{Before, Eras, Found, Passing, Recipient, Seat, Upstream};
 pub(super) struct Waiting {
     opens: Vec<(Caller, Up)>,
     /// Calls that have waited, and are being made.
-    going: usize,
+    going: Going,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
     /// The connection that it was asked by, for whoever needs one first.
@@ -42,7 +43,7 @@ impl Waiting {
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.opens.len() + self.going
+        self.opens.len() + self.going.len()
     }
 
     pub(super) fn forget(&mut self, face: &Face) {
@@ -112,7 +113,9 @@ impl Bridge {
                     let is_it = matches!(open, Up::Open { exchange, .. } if exchange == dropped);
                     !(is_it && theirs.face.number() == face.number())
                 });
-                (state.waiting.opens.len() == before).then_some(verb)
+                let was_waiting = state.waiting.opens.len() < before;
+                let verb = state.waiting.going.keep((caller.clone(), verb));
+                verb.filter(|_| !was_waiting).map(|(_, verb)| verb)
             }
             Up::Open { exchange, .. } if is_unknown => {
                 if state.closed || state.waiting.opens.len() >= self.limits().calls {
@@ -214,15 +217,23 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         if is_kept && !state.closed {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
-        state.waiting.going = state.waiting.opens.len();
-        std::mem::take(&mut state.waiting.opens)
+        let opens = std::mem::take(&mut state.waiting.opens);
+        for open in &opens {
+            state.waiting.going.begin(open);
+        }
+        opens
     };
-    for (caller, open) in opens {
-        bridge.pass_on(&caller, open).detach();
+    for open in opens {
+        let key = going::key(&open);
+        let (caller, verb) = open;
+        bridge.pass_on(&caller, verb).detach();
+        let dropped = lock(&bridge.state).waiting.going.end(key);
+        if let Some((caller, verb)) = dropped {
+            bridge.pass_on(&caller, verb).detach();
+        }
     }
     let unused = {
         let mut state = lock(&bridge.state);
-        state.waiting.going = 0;
         // Nobody may have needed it: its client has gone, or has a connection.
         state.waiting.spare.take()
     };

@@ -48,6 +48,15 @@ impl Places {
 }
 
 impl Bridge {
+    /// Ends the connections of those who may not come in any more.
+    pub fn evict(&self) {
+        let mut state = lock(&self.state);
+        let gone: Vec<_> = state.connections.extract_if(|_, it| it.is_orphaned()).collect();
+        for (_, upstream) in gone {
+            state.close(async move { upstream.close().await });
+        }
+    }
+
     /// How many connections there are for users that the server can tell apart,
     /// unless [`Bridge::set_places`] says otherwise.
     pub const PLACES: usize = 1024;
@@ -76,13 +85,20 @@ impl State {
         let of_principal = |it: Whose| it.user().is_some_and(|it| it.principal == user.principal);
         if self.count(of_principal) >= places.kept() {
             // Those that are used stay, as long as there are places.
-            self.end_oldest(of_principal);
+            self.end_unused(whose);
         }
         self.keep_below(places.of_principal(), of_principal)?;
         if self.count(|it| it.user().is_some()) < places.0 {
             return Ok(());
         }
         self.end_greediest(user).then_some(()).ok_or(Refusal::TooManySessions)
+    }
+
+    /// Ends the connection of the same principal that was not used for longest; false
+    /// if all are in use, or if this is a client's own.
+    pub(super) fn end_unused(&mut self, whose: Whose) -> bool {
+        let Some(user) = whose.user() else { return false };
+        self.end_oldest(|it| it.user().is_some_and(|it| it.principal == user.principal))
     }
 
     fn count(&self, is_one: impl Fn(Whose) -> bool) -> usize {

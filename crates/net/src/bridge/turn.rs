@@ -11,6 +11,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
 use super::gate::{Call, Door, Entry, Gate, Key};
+use super::going::{self, Going};
 use super::{Bridge, Caller};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
@@ -24,11 +25,12 @@ pub(super) struct Gatehouse {
     watching: Option<OwnedTask>,
     /// A thread lets waiting calls on, one after the other.
     is_draining: bool,
+    going: Going,
 }
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, watching: None, is_draining: false })
+        Mutex::new(Self { gate, watching: None, is_draining: false, going: Going::default() })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
@@ -36,7 +38,8 @@ impl Gatehouse {
     fn next(&mut self) -> Option<(Caller, Up)> {
         let next = self.gate.poll(now());
         self.is_draining = next.is_some();
-        next
+        self.going = Going::default();
+        next.inspect(|open| self.going.begin(open))
     }
 }
 
@@ -82,9 +85,12 @@ impl Bridge {
                 self.let_in(house, exchange, entry)
             }
             Up::Drop { exchange, .. } => {
-                let was_waiting = lock(house).gate.leave((number, *exchange), now());
+                let mut here = lock(house);
+                let was_waiting = here.gate.leave((number, *exchange), now());
+                let verb = here.going.keep((caller, verb)).filter(|_| !was_waiting);
+                drop(here);
                 self.call_next();
-                (!was_waiting).then_some((caller, verb))
+                verb
             }
             Up::Again { .. } | Up::Supply { .. } | Up::Note { .. } => Some((caller, verb)),
         }
@@ -129,7 +135,18 @@ impl Bridge {
         loop {
             // Not in the head of a loop: the lock must not be held in its body.
             let next = lock(house).next();
-            let Some((caller, verb)) = next else { return };
+            let Some(open) = next else { return };
+            self.make(house, open);
+        }
+    }
+
+    /// Makes a call that has waited, and drops it if its client has meanwhile.
+    fn make(&self, house: &Mutex<Gatehouse>, open: (Caller, Up)) {
+        let key = going::key(&open);
+        let (caller, verb) = open;
+        self.go_on(&caller, verb).detach();
+        let dropped = lock(house).going.end(key);
+        if let Some((caller, verb)) = dropped {
             self.go_on(&caller, verb).detach();
         }
     }
@@ -283,5 +300,39 @@ impl Before for Turn {
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_proto::exchange::Carrier;
+    use switchboard_proto::limits::Limits;
+    use switchboard_proto::revision::Era;
+
+    use super::*;
+    use crate::bridge::Children;
+    use crate::inside::Inside as _;
+    use crate::stdio::child::Command;
+    use crate::upstream::Server;
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_server() {
+        let server = Server::command(Command::new("sleep").args(["1000"]), Vec::new());
+        let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
+        let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
+        let inside: Arc<Bridge> = Arc::clone(&bridge);
+        let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), false);
+        let exchange = Exchange(1);
+        let request = Message::request(&1.into(), method::CALL_TOOL, None);
+        bridge.take(&face, Up::Open { exchange, request, said: None }).detach();
+        assert_eq!(bridge.queued(), 1, "the server is not there yet");
+        let house = bridge.house.as_ref().unwrap();
+        // As `stands` does, but nobody lets the call on.
+        lock(house).gate.stands(Door::Open, now());
+        let open = lock(house).next().unwrap();
+        bridge.take(&face, Up::Drop { exchange, message: None }).detach();
+        bridge.make(house, open);
+        assert_eq!(bridge.calls(), 0, "nobody waits for it");
+        bridge.close().await;
     }
 }

@@ -2,36 +2,43 @@
 //!
 //! Whoever writes to a socket takes a piece at once and may then hold it for as
 //! long as the client does not read. A client with a hundred requests open
-//! would have a hundred large answers held for it, beside its backlog.
+//! would have a hundred answers held for it, beside its backlog.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::{Face, lock};
 
-/// Smaller pieces are not counted: as many as a client may have calls open
-/// are no more than the backlog.
-const SMALL: usize = 64 << 10;
+/// Smaller pieces are not counted: the stream that each is written to takes as much.
+const SMALL: usize = 1 << 10;
+
+/// Ready when a piece is written, or given up.
+pub(crate) type Written = oneshot::Receiver<()>;
 
 /// A piece that was taken from a face and not written yet.
 struct Lent {
     face: Arc<Face>,
     text: Bytes,
+    _written: oneshot::Sender<()>,
 }
 
 impl Face {
     /// The same bytes, part of the backlog until they are dropped: written or given up.
-    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> Bytes {
+    /// When that will be, if they count.
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<Written>) {
         if text.len() < SMALL {
-            return text;
+            return (text, None);
         }
+        let (sender, written) = oneshot::channel();
         let mut state = lock(&self.state);
         state.backlog += text.len();
         self.account(&mut state);
         drop(state);
-        Bytes::from_owner(Lent { face: Arc::clone(self), text })
+        let lent = Lent { face: Arc::clone(self), text, _written: sender };
+        (Bytes::from_owner(lent), Some(written))
     }
 }
 

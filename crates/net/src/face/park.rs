@@ -12,6 +12,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 
 use super::{Face, lock, now};
+use crate::http::budget::Charge;
 use crate::inside::Works;
 use crate::park::Parking;
 use crate::who::Turns;
@@ -37,6 +38,7 @@ impl Face {
     pub fn turn_away(&self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
         // What turns it away has no answer that another could stand for.
         _ = self.inside.answered(self, exchange, &Message::refusal(id, why));
+        lock(&self.state).charges.remove(&exchange);
         self.quietly(|half| half.turn_away(exchange, id, why));
     }
 
@@ -68,7 +70,7 @@ impl Face {
     pub(crate) fn retry(
         self: &Arc<Self>,
         key: (Exchange, u32),
-        turns: Turns,
+        (turns, charge): (Turns, Option<&Arc<Charge>>),
         lane: Lane,
         request: &Message,
         headers: Option<&HeaderMap>,
@@ -78,7 +80,7 @@ impl Face {
                 half.handle_retry(key, lane, request, headers);
             }
         };
-        self.step_in(turns, retry).1
+        self.step_in(turns, charge, retry).1
     }
 
     /// Gives up on parked calls whose client is late.

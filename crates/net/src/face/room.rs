@@ -8,11 +8,11 @@ use std::task::Poll;
 use super::{Face, lock, wait};
 
 impl Face {
-    /// Waits until this client has read enough of what it was sent.
+    /// Waits until this client has read enough of what it was sent, or is over.
     pub async fn room(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
-            if state.has_room() {
+            if state.has_room() || state.ended {
                 return Poll::Ready(());
             }
             wait(&mut state.waiting_for_room, cx);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use switchboard_proto::server::Half;
 
 use super::Face;
+use crate::http::budget::Charge;
 use crate::inside::Works;
 use crate::who::{Turns, Who};
 
@@ -25,14 +26,15 @@ impl Face {
         self.who().identity()
     }
 
-    /// A step that opens calls which have their turns: each is over when its
-    /// answer is not owed any more.
+    /// A step that opens calls which have their turns, and a charge for their text: both
+    /// are over when the answer is not owed any more.
     pub(crate) fn step_in<R>(
         self: &Arc<Self>,
         turns: Turns,
+        charge: Option<&Arc<Charge>>,
         step: impl FnOnce(&mut Half) -> R,
     ) -> (R, Works) {
-        self.pass(|state| {
+        self.pass(charge, |state| {
             state.turns.take(turns);
             step(&mut state.half)
         })

@@ -2,25 +2,32 @@
 //!
 //! Each client has a bound of its own ([`Limits::backlog`], [`Limits::history`]). Many
 //! clients that do not read could still hold more than there is. So what they hold is
-//! summed up, and when it is too much, the one that holds most gives way: first what
-//! it could come back for, then its session and its connection.
+//! summed up, and when it is too much, some give way: first what a client could come
+//! back for, then its session and its connection, or its stream on one.
+//!
+//! Those that have read nothing for a while go first, then those of the principal that
+//! holds most: each modern request is a client of its own, and a principal may have many.
 //!
 //! [`Limits::backlog`]: switchboard_proto::limits::Limits::backlog
 //! [`Limits::history`]: switchboard_proto::limits::Limits::history
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
-use switchboard_proto::server::Frame;
+use switchboard_proto::server::{Frame, Half};
 
-use super::{Face, State, lock};
-use crate::http::listen::Peer;
+use super::{Face, State, lock, now};
+use crate::http::listen::{Carrying, Peer};
 
-/// A client that holds less is not worth cutting; as many as there may be sessions
-/// hold 128 MiB.
-const WORTH: usize = 16 << 10;
+/// A client that holds less is not worth cutting.
+const WORTH: usize = 1 << 10;
+
+/// A client that has read something since then is cut only if nobody has read less.
+const READS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What all clients together have not read.
 #[derive(Debug)]
@@ -82,23 +89,68 @@ impl Unread {
         if self.relieving.swap(true, Ordering::AcqRel) {
             return;
         }
-        let this = Arc::clone(self);
+        let relieving = Relieving(Arc::clone(self));
         runtime.spawn(async move {
-            while let Some(most) = this.slowest() {
-                most.give_way();
+            while relieving.0.is_over() {
+                let slowest = relieving.0.slowest();
+                if slowest.is_empty() {
+                    break;
+                }
+                slowest.iter().for_each(Face::give_way);
             }
-            this.relieving.store(false, Ordering::Release);
         });
     }
 
-    /// Who holds most, if all together hold too much.
-    fn slowest(&self) -> Option<Arc<Face>> {
-        if !self.is_over() {
-            return None;
+    /// Those who are to give way: clients of the principal that holds most, until there
+    /// is some room or another principal holds more.
+    fn slowest(&self) -> Vec<Arc<Face>> {
+        let most = self.most.load(Ordering::Relaxed);
+        // All are looked at. With a little room that is not for each answer that comes.
+        let mut need = self.held().saturating_sub(most - most / 8);
+        let now = now();
+        // Whoever has locked its own state may wait for this one.
+        let faces: Vec<_> = lock(&self.readers).values().filter_map(Weak::upgrade).collect();
+        let mut readers = Vec::new();
+        let mut is_stalled = false;
+        for face in faces {
+            let state = lock(&face.state);
+            let stalls = state.reading.moved.is_some_and(|moved| now >= moved + READS_WITHIN);
+            let held = state.can_give();
+            drop(state);
+            if held >= WORTH {
+                is_stalled |= stalls;
+                readers.push((stalls, held, face));
+            }
         }
-        let readers: Vec<_> = lock(&self.readers).values().filter_map(Weak::upgrade).collect();
-        let held = |face: &Arc<Face>| lock(&face.state).held();
-        readers.into_iter().filter(|face| held(face) >= WORTH).max_by_key(held)
+        readers.retain(|(stalls, ..)| *stalls == is_stalled);
+        let mut principals: HashMap<&[u8], usize> = HashMap::new();
+        for (_, held, face) in &readers {
+            *principals.entry(face.principal()).or_default() += held;
+        }
+        let Some((&worst, &(mut left))) = principals.iter().max_by_key(|(_, held)| **held) else {
+            return Vec::new();
+        };
+        let others = principals.iter().filter(|(principal, _)| **principal != worst);
+        let next = others.map(|(_, held)| *held).max().unwrap_or_default();
+        let mut slowest: Vec<_> =
+            readers.iter().filter(|(.., face)| face.principal() == worst).collect();
+        slowest.sort_by_key(|(_, held, _)| Reverse(*held));
+        let is_to_go = |(_, held, _): &&&(bool, usize, Arc<Face>)| {
+            let is_to_go = need > 0 && left >= next;
+            need = need.saturating_sub(*held);
+            left -= held;
+            is_to_go
+        };
+        slowest.iter().take_while(is_to_go).map(|(.., face)| Arc::clone(face)).collect()
+    }
+}
+
+/// A loop that has clients give way. However it ends, another may begin.
+struct Relieving(Arc<Unread>);
+
+impl Drop for Relieving {
+    fn drop(&mut self) {
+        self.0.relieving.store(false, Ordering::Release);
     }
 }
 
@@ -106,11 +158,15 @@ impl Unread {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     accounted: usize,
+    /// When it last read something, or began to hold something.
+    pub(super) moved: Option<Instant>,
     /// Whether it is among those that hold much.
     is_listed: bool,
     gave_way: bool,
+    /// Whether its connections were cut, so that what they hold is as good as gone.
+    is_cut: bool,
     /// The connections that its messages leave by.
-    peers: Vec<Peer>,
+    peers: Vec<Carrying>,
 }
 
 /// Where the bytes of one client are counted.
@@ -129,10 +185,15 @@ impl Face {
     /// The connection that its messages leave by at present.
     pub(crate) fn reached_by(&self, peer: Option<&Peer>) {
         let Some(peer) = peer else { return };
-        peer.carry(self.number);
+        let carrying = peer.carry(self.number);
         let mut state = lock(&self.state);
-        state.reading.peers.retain(|one| one.carries(self.number));
-        state.reading.peers.push(peer.clone());
+        state.reading.peers.retain(|one| one.peer().is_some() && !one.is_by(peer));
+        state.reading.peers.push(carrying);
+    }
+
+    /// It has read of what is on its way.
+    pub(crate) fn is_reading(&self) {
+        lock(&self.state).reading.moved = Some(now());
     }
 
     /// To be called after whatever changes what it holds.
@@ -144,6 +205,9 @@ impl Face {
         if held <= before {
             return;
         }
+        if before == 0 {
+            state.reading.moved = Some(now());
+        }
         if held >= WORTH && !std::mem::replace(&mut state.reading.is_listed, true) {
             lock(&unread.readers).insert(self.number, Weak::clone(face));
         }
@@ -154,18 +218,16 @@ impl Face {
 
     /// It holds more than all others.
     fn give_way(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        let before = state.backlog;
-        let kept = state.half.forget_history();
-        self.account(&mut state);
+        let before = lock(&self.state).backlog;
+        let (kept, works) = self.step(Half::forget_history);
+        works.detach();
         if kept >= before {
             tracing::warn!(
                 client = self.number,
-                "too much is unread: what a client could resume is forgotten"
+                "too much is unread: what a client could come back for is forgotten"
             );
             return;
         }
-        drop(state);
         tracing::warn!(
             client = self.number,
             bytes = before,
@@ -182,12 +244,14 @@ impl Face {
         }
         state.waiting_for_room.drain(..).for_each(Waker::wake);
         let peers = std::mem::take(&mut state.reading.peers);
-        // What its sockets still hold is gone as soon as they are cut, and nobody
-        // else is to give way for it.
+        let peers: Vec<_> = peers.iter().filter_map(Carrying::peer).collect();
         state.reading.gave_way = true;
+        // What its sockets still hold is gone as soon as they are cut, and nobody
+        // else is to give way for it. Without any to cut it stays, and counts.
+        state.reading.is_cut = !peers.is_empty();
         self.account(&mut state);
         drop(state);
-        peers.iter().filter(|peer| peer.carries(self.number)).for_each(Peer::cut);
+        peers.iter().for_each(Peer::cut);
     }
 
     /// It is dropped: nothing of it is held any more.
@@ -202,8 +266,13 @@ impl Face {
 }
 
 impl State {
+    /// What there is less of if it gives way.
+    fn can_give(&self) -> usize {
+        if self.reading.gave_way { 0 } else { self.held() }
+    }
+
     /// Bytes that it has not read, or may come back for.
     fn held(&self) -> usize {
-        if self.reading.gave_way { 0 } else { self.backlog + self.half.history_bytes() }
+        if self.reading.is_cut { 0 } else { self.backlog + self.half.history_bytes() }
     }
 }

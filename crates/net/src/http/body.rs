@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep};
 use super::listen::Awaited;
 use super::session::Held;
 use super::tally::{Counted, Tally};
-use crate::face::Face;
+use crate::face::{Face, Written};
 use crate::inside::Works;
 use crate::upstream::Through;
 
@@ -42,6 +42,11 @@ impl Drop for OpenLane {
 #[derive(Debug)]
 pub struct Body {
     kind: Kind,
+    /// What is left of a piece that is being written.
+    rest: Bytes,
+    /// Ready when the last piece is written. The end waits for that: as long as it has
+    /// not come, the stream of a client that does not read can be cut.
+    written: Option<Written>,
     counted: Option<Counted>,
     /// Whoever waits for it may send nothing more.
     awaited: Option<Awaited>,
@@ -51,7 +56,8 @@ pub struct Body {
 
 #[derive(Debug)]
 enum Kind {
-    Whole(Option<Bytes>),
+    /// With the client that it is for, if that is known.
+    Whole(Option<Bytes>, Option<Arc<Face>>),
     Live(Box<Live>),
 }
 
@@ -106,12 +112,27 @@ const PIECE: usize = 64 << 10;
 pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
+    fn new(kind: Kind) -> Self {
+        let (rest, written) = (Bytes::new(), None);
+        Self { kind, rest, written, counted: None, awaited: None, through: None }
+    }
+
     pub(crate) fn empty() -> Self {
-        Self { kind: Kind::Whole(None), counted: None, awaited: None, through: None }
+        Self::new(Kind::Whole(None, None))
     }
 
     pub(crate) fn whole(text: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(text)), counted: None, awaited: None, through: None }
+        Self::new(Kind::Whole(Some(text), None))
+    }
+
+    /// The same body, counted as unread by a client until it is written.
+    pub(super) fn lent_by(mut self, face: &Arc<Face>) -> Self {
+        if let Kind::Whole(text, lender) = &mut self.kind {
+            let (lent, written) = face.lend(text.take().unwrap_or_default());
+            (*text, *lender) = (Some(lent), Some(Arc::clone(face)));
+            self.written = written;
+        }
+        self
     }
 
     /// A stream of events, beginning with `prime` if the revision has that.
@@ -142,7 +163,7 @@ impl Body {
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live =
             Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
-        Self { kind: Kind::Live(Box::new(live)), counted: None, awaited: None, through: None }
+        Self::new(Kind::Live(Box::new(live)))
     }
 
     /// The same body, ended after a silence if its client knows how to come
@@ -196,7 +217,7 @@ impl Live {
         }
         if !piece.is_empty() {
             self.ping.as_mut().reset(Instant::now() + self.keep_alive);
-            return Poll::Ready(Some(self.lane.face.lend(piece.into())));
+            return Poll::Ready(Some(piece.into()));
         }
         if self.over {
             return Poll::Ready(None);
@@ -241,6 +262,35 @@ impl Live {
     }
 }
 
+impl Kind {
+    fn lender(&self) -> Option<&Arc<Face>> {
+        match self {
+            Self::Whole(_, lender) => lender.as_ref(),
+            Self::Live(live) => Some(&live.lane.face),
+        }
+    }
+}
+
+impl Body {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match &mut self.kind {
+            Kind::Whole(text, _) => Poll::Ready(text.take()),
+            Kind::Live(live) => {
+                if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
+                    // If the client is gone, writing to it says so.
+                    sse::comment("ping", &mut live.opening);
+                }
+                let piece = ready!(live.poll_piece(cx));
+                Poll::Ready(piece.map(|piece| {
+                    let (piece, written) = live.lane.face.lend(piece);
+                    self.written = written.or(self.written.take());
+                    piece
+                }))
+            }
+        }
+    }
+}
+
 impl HttpBody for Body {
     type Data = Bytes;
     type Error = Infallible;
@@ -250,30 +300,34 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<BodyFrame<Bytes>, Infallible>>> {
         let this = &mut *self;
-        let piece = match &mut this.kind {
-            Kind::Whole(text) => Poll::Ready(text.take()),
-            Kind::Live(live) => {
-                if this.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
-                    // If the client is gone, writing to it says so.
-                    sse::comment("ping", &mut live.opening);
+        if this.rest.is_empty() {
+            let Some(piece) = ready!(this.poll_piece(cx)) else {
+                if let Some(written) = &mut this.written {
+                    _ = ready!(Pin::new(written).poll(cx));
+                    this.written = None;
                 }
-                live.poll_piece(cx)
-            }
-        };
-        if let (Poll::Ready(Some(piece)), Some(counted)) = (&piece, &self.counted) {
-            counted.add_sent(piece.len());
+                return Poll::Ready(None);
+            };
+            this.rest = piece;
         }
-        piece.map(|piece| piece.map(|piece| Ok(BodyFrame::data(piece))))
+        // Whoever writes asks for the next part when the client has read of the last ones.
+        let part = this.rest.split_to(this.rest.len().min(PIECE));
+        this.kind.lender().into_iter().for_each(|face| face.is_reading());
+        if let Some(counted) = &this.counted {
+            counted.add_sent(part.len());
+        }
+        Poll::Ready(Some(Ok(BodyFrame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.kind, Kind::Whole(None))
+        matches!(self.kind, Kind::Whole(None, _)) && self.rest.is_empty() && self.written.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Whole(text) => {
-                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            Kind::Whole(text, _) => {
+                let left = self.rest.len() + text.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(left as u64)
             }
             Kind::Live(_) => SizeHint::default(),
         }

@@ -14,6 +14,10 @@ use switchboard_proto::refusal::Refusal;
 use crate::face::lock;
 use crate::who::Who;
 
+/// A body that is no larger is counted and never refused: it may cancel a call, or
+/// answer a question. The connection that it comes by takes as much.
+const FREE: usize = 1 << 10;
+
 /// The bytes of requests that a process may hold.
 #[derive(Debug)]
 pub struct BodyBudget {
@@ -80,10 +84,11 @@ impl Charge {
         let more = bytes.saturating_sub(self.bytes);
         let mut held = lock(&self.budget.held);
         let each = held.each.get(&self.principal).copied().unwrap_or_default();
-        if each.saturating_add(more) > held.most_each {
+        let is_free = bytes <= FREE;
+        if each.saturating_add(more) > held.most_each && !is_free {
             return Err(Refusal::TooManyBytesOfYours);
         }
-        if held.all.saturating_add(more) > held.most {
+        if held.all.saturating_add(more) > held.most && !is_free {
             return Err(Refusal::TooManyBytes);
         }
         held.all += more;

@@ -21,13 +21,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, Message, Refused};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::Frame;
 use switchboard_proto::server::era::classify;
 use switchboard_proto::server::legacy::Phase;
+use switchboard_proto::server::{Frame, Half};
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
@@ -101,7 +101,7 @@ where
     let awaited = peer.map(Peer::await_answer);
     let Taken { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match jsonrpc::parse(text) {
+    let incoming = match crate::kept::parse(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
             Incoming::One(traced.unwrap_or(message))
@@ -109,7 +109,7 @@ where
         Ok(incoming) => incoming,
         Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
-    let turns = match who.enter(&incoming, turns) {
+    let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
         Ok(turns) => turns,
         Err(why) => return Ok(refused(only_id(&incoming), &why)),
     };
@@ -226,21 +226,24 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 async fn exchange(
     site: &Inner,
     Talk { face, mut held, parked }: Talk,
-    (incoming, turns, charge): (Incoming, Turns, Option<Arc<Charge>>),
+    (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
-    let mut works = match (parked, &incoming) {
-        (Some(key), Incoming::One(request)) => face.retry(key, turns, lane, request, Some(headers)),
-        _ => face.step_in(turns, |half| half.handle_incoming(lane, incoming, Some(headers))).1,
+    let works = match (parked, &incoming) {
+        (Some(key), Incoming::One(request)) => {
+            face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
+        }
+        _ => {
+            let take = |half: &mut Half| half.handle_incoming(lane, incoming, Some(headers));
+            face.step_in(turns, Some(&charge), take).1
+        }
     };
-    if let Some(charge) = charge {
-        // The work has a copy of the text, in the words of its server.
-        works = works.holding(charge);
-    }
+    // The work has a copy of the text, in the words of its server.
+    let mut works = works.holding(charge);
     site.after_call(&face);
     let patience = patience(headers, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
@@ -249,7 +252,7 @@ async fn exchange(
     let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, face.lend(text)),
+        Some(Frame::Answer { status, text }) => json(status, text).map(|body| body.lent_by(&face)),
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
             let body = Body::live(open, works, prime, site.options.keep_alive);
@@ -321,7 +324,8 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    face.reached_by(parts.extensions.get());
+    let peer: Option<&Peer> = parts.extensions.get();
+    face.reached_by(peer);
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
     let (listening, works) = face.step(|half| half.handle_listen(lane, last));
@@ -334,7 +338,8 @@ async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         _ => None,
     };
     let body = Body::live(open, works, prime, site.options.keep_alive);
-    Ok(stream(body.hanging_up(site.options.hang_up, Instant::now())))
+    let body = body.hanging_up(site.options.hang_up, Instant::now());
+    Ok(stream(body.awaited(peer.map(Peer::await_answer))))
 }
 
 fn delete(site: &Inner, who: &Who, headers: &HeaderMap) -> Reply {

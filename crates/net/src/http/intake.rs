@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::EXPECT;
 use http_body::Body as HttpBody;
@@ -24,18 +24,19 @@ use crate::who::{Turns, Who};
 /// What a client that sends too much may send before its connection is cut.
 const MOST_UNREAD: u64 = 256 << 20;
 
-/// A body that grows beyond this needs a turn, and is charged to its sender. What
-/// is smaller may be an answer or a sign of life, which need none; as many as
-/// there may be connections are 128 MiB.
+/// A body that grows beyond this needs a turn. What is smaller may be an answer or
+/// a sign of life, which need none.
 const SMALL: usize = 16 << 10;
 
+/// The least room that is made for a body that comes in pieces.
+const ROOM: usize = 1 << 10;
+
 /// A body that has been read.
-#[derive(Default)]
 pub(super) struct Taken {
     pub(super) text: Bytes,
     /// Of a large body, before anything is known of it.
     pub(super) turns: Turns,
-    pub(super) charge: Option<Arc<Charge>>,
+    pub(super) charge: Arc<Charge>,
 }
 
 /// Reads a whole body of up to the bytes that a message may have.
@@ -59,10 +60,11 @@ where
     let SiteOptions { body_pause, body_rate, bodies, tally, .. } = &site.options;
     let limit = site.rules().limits.message;
     let announced = body.size_hint().lower();
+    let whole = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if announced > MOST_UNREAD {
         return Err(Refusal::TooLarge { limit });
     }
-    let mut intake = Intake { answers, limit, ..Intake::new(who, bodies) };
+    let mut intake = Intake { answers, limit, whole, ..Intake::new(who, bodies) };
     if let Err(why) = intake.expect(announced) {
         if headers.contains_key(EXPECT) {
             return Err(why);
@@ -89,7 +91,7 @@ where
         let Some(frame) = next.ok_or_else(|| broken.clone())? else { break };
         let frame = frame.map_err(|_| broken)?;
         let Ok(piece) = frame.into_data() else { continue };
-        if let Err(why) = intake.push(piece) {
+        if let Err(why) = intake.push(&piece) {
             intake.refuse(why);
         }
         if intake.length > MOST_UNREAD {
@@ -106,10 +108,16 @@ struct Intake<'a> {
     bodies: &'a Arc<BodyBudget>,
     answers: bool,
     limit: usize,
+    /// How long it is, if its sender says so.
+    whole: Option<usize>,
     length: u64,
-    text: Text,
+    /// A copy of its pieces: each may be a small part of something large.
+    text: Vec<u8>,
     turns: Turns,
-    charge: Option<Charge>,
+    /// Whether it has its turn, or needs none.
+    is_let: bool,
+    /// For all the room that the text has.
+    charge: Charge,
     refused: Option<Refusal>,
 }
 
@@ -120,10 +128,12 @@ impl<'a> Intake<'a> {
             bodies,
             answers: false,
             limit: 0,
+            whole: None,
             length: 0,
-            text: Text::default(),
+            text: Vec::new(),
             turns: Turns::default(),
-            charge: None,
+            is_let: false,
+            charge: bodies.charge(who),
             refused: None,
         }
     }
@@ -133,30 +143,35 @@ impl<'a> Intake<'a> {
         if length > self.limit as u64 {
             return Err(Refusal::TooLarge { limit: self.limit });
         }
-        if length > SMALL as u64 && self.charge.is_none() {
+        if length > SMALL as u64 && !self.is_let {
             if !self.answers {
                 self.turns = self.who.reserve()?;
             }
-            self.charge = Some(self.bodies.charge(self.who));
+            self.is_let = true;
         }
         Ok(())
     }
 
-    fn push(&mut self, piece: Bytes) -> Result<(), Refusal> {
+    fn push(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         self.length += piece.len() as u64;
         if self.refused.is_some() {
             return Ok(());
         }
         self.expect(self.length)?;
-        let length = self.text.len() + piece.len();
-        self.charge.iter_mut().try_for_each(|charge| charge.grow_to(length))?;
-        self.text.push(piece);
+        let (length, room) = (self.text.len() + piece.len(), self.text.capacity());
+        if length > room {
+            let most = self.whole.unwrap_or(self.limit);
+            let room = length.max(most.min(ROOM.max(2 * room)));
+            self.charge.grow_to(room)?;
+            self.text.reserve_exact(room - self.text.len());
+        }
+        self.text.extend_from_slice(piece);
         Ok(())
     }
 
     /// Keeps nothing of it.
     fn refuse(&mut self, why: Refusal) {
-        (self.text, self.charge) = (Text::default(), None);
+        (self.text, self.charge) = (Vec::new(), self.bodies.charge(self.who));
         self.turns = Turns::default();
         self.refused = Some(why);
     }
@@ -165,56 +180,8 @@ impl<'a> Intake<'a> {
         if let Some(why) = self.refused {
             return Err(why);
         }
-        let charge = self.charge.map(Arc::new);
-        let mut text = Bytes::from(self.text);
-        if let Some(charge) = &charge {
-            text = charged(text, charge);
-        }
+        let charge = Arc::new(self.charge);
+        let text = charged(self.text.into(), &charge);
         Ok(Taken { text, turns: self.turns, charge })
-    }
-}
-
-/// The pieces of a body: mostly one, which is kept as it is.
-#[derive(Default)]
-enum Text {
-    #[default]
-    Nothing,
-    One(Bytes),
-    Several(BytesMut),
-}
-
-impl Text {
-    fn push(&mut self, piece: Bytes) {
-        *self = match std::mem::take(self) {
-            Self::Nothing => Self::One(piece),
-            Self::One(first) => {
-                let mut text = BytesMut::with_capacity(2 * (first.len() + piece.len()));
-                text.extend_from_slice(&first);
-                text.extend_from_slice(&piece);
-                Self::Several(text)
-            }
-            Self::Several(mut text) => {
-                text.extend_from_slice(&piece);
-                Self::Several(text)
-            }
-        };
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::One(text) => text.len(),
-            Self::Several(text) => text.len(),
-        }
-    }
-}
-
-impl From<Text> for Bytes {
-    fn from(text: Text) -> Self {
-        match text {
-            Text::Nothing => Self::new(),
-            Text::One(text) => text,
-            Text::Several(text) => text.freeze(),
-        }
     }
 }

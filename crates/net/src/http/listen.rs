@@ -38,7 +38,7 @@ use tokio::sync::{Notify, watch};
 use tower_service::Service;
 
 use crate::grace::GRACE;
-pub(crate) use peer::{Awaited, Peer};
+pub(crate) use peer::{Awaited, Carrying, Peer};
 use slots::{Slot, Slots};
 
 mod peer;
@@ -161,7 +161,13 @@ fn builder(
     http
 }
 
-/// Runs HTTP/2 streams as tasks that end with the rest.
+tokio::task_local! {
+    /// The HTTP/2 stream that a task serves.
+    static STREAM: Peer;
+}
+
+/// Runs HTTP/2 streams as tasks that end with the rest, or alone: other clients may
+/// be answered by the same connection.
 #[derive(Clone)]
 struct Streams {
     phase: watch::Receiver<Phase>,
@@ -174,12 +180,16 @@ where
 {
     fn execute(&self, stream: F) {
         let mut phase = self.phase.clone();
-        tokio::spawn(async move {
+        let peer = Peer::default();
+        tokio::spawn(STREAM.scope(peer.clone(), async move {
             tokio::select! {
                 _ = stream => {}
                 () = reached(&mut phase, Phase::Cut) => {}
+                () = poll_fn(|cx| peer.poll_cut(cx)) => {
+                    tracing::debug!("stream of a client that does not read is cut");
+                }
             }
-        });
+        }));
     }
 }
 
@@ -212,19 +222,24 @@ impl Connection {
             move |mut request: Request<Incoming>| {
                 spoke.store(true, Ordering::Relaxed);
                 let version = request.version();
-                if version <= Version::HTTP_11 {
-                    request.extensions_mut().insert(peer.clone());
-                }
+                // Before the first poll: in between, hyper looks for the end of input.
+                let awaited = (version <= Version::HTTP_11).then(|| peer.await_answer());
                 let path = request.uri().path();
                 let is_let = only.as_ref().is_none_or(|only| only.iter().any(|one| one == path));
-                let answer = is_let.then(|| service.call(request));
-                let leaving = Arc::clone(&leaving);
+                let (service, leaving, peer) =
+                    (service.clone(), Arc::clone(&leaving), peer.clone());
                 async move {
-                    let Some(answer) = answer else {
+                    if !is_let {
                         leaving.notify_one();
                         return Ok(full(version));
+                    }
+                    request.extensions_mut().insert(STREAM.try_with(Peer::clone).unwrap_or(peer));
+                    let answer = service.call(request);
+                    let response = match awaited {
+                        Some(awaited) => awaited.wait_for(answer).await,
+                        None => answer.await,
                     };
-                    let mut response = answer.await?.map(Either::Left);
+                    let mut response = response?.map(Either::Left);
                     if is_reserve || response.status() == StatusCode::UNAUTHORIZED {
                         // Strangers do not keep connections that others need.
                         close(&mut response, version);
@@ -257,7 +272,7 @@ impl Connection {
                     awaited = Phase::Cut;
                 }
                 () = poll_fn(|cx| cutting.poll_cut(cx)) => {
-                    tracing::debug!("connection of a client that does not read is cut");
+                    tracing::debug!("connection of a client that is gone, or does not read, is cut");
                     break;
                 }
                 () = leaving.notified() => connection.as_mut().graceful_shutdown(),

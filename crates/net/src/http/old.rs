@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{self, Refused};
+use switchboard_proto::jsonrpc::Refused;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::Half;
@@ -20,11 +20,13 @@ use switchboard_proto::sse::{self, Outgoing};
 use super::body::{Body, OpenLane};
 use super::endpoint::{Reply, only_id, refused, stream};
 use super::intake::{Taken, read};
+use super::listen::Peer;
 use super::session::SessionId;
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::kept;
 use crate::who::Who;
 
 pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
@@ -41,7 +43,8 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     face.speak_for(who);
     face.count_in(&site.options.unread);
     face.carry(&parts.headers)?;
-    face.reached_by(parts.extensions.get());
+    let peer: Option<&Peer> = parts.extensions.get();
+    face.reached_by(peer);
     let held = site.old.open(&face)?;
     let options = &site.options;
     let address =
@@ -52,6 +55,7 @@ pub(super) fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     sse::encode(&event, &mut opening);
     let open = OpenLane { face, lane: Lane::MAIN };
     let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
+    let body = body.awaited(peer.map(Peer::await_answer));
     Ok(stream(body.holding(Some(held))))
 }
 
@@ -71,22 +75,23 @@ where
         return Err(Refusal::WrongMediaType);
     }
     let answers = face.is_asked();
+    let awaited = parts.extensions.get().map(Peer::await_answer);
     let Taken { text, turns, charge } =
-        read(&parts.headers, body, site, who, answers, None).await?;
+        read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
     face.room().await;
     if face.is_over() {
         return Err(Refusal::SessionOver);
     }
-    match jsonrpc::parse(text) {
+    match kept::parse(text) {
         Ok(incoming) => {
-            let turns = match who.enter(&incoming, turns) {
+            let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
                 Ok(turns) => turns,
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
             let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
-            face.step_in(turns, take).1.holding(charge).detach();
+            face.step_in(turns, Some(&charge), take).1.holding(charge).detach();
             site.after_call(&face);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }

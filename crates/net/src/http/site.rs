@@ -177,8 +177,10 @@ impl Site {
     /// whether they wait for their server or for their client.
     pub fn recheck(&self) {
         let Inner { options, sessions, old, listens, sockets, parking, .. } = &*self.inner;
-        let Some(gate) = &options.gate else { return };
-        let stays = |who: &Who| gate.keeps(who.name()) && who.is_current();
+        if options.gate.is_none() {
+            return;
+        }
+        let stays = |who: &Who| self.inner.keeps(who).is_ok();
         for sessions in [sessions, old, listens] {
             sessions.close_unless(stays);
         }

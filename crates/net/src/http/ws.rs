@@ -269,8 +269,8 @@ async fn read(
                 return CloseCode::Protocol;
             }
         };
-        let Ok(text) = meter.finish(text) else { return CloseCode::Again };
-        pipe.take(Ok(text)).detach();
+        let Ok((text, charge)) = meter.finish(text) else { return CloseCode::Again };
+        pipe.take(Ok(text), Some(&charge)).detach();
         // A client that does not read its answers is not read from.
         pipe.room().await;
     }

@@ -62,7 +62,7 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
         let back = call(Some(&state));
         let found = parking.claim(&back, b"");
         let Ok(Some((found, key))) = found else { panic!("it is lost in round {round}") };
-        found.retry(key, Turns::default(), Lane::MAIN, &back, None).detach();
+        found.retry(key, (Turns::default(), None), Lane::MAIN, &back, None).detach();
     }
     is_over.store(true, Ordering::Relaxed);
     sweeper.join().unwrap();
@@ -102,7 +102,7 @@ async fn who_is_back_takes_nobodys_place() {
         let state = patch::string(&text, &["result", "requestState"]);
         let back = call(Some(&state.unwrap_or_else(|| panic!("client {turn} is asked"))));
         let (found, key) = parking.claim(&back, b"").unwrap().unwrap();
-        found.retry(key, Turns::default(), Lane::MAIN, &back, None).detach();
+        found.retry(key, (Turns::default(), None), Lane::MAIN, &back, None).detach();
     }
 }
 

@@ -41,6 +41,7 @@ use tokio::time::timeout;
 pub use self::command::{Command, ParseError};
 pub use self::exit::{Exit, Status};
 pub use self::spawn::SpawnError;
+pub(crate) use self::spawn::most_children;
 
 use self::container::Container;
 use self::group::Group;

@@ -226,7 +226,7 @@ impl Reply {
 }
 
 pub(crate) fn initialize(version: &str) -> Value {
-    greeting(version, &json!({}))
+    greeting(version, &json!({"roots": {}, "sampling": {}}))
 }
 
 pub(crate) fn greeting(version: &str, capabilities: &Value) -> Value {

@@ -1,6 +1,7 @@
 //! The accept loop: its bounds, and how it stops.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::peer::{Running, start, stuck, text, within};
+use crate::peer::{Running, dropped_in_time, start, stuck, text, within};
 
 const HOUR: Duration = Duration::from_hours(1);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -184,11 +185,42 @@ async fn peer_that_leaves_drops_the_work_for_it() {
         }
     };
     let server = start(ListenOptions::default(), app).await;
-    let mut peer = connect(&server).await;
-    peer.write_all(GET).await.unwrap();
-    let dropped = within(entering.recv()).await.unwrap();
-    drop(peer);
-    assert!(within(dropped).await.is_err());
+    for is_reset in [true, false] {
+        let mut peer = connect(&server).await;
+        if is_reset {
+            peer.set_zero_linger().unwrap();
+        }
+        peer.write_all(GET).await.unwrap();
+        let dropped = within(entering.recv()).await.unwrap();
+        drop(peer);
+        if is_reset {
+            assert!(within(dropped).await.is_err());
+        } else {
+            dropped_in_time(dropped).await;
+        }
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn peer_whose_end_comes_with_its_request_gets_its_answer() {
+    let app = |_| async {
+        // Long enough for the end to be read, by turns and not by the clock.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        text("hello")
+    };
+    let server = start(ListenOptions::default(), app).await;
+    // Nobody else runs before all of it is sent.
+    let mut peer = std::net::TcpStream::connect(server.address).unwrap();
+    peer.write_all(GET).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    peer.set_nonblocking(true).unwrap();
+    let mut peer = TcpStream::from_std(peer).unwrap();
+    let mut said = String::new();
+    within(peer.read_to_string(&mut said)).await.unwrap();
+    assert_ends(&said, "hello");
     server.stopped().await;
 }
 
@@ -238,6 +270,13 @@ async fn whoever_watches_over_us_is_answered_when_all_connections_are_taken() {
     server.stopped().await;
 }
 
+/// A connection of another address than that of all others here.
+async fn connect_from_elsewhere(server: &Running) -> TcpStream {
+    let other = tokio::net::TcpSocket::new_v4().unwrap();
+    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    within(other.connect(server.address)).await.unwrap()
+}
+
 #[tokio::test]
 async fn one_address_does_not_take_all_connections() {
     let server = start(reserved(4), |_| async { text("well") }).await;
@@ -247,16 +286,14 @@ async fn one_address_does_not_take_all_connections() {
         assert_ends(&ask(held.last_mut().unwrap()).await, "well");
     }
     assert!(get(&server, "/mcp").await.starts_with("HTTP/1.1 503"), "the fourth is for others");
-    let other = tokio::net::TcpSocket::new_v4().unwrap();
-    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let mut other = within(other.connect(server.address)).await.unwrap();
+    let mut other = connect_from_elsewhere(&server).await;
     assert_ends(&ask(&mut other).await, "well");
     drop((held, other));
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn connections_of_the_reserve_that_say_nothing_end_soon() {
+async fn one_address_does_not_take_the_whole_reserve_and_its_idle_connections_end_soon() {
     let server = start(reserved(1), |_| async { text("well") }).await;
     let mut held = connect(&server).await;
     assert_ends(&ask(&mut held).await, "well");
@@ -264,10 +301,16 @@ async fn connections_of_the_reserve_that_say_nothing_end_soon() {
     for _ in 0..ListenOptions::default().reserve {
         idle.push(connect(&server).await);
     }
-    assert_ends(&get(&server, "/healthz").await, "well");
+    let mut other = connect_from_elsewhere(&server).await;
+    other.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    within(other.read_to_string(&mut said)).await.unwrap();
+    assert_ends(&said, "well");
     for mut peer in idle {
-        ended(&mut peer).await;
+        // The last ones were not taken at all.
+        _ = within(peer.read_to_end(&mut Vec::new())).await;
     }
+    assert_ends(&get(&server, "/healthz").await, "well");
     drop(held);
     server.stopped().await;
 }

@@ -156,3 +156,16 @@ async fn a_client_that_does_not_read_is_not_read_from() {
     assert_eq!(reply.status, 202);
     assert_eq!(old.stream.message().await.0["id"], sent);
 }
+
+/// A message that waits for its client to read ends with the session.
+#[tokio::test(start_paused = true)]
+async fn a_post_that_waits_for_room_ends_with_its_session() {
+    let limits = Arc::new(Limits { backlog: 4096, ..Limits::default() });
+    let (mut stage, site) = site(SiteOptions { limits, ..SiteOptions::default() });
+    let old = Old::ready(&site).await;
+    let (face, _) = stage.noted().await;
+    face.note(None, &notification("notifications/message", &json!({"data": "x".repeat(8192)})));
+    let list = request(1, "tools/list");
+    let (reply, ()) = within(async { tokio::join!(old.post(&list), async { face.end() }) }).await;
+    assert_eq!(reply.status, 404);
+}

@@ -13,6 +13,7 @@ use hyper::body::{Body, Frame, Incoming};
 use switchboard_net::http::listen::{ListenOptions, serve};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::task::JoinHandle;
 
 pub(crate) type Answer = Response<Either<Full<Bytes>, Stuck>>;
@@ -109,4 +110,19 @@ where
 /// Bounds a test that would otherwise hang.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+}
+
+/// Waits until the work for a peer that has closed its socket is dropped. On the wire
+/// that is a peer which sends nothing more and reads on. Nothing can be written to find
+/// out, so it is waited for for a while, here by a clock that runs faster.
+pub(crate) async fn dropped_in_time(mut dropped: oneshot::Receiver<()>) {
+    tokio::time::pause();
+    for _ in 0..10_000 {
+        if dropped.try_recv() == Err(TryRecvError::Closed) {
+            break;
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    assert!(dropped.is_terminated(), "the work goes on");
 }

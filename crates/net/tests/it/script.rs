@@ -146,6 +146,11 @@ impl Call {
         self.face.finish(self.exchange, &answer(&json!({"result": result}).to_string()));
     }
 
+    /// Whose it is, without the request.
+    pub(crate) fn into_place(self) -> (Arc<Face>, Exchange) {
+        (self.face, self.exchange)
+    }
+
     pub(crate) fn fail(&self, code: i32) {
         self.face.finish(self.exchange, &answer(&error(code, "no").to_string()));
     }

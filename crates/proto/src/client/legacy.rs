@@ -162,9 +162,9 @@ impl<T: Ticket> Legacy<T> {
         if self.phase == Phase::Lost {
             self.revive(now);
         }
-        let owner = ticket.owner();
+        let watcher = watch::watcher(&ticket);
         let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
-        self.begin_watch(id, owner, request);
+        self.begin_watch(id, watcher, request);
         self.send_in_order(id.lane(), message);
         id
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::across::task::Term;
 use crate::jsonrpc::{Kind, Member, Message};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_ID};
 use crate::method;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Running {
     fn begin(&mut self, answer: &Message, now: Instant) {
         let is_flat = answer.result_type().is_some_and(|kind| kind == "task");
         let id = answer.string(if is_flat { Member::TaskId } else { Member::NewTaskId });
-        let Some(id) = id else { return };
+        let Some(id) = id.filter(|id| id.len() <= MAX_ID) else { return };
         let state = if is_flat { answer.payload_value() } else { answer.value(Member::Task) };
         if self.tasks.len() >= self.most {
             self.tasks.retain(|_, term| term.holds(now, self.longest));

@@ -320,7 +320,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
             Errand::Native(to) => self.down.push_back(Down::Finish { to, answer: answer.clone() }),
             Errand::Listen(number) => self.handle_met(number, answer, now),
-            Errand::Watch { listen, uri } => self.handle_watched(listen, &uri, answer, now),
+            Errand::Watch { listen, uri, .. } => self.handle_watched(listen, &uri, answer, now),
             Errand::Return if answer.kind() == Kind::Error => self.return_later(now),
             Errand::Return => self.reconnect.handle_success(),
             Errand::Level => self.handle_leveled(now),

@@ -8,6 +8,7 @@ use memchr::memmem;
 use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
 use crate::jsonrpc::{Fate, Member, Message};
+use crate::limits::MAX_ID;
 use crate::method;
 
 /// Annotated tools to remember. A server with more is told apart by the retry of HDR-12.
@@ -51,7 +52,9 @@ impl Tools {
     fn remember(&mut self, name: &str, annotations: Vec<Annotation>) {
         if annotations.is_empty() {
             self.annotated.remove(name);
-        } else if self.annotated.len() < MOST || self.annotated.contains_key(name) {
+        } else if name.len() <= MAX_ID
+            && (self.annotated.len() < MOST || self.annotated.contains_key(name))
+        {
             self.annotated.insert(name.into(), annotations);
         }
     }

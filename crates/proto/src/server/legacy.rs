@@ -51,6 +51,8 @@ pub struct Legacy {
     cancelled: BTreeMap<Exchange, (Call, bool)>,
     next_ask: u64,
     asks: HashMap<u64, Asked>,
+    /// The questions that it said it can be asked.
+    able: Vec<&'static str>,
     /// Resources this client watches; others' updates are not for it.
     watched: Watches,
     only_watched: bool,
@@ -106,6 +108,7 @@ impl Legacy {
             cancelled: BTreeMap::new(),
             next_ask: 1,
             asks: HashMap::new(),
+            able: Vec::new(),
             watched: Watches::default(),
             only_watched: false,
             bare: false,

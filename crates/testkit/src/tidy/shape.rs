@@ -4,7 +4,7 @@ use super::at;
 use crate::source::Source;
 
 /// A file that is read in one sitting.
-const FILE: usize = 400;
+const FILE: usize = 500;
 /// The same with its tests, or made of tests: those are read one at a time.
 const FILE_WITH_TESTS: usize = 600;
 /// A function that fits on a screen, counted in lines that hold something.

@@ -7,8 +7,8 @@ const NET: &str = "crates/net/src/a.rs";
 
 #[test]
 fn long_files_are_caught() {
-    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(400)), 0);
-    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(401)), 1);
+    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(500)), 0);
+    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(501)), 1);
     let with_tests =
         format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", "a();\n".repeat(300), "b();\n".repeat(200));
     assert_eq!(count(shape::file_fits_its_budget, PROTO, &with_tests), 0);

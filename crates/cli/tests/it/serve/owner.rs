@@ -1,10 +1,11 @@
 //! What somebody has open is theirs alone.
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use super::access::{ADA, BOB, ROOT, key, keyed};
+use super::access::{ADA, BOB, ROOT, begin_raw, key, keyed};
 use super::{Gateway, demo, rude, text};
 use crate::process::{Switchboard, greeting, run, text_of, until};
 use crate::web::{Events, Response, post_to, send};
@@ -260,5 +261,58 @@ fn a_modern_call_in_flight_ends_when_its_key_is_replaced() {
         assert!(why.contains("key"), "{path}: {answer}");
         until("its server is told", || calls() == 0);
         replace_ada(&gateway, &servers, ADA);
+    }
+}
+
+/// A request whose last byte comes after `change` to the file, with the key of ada.
+fn late(port: u16, path: &str, tool: &str, change: impl FnOnce()) -> (u16, Value) {
+    let params = json!({"name": tool, "arguments": {"text": "late"}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }});
+    let body = request(1, "tools/call", &params);
+    let (first, last) = body.split_at(body.len() - 1);
+    let length = body.len().to_string();
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json"),
+        ("Content-Length", length.as_str()),
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", tool),
+        ("X-API-Key", ADA),
+        ("Connection", "close"),
+    ];
+    let mut stream = begin_raw(port, &format!("POST {path}"), &headers);
+    stream.write_all(first.as_bytes()).unwrap();
+    change();
+    stream.write_all(last.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = text.split_once("\r\n\r\n").unwrap().1;
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+#[test]
+fn a_body_that_ends_after_its_key_is_removed_calls_nothing() {
+    let servers = json!({"it": demo(&[]), "other": demo(&[])});
+    let only_other = key(ADA, json!({"servers": ["other"]}));
+    for (path, tool) in [("/mcp", "it__echo"), ("/servers/it/mcp", "echo")] {
+        for left in [None, Some(&only_other), Some(&key(BOB, json!({})))] {
+            let mut gateway = two_people(&servers);
+            let mut keys = json!({"root": key(ROOT, json!({}))});
+            if let Some(left) = left {
+                keys["ada"] = left.clone();
+            }
+            let section = json!({"switchboard": {"keys": keys}});
+            let port = gateway.port;
+            let rewrite = || gateway.rewrite(&servers, &section);
+            let (status, answer) = late(port, path, tool, rewrite);
+            assert!(answer["result"]["content"].is_null(), "{path} {left:?}: {status} {answer}");
+            let metrics = send(port, "GET /metrics", &[("X-API-Key", ROOT)], b"");
+            let calls = String::from_utf8_lossy(&metrics.body).contains(r#"tool="echo""#);
+            assert!(!calls, "the server was called: {path} {left:?}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use switchboard_net::client::{Client, Filter};
 use switchboard_proto::revision::Era;
 
 use super::access::{ADA, BOB, ROOT, key, keyed};
-use super::{ERAS, Gateway, names, rude_with, text};
-use crate::process::SERVER;
+use super::{ERAS, Gateway, names, pid, rude_with, text};
+use crate::process::{SERVER, running, until};
 
 fn own(more: &Value) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/personal.py");
@@ -43,6 +43,21 @@ async fn sign_in(client: &Client, room: &str) {
 
 async fn both(gateway: &Gateway, era: Era) -> [Client; 2] {
     [gateway.client_as(ADA, "/mcp", era).await, gateway.client_as(BOB, "/mcp", era).await]
+}
+
+#[tokio::test]
+async fn the_process_of_a_user_ends_with_their_last_key() {
+    for era in ERAS {
+        let mut gateway = gateway(&json!({}));
+        let [ada, bob] = both(&gateway, era).await;
+        let (adas, bobs) = (pid(&ada, "own__pid").await, pid(&bob, "own__pid").await);
+        let servers =
+            json!({"all": rude_with(&[], &json!({"process": "shared"})), "own": own(&json!({}))});
+        let keys = json!({"bob": key(BOB, json!({})), "root": key(ROOT, json!({}))});
+        gateway.rewrite(&servers, &json!({"switchboard": {"keys": keys, "diagnostics": true}}));
+        until("the process of ada is gone", || running(&[adas]).is_empty());
+        assert_eq!(pid(&bob, "own__pid").await, bobs, "{era:?}: others go on");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use switchboard_proto::exchange::{Exchange, Said};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::{method, patch};
 
-use super::{Leg, MOST_WATCHED, Session, lock};
+use super::{Leg, MOST_WATCHED, MOST_WATCHED_BYTES, Session, lock};
 use crate::fleet::Backend;
 
 /// The way to a server that has a session of its own.
@@ -51,7 +51,9 @@ impl Way {
         let mut watched = lock(&self.watched);
         match request.method() {
             method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
-                watched.extend(uri().map(Cow::into_owned));
+                let bytes: usize = watched.iter().map(String::len).sum();
+                let uri = uri().filter(|uri| bytes + uri.len() <= MOST_WATCHED_BYTES);
+                watched.extend(uri.map(Cow::into_owned));
             }
             method::UNSUBSCRIBE => _ = uri().map(|uri| watched.remove(&*uri)),
             _ => {}

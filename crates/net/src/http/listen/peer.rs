@@ -4,19 +4,24 @@
 //! us that looks like a client that is gone, until we write: then one that is gone
 //! resets the connection. So the end of what the client sends is kept from hyper
 //! while an answer is awaited, the answer is begun at once to find out, and a
-//! reset is told to hyper as the end.
+//! reset is told to hyper as the end. Where nothing can be written before the whole
+//! answer is there, the client is waited for for a while.
 //!
 //! ```text
 //!   Open ── end of input, an answer is awaited ──▶ Ended ──┬─ reset ────▶ the end
-//!     └──── end of input, none is awaited ──▶ the end      └─ answered ─▶ the end
+//!     └──── end of input, none is awaited ──▶ the end      ├─ answered ─▶ the end
+//!                                                          └─ too late ─▶ cut
 //! ```
 //!
-//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own.
+//! Only HTTP/1 knows this: on HTTP/2 a stream is ended by a frame of its own, and
+//! each is a peer of its own.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,7 +30,12 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use super::slots::Slot;
 use crate::face::lock;
 
-/// The connection that a request came by, among the request's extensions.
+/// How long a client that sends nothing more is waited for, if its answer cannot be
+/// begun: only what is written shows whether it is still there.
+const MOST_DOUBT: Duration = Duration::from_secs(30);
+
+/// The connection that a request came by, or its stream on one, among the request's
+/// extensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer(Arc<Mutex<State>>);
 
@@ -58,13 +68,9 @@ impl Peer {
     }
 
     /// Says which client is answered by it from here on.
-    pub(crate) fn carry(&self, client: u64) {
+    pub(crate) fn carry(&self, client: u64) -> Carrying {
         lock(&self.0).carries = client;
-    }
-
-    /// Whether this client is the last that was answered by it.
-    pub(crate) fn carries(&self, client: u64) -> bool {
-        lock(&self.0).carries == client
+        Carrying { peer: Arc::downgrade(&self.0), client }
     }
 
     /// Ends the connection, whatever is still to be written.
@@ -97,6 +103,27 @@ impl Peer {
     }
 }
 
+/// A client that is answered by a connection, until that is over or answers another.
+#[derive(Debug)]
+pub(crate) struct Carrying {
+    peer: Weak<Mutex<State>>,
+    client: u64,
+}
+
+impl Carrying {
+    /// The connection, if it still answers the client.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        let peer = Peer(self.peer.upgrade()?);
+        let is_so = lock(&peer.0).carries == self.client;
+        is_so.then_some(peer)
+    }
+
+    /// Whether it is about this connection.
+    pub(crate) fn is_by(&self, peer: &Peer) -> bool {
+        std::ptr::eq(self.peer.as_ptr(), Arc::as_ptr(&peer.0))
+    }
+}
+
 /// An answer that is on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Awaited {
@@ -105,6 +132,24 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
+    /// Waits for the head of the answer. If that does not come in time to a client
+    /// that sends nothing more, its connection is cut, and this with it.
+    pub(super) async fn wait_for<T>(mut self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let mut doubt = None;
+        poll_fn(|cx| {
+            let answer = answer.as_mut().poll(cx);
+            if self.poll_doubt(cx) {
+                doubt = Some(Box::pin(tokio::time::sleep(MOST_DOUBT)));
+            }
+            if doubt.as_mut().is_some_and(|doubt| doubt.as_mut().poll(cx).is_ready()) {
+                self.peer.cut();
+            }
+            answer
+        })
+        .await
+    }
+
     /// Whether the client had ended what it sends when that was last asked.
     pub(crate) fn is_doubted(&self) -> bool {
         self.told
@@ -170,13 +215,6 @@ impl Stream {
             lock(&self.peer.0).wake_reader();
         }
         wrote
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // Nobody is answered by it any more.
-        self.peer.carry(0);
     }
 }
 

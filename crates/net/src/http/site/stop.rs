@@ -8,6 +8,7 @@ use switchboard_proto::refusal::Refusal;
 use super::{Inner, Site};
 use crate::face::Face;
 use crate::inside::Works;
+use crate::who::Who;
 
 impl Site {
     /// Takes no new sessions, and ends those that are open with their streams.
@@ -55,13 +56,20 @@ impl Inner {
         [self.sessions.faces(), self.old.faces(), self.parking.faces()].concat()
     }
 
+    /// Whether somebody who was let in may still come in. A body may take long, and a
+    /// key may be removed, or its grant taken away, while it arrives.
+    pub(in crate::http) fn keeps(&self, who: &Who) -> Result<(), Refusal> {
+        let stays = self.options.gate.as_ref().is_none_or(|gate| gate.keeps(who.name()));
+        if stays && who.is_current() { Ok(()) } else { Err(Refusal::KeyRemoved) }
+    }
+
     /// A call that came while calls were given up, or while its key was removed, is
     /// given up too.
     pub(in crate::http) fn after_call(&self, face: &Arc<Face>) {
         if self.stopping.load(Ordering::SeqCst) {
             face.give_up(&Refusal::Stopping).detach();
-        } else if !face.who().is_current() {
-            face.give_up(&Refusal::KeyRemoved).detach();
+        } else if let Err(why) = self.keeps(face.who()) {
+            face.give_up(&why).detach();
             // Listens do not count as calls.
             face.end();
         }

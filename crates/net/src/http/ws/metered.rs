@@ -39,14 +39,15 @@ impl Meter {
     }
 
     /// A message has ended: what it holds is charged for as long as it lives.
-    pub(super) fn finish(&self, text: Bytes) -> Result<Bytes, Refusal> {
+    pub(super) fn finish(&self, text: Bytes) -> Result<(Bytes, Arc<Charge>), Refusal> {
         let mut unfinished = lock(&self.unfinished);
         unfinished.charge = self.budget.charge(&self.who);
         unfinished.bytes = 0;
         drop(unfinished);
         let mut charge = self.budget.charge(&self.who);
         charge.grow_to(text.len())?;
-        Ok(charged(text, &Arc::new(charge)))
+        let charge = Arc::new(charge);
+        Ok((charged(text, &charge), charge))
     }
 
     /// A control frame with so much in it is no part of a message.

@@ -175,7 +175,7 @@ static CHILDREN: AtomicUsize = AtomicUsize::new(0);
 
 /// How many children the limit on open files permits: they take one half, as clients
 /// have the other.
-fn most_children() -> usize {
+pub(crate) fn most_children() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 2 / DESCRIPTORS).unwrap_or(usize::MAX).max(1)
 }

@@ -13,12 +13,13 @@ use serde_json::json;
 use switchboard_net::http::budget::BodyBudget;
 use switchboard_net::http::gate::Gate;
 use switchboard_net::http::site::SiteOptions;
+use switchboard_proto::jsonrpc::{Id, Message};
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 
 use super::gate::{Names, greeted, post};
 use super::{Set, direct, limits};
-use crate::client::{Client, call, enveloped, request};
+use crate::client::{Client, LEGACY, call, enveloped, initialize, request};
 use crate::peer::within;
 
 /// A body of some bytes, of which the last does not come.
@@ -137,6 +138,33 @@ async fn a_body_is_charged_for_as_long_as_anybody_has_its_text() {
     assert_eq!(bodies.held(), 0);
 }
 
+/// Servers get copies of requests, in other words, and keep them until they answer.
+#[tokio::test]
+async fn a_call_is_charged_until_it_is_answered_or_cancelled_whoever_has_its_text() {
+    let bodies = Arc::new(BodyBudget::new(200 * KIB, 100 * KIB));
+    let (mut set, _names) = gated(&bodies);
+    let client = greeted(&mut set, "ada").await;
+    let post_call = |id: u64| {
+        let client = client.clone();
+        let mut message = call(id, "large");
+        message["params"]["arguments"] = json!({"text": "x".repeat(60 * KIB)});
+        tokio::spawn(async move { post(&client, "ada", &message).await.status })
+    };
+    let first = post_call(1);
+    let (face, exchange) = set.stage.call().await.into_place();
+    assert_eq!(within(post_call(2)).await.unwrap(), 429, "the first is still open");
+    face.finish(exchange, &Message::result(&Id::from(0), b"{}"));
+    assert_eq!(within(first).await.unwrap(), 200);
+    let third = post_call(3);
+    set.stage.call().await;
+    let note =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}});
+    assert_eq!(post(&client, "ada", &note).await.status, 202, "it is small enough to pass");
+    set.stage.heard().await;
+    within(third).await.unwrap();
+    assert_eq!(bodies.held(), 0);
+}
+
 #[tokio::test]
 async fn a_large_answer_to_a_question_needs_no_turn() {
     let bodies = Arc::new(BodyBudget::default());
@@ -161,6 +189,58 @@ async fn a_large_answer_to_a_question_needs_no_turn() {
         call.finish(&json!({}));
     }
     assert_eq!(within(holding).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn small_bodies_are_charged_too() {
+    let bodies = Arc::new(BodyBudget::new(200 * KIB, 40 * KIB));
+    let (mut set, _names) = gated(&bodies);
+    let begun = [
+        begin(&set, &bodies, "ada", 15 * KIB).await,
+        begin(&set, &bodies, "ada", 15 * KIB).await,
+        begin(&set, &bodies, "ada", 8 * KIB).await,
+    ];
+    assert_eq!(called(&mut set, "ada", 4 * KIB).await, (429, true), "hers are full");
+    assert_eq!(called(&mut set, "bob", 4 * KIB).await, (200, false));
+    for begun in begun {
+        begun.abort();
+        _ = begun.await;
+    }
+    assert_eq!(bodies.held(), 0);
+}
+
+#[tokio::test]
+async fn a_greeting_is_not_charged_for_as_long_as_its_session_lives() {
+    let bodies = Arc::new(BodyBudget::default());
+    let (mut set, _names) = gated(&bodies);
+    let mut hello = initialize(LEGACY);
+    hello["params"]["capabilities"] = json!({"slow": true});
+    hello["params"]["pad"] = json!("x".repeat(90 * KIB));
+    let client = Client::new(set.way.clone());
+    let posted = tokio::spawn(async move { post(&client, "ada", &hello).await.status });
+    let call = set.stage.call().await;
+    let server = json!({"name": "script", "version": "1"});
+    call.finish(&json!({"protocolVersion": LEGACY, "capabilities": {}, "serverInfo": server}));
+    assert_eq!(within(posted).await.unwrap(), 200);
+    assert_eq!(bodies.held(), 0, "the greeting is kept, and not its charge");
+    drop(call);
+}
+
+#[tokio::test]
+async fn a_message_that_is_kept_with_its_session_is_refused_if_it_is_large() {
+    let bodies = Arc::new(BodyBudget::default());
+    let (mut set, _names) = gated(&bodies);
+    let pad = json!("x".repeat(256 * KIB));
+    let mut hello = initialize(LEGACY);
+    hello["params"]["pad"] = pad.clone();
+    let client = Client::new(set.way.clone());
+    let reply = post(&client, "ada", &hello).await;
+    assert_eq!((reply.status.as_u16(), bodies.held()), (413, 0));
+    let client = greeted(&mut set, "ada").await;
+    let mut level = request(2, "logging/setLevel");
+    level["params"] = json!({"level": "error", "pad": pad});
+    assert_eq!(post(&client, "ada", &level).await.status, 413);
+    assert!(set.stage.is_silent());
 }
 
 /// A body of which a byte comes now and then.

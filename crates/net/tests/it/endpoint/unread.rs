@@ -1,15 +1,22 @@
 //! Clients that do not read: what they hold together, and who gives way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use switchboard_net::face::unread::Unread;
+use switchboard_net::http::gate::Gate;
 use switchboard_net::http::site::SiteOptions;
 use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
+use super::gate::{Names, post};
 use super::half::{BOTH, send};
 use super::{direct, limits, start};
-use crate::client::{Client, LEGACY, request};
+use crate::client::{Client, LEGACY, Way, call, enveloped, request};
 use crate::peer::within;
 use crate::script::notification;
 
@@ -91,5 +98,123 @@ async fn a_connection_whose_client_does_not_read_a_large_answer_is_cut() {
     // However it ends, it ends early.
     _ = within(stream.read_to_end(&mut said)).await;
     assert!(said.len() < 24 << 20, "{}", said.len());
+    set.stopped().await;
+}
+
+#[tokio::test]
+async fn of_principals_the_one_whose_clients_hold_most_together_gives_way() {
+    let unread = Arc::new(Unread::new(1024 * KIB));
+    let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Names::default()));
+    let mut set = direct(SiteOptions { gate, ..bounded(&unread, 0) });
+    let mut open = Vec::new();
+    for (name, size) in [("ada", 400), ("mal", 350), ("mal", 350)] {
+        let client = Client::modern(set.way.clone());
+        let posted =
+            tokio::spawn(async move { post(&client, name, &enveloped(call(1, "slow"))).await });
+        let call = set.stage.call().await;
+        call.note("notifications/message", &json!({"data": "x".repeat(size * KIB)}));
+        open.push((call, within(posted).await.unwrap()));
+    }
+    until(|| unread.held() <= 1024 * KIB).await;
+    let (message, _) = open[0].1.message().await;
+    assert_eq!(message["method"], "notifications/message", "ada holds most, but mal more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_is_not_cut_for_who_does_not() {
+    let unread = Arc::new(Unread::new(1024 * KIB));
+    let mut set = direct(bounded(&unread, 0));
+    let slow = Client::ready(set.way.clone(), LEGACY).await;
+    let (slow_face, _) = set.stage.noted().await;
+    let reader = Client::ready(set.way.clone(), LEGACY).await;
+    let (reader_face, _) = set.stage.noted().await;
+    let _slow_stream = slow.listen(None).await;
+    let mut stream = reader.listen(None).await;
+    let sized = |size: usize| {
+        notification("notifications/message", &json!({"data": "x".repeat(size * KIB)}))
+    };
+    slow_face.note(None, &sized(200));
+    tokio::time::advance(Duration::from_mins(1)).await;
+    reader_face.note(None, &sized(900));
+    set.stage.forgot(1).await;
+    assert_eq!(slow.post(&request(1, "tools/list")).await.status, 404);
+    assert_eq!(stream.message().await.0["method"], "notifications/message");
+    assert_eq!(reader.post(&request(1, "tools/list")).await.status, 200);
+}
+
+#[tokio::test]
+async fn small_answers_count_too() {
+    let unread = Arc::new(Unread::new(1024 * KIB));
+    let mut set = direct(bounded(&unread, 0));
+    let mut open = Vec::new();
+    for _ in 0..200 {
+        let client = Client::modern(set.way.clone());
+        let posted = tokio::spawn(async move { client.post(&enveloped(call(1, "slow"))).await });
+        set.stage.call().await.finish(&json!({"text": "x".repeat(4 * KIB)}));
+        open.push(within(posted).await.unwrap());
+    }
+    assert!(unread.held() > 800 * KIB, "{}", unread.held());
+    drop(open);
+    assert_eq!(unread.held(), 0);
+}
+
+#[test]
+fn clients_give_way_though_an_earlier_loop_was_dropped() {
+    let unread = Arc::new(Unread::new(64 * KIB));
+    let overfull = async || {
+        let mut set = direct(bounded(&unread, 0));
+        let client = Client::ready(set.way.clone(), LEGACY).await;
+        let (face, _) = set.stage.noted().await;
+        let stream = client.listen(None).await;
+        let note = json!({"data": "x".repeat(128 * KIB)});
+        face.note(None, &notification("notifications/message", &note));
+        (set, stream)
+    };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The task that would have it give way never has its turn.
+    runtime().block_on(async { overfull().await });
+    runtime().block_on(async {
+        let (mut set, _stream) = overfull().await;
+        set.stage.forgot(1).await;
+    });
+}
+
+#[tokio::test]
+async fn a_stream_of_http2_whose_client_does_not_read_is_cut_alone() {
+    let unread = Arc::new(Unread::new(8 << 20));
+    let mut set = start(bounded(&unread, 0)).await;
+    let Way::Socket(address) = set.way else { panic!("a socket") };
+    let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let ask = |accept: &str| {
+        let message = enveloped(call(1, "slow"));
+        let client = Client::modern(set.way.clone());
+        let mut request = client.posting(&message).uri(format!("http://{address}/mcp"));
+        request.headers_mut().unwrap().insert("accept", accept.parse().unwrap());
+        let request = request.body(Full::new(Bytes::from(message.to_string()))).unwrap();
+        let mut sender = sender.clone();
+        tokio::spawn(async move { sender.send_request(request).await.unwrap() })
+    };
+    let other = ask(BOTH);
+    let other_call = set.stage.call().await;
+    for accept in ["application/json", "text/event-stream"] {
+        let asked = ask(accept);
+        let call = set.stage.call().await;
+        call.finish(&json!({"text": "x".repeat(24 << 20)}));
+        drop(call);
+        // It is there, and nothing of it is read.
+        let response = within(asked).await.unwrap();
+        until(|| unread.held() == 0).await;
+        let read = within(response.into_body().collect()).await;
+        assert!(read.is_err(), "its stream is reset");
+    }
+    other_call.finish(&json!({"text": "here"}));
+    drop(other_call);
+    let said = within(within(other).await.unwrap().into_body().collect()).await.unwrap();
+    assert!(String::from_utf8_lossy(&said.to_bytes()).contains("here"));
+    drop(sender);
+    _ = within(connection).await.unwrap();
     set.stopped().await;
 }

@@ -301,3 +301,22 @@ async fn sockets_count_as_connections_of_their_address() {
     within(set.site.sockets_closed()).await;
     within(async { while connect(&set, handshake(&set)).await.is_err() {} }).await;
 }
+
+#[tokio::test]
+async fn a_greeting_is_not_charged_for_as_long_as_its_socket_is_open() {
+    let bodies = Arc::new(BodyBudget::default());
+    let mut set = start(SiteOptions { bodies: Arc::clone(&bodies), ..options() }).await;
+    let mut socket = open(&set).await;
+    let mut hello = initialize(LEGACY);
+    hello["params"]["capabilities"] = json!({"slow": true});
+    hello["params"]["pad"] = json!("x".repeat(90 << 10));
+    say(&mut socket, &hello).await;
+    let call = set.stage.call().await;
+    assert_eq!(bodies.held(), 0, "the greeting is kept, and not its charge");
+    hello["params"]["pad"] = json!("x".repeat(256 << 10));
+    hello["id"] = json!(2);
+    say(&mut socket, &hello).await;
+    assert_eq!(hear(&mut socket).await["error"]["code"], -32600);
+    drop(call);
+    set.stopped().await;
+}

@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 
 use super::TASKS;
 use crate::jsonrpc::{Member, Message, Part};
+use crate::limits::MAX_ID;
+use crate::refusal::Refusal;
+
+/// Bytes of each thing that a server says of a task in words.
+const MOST_WORDS: usize = 4 << 10;
 
 /// What describes a task: its name in the core, and in the extension.
 const MEMBERS: [(&str, &str); 7] = [
@@ -23,7 +28,7 @@ const MEMBERS: [(&str, &str); 7] = [
 pub(in crate::client) fn as_extension(task: &Value, status: &str) -> Value {
     let mut shown = json!({"status": status, "ttlMs": null});
     let members = MEMBERS.iter().filter_map(|(core, extension)| Some((extension, task.get(core)?)));
-    members.for_each(|(name, value)| shown[name] = value.clone());
+    members.for_each(|(name, value)| shown[name] = bounded(name, value));
     shown
 }
 
@@ -32,12 +37,31 @@ pub(in crate::client) fn as_core(state: &Value) -> Value {
     let mut shown = json!({"ttl": null});
     let members =
         MEMBERS.iter().filter_map(|(core, extension)| Some((core, state.get(extension)?)));
-    members.for_each(|(name, value)| shown[name] = value.clone());
+    members.for_each(|(name, value)| shown[name] = bounded(name, value));
     // A tool that failed has completed for one era, and has failed for the other (TASK-3).
     if state["result"]["isError"] == true {
         shown["status"] = "failed".into();
     }
     shown
+}
+
+/// What a server says of a task, as far as it is kept. An id is kept whole, or not at
+/// all: see [`new_id`].
+fn bounded(name: &str, value: &Value) -> Value {
+    match value {
+        Value::String(text) if name != "taskId" => {
+            text[..text.floor_char_boundary(MOST_WORDS)].into()
+        }
+        Value::Object(_) | Value::Array(_) => Value::Null,
+        other => other.clone(),
+    }
+}
+
+/// The id of a task that a server has made; an error if it is too long to be kept.
+pub(in crate::client) fn new_id(state: &Value) -> Result<&str, Refusal> {
+    let id = state["taskId"].as_str().unwrap_or_default();
+    let text = || format!("the server's task id is longer than {MAX_ID} bytes");
+    if id.len() <= MAX_ID { Ok(id) } else { Err(Refusal::FarSide { text: text() }) }
 }
 
 /// Whether a task in either form goes on.
@@ -89,4 +113,22 @@ pub(in crate::client) fn about(method: &str, id: &str) -> Message {
 pub(in crate::client) fn declares(request: &Message) -> bool {
     let declared = request.inside(Member::MetaCapabilities, &["extensions", TASKS]);
     declared.is_some_and(Part::is_object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_a_task_is_kept_within_bounds() {
+        let long = "é".repeat(1 << 20);
+        let task =
+            json!({"taskId": "t", "status": "working", "statusMessage": long, "ttl": [long]});
+        for shown in [as_extension(&task, "working"), as_core(&task)] {
+            assert!(shown.to_string().len() < 5000);
+            assert_eq!((&shown["taskId"], &shown["status"]), (&json!("t"), &json!("working")));
+        }
+        assert_eq!(new_id(&task), Ok("t"));
+        assert!(new_id(&json!({"taskId": "x".repeat(MAX_ID + 1)})).is_err());
+    }
 }

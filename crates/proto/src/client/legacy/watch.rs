@@ -16,13 +16,16 @@ use crate::exchange::Down;
 use crate::jsonrpc::{Id, Message};
 use crate::method;
 use crate::refusal::Refusal;
+use crate::watch::Watcher;
 
 impl<T: Ticket> Legacy<T> {
     /// Answers what the server is not asked: a client stops while another goes on,
     /// or wants more than can be watched.
     pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
         match request.method() {
-            method::SUBSCRIBE if !self.watches.have_room([&*request.uri()?].into_iter()) => {
+            method::SUBSCRIBE
+                if !self.watches.have_room([&*request.uri()?].into_iter(), watcher(ticket)) =>
+            {
                 Some(self.fail(ticket.clone(), &Refusal::TooManyWatched))
             }
             method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
@@ -35,11 +38,11 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// A call goes to the server: does it ask for a resource to be watched?
-    pub(super) fn begin_watch(&mut self, id: CallId, owner: u64, request: &Message) {
+    pub(super) fn begin_watch(&mut self, id: CallId, watcher: Watcher, request: &Message) {
         if request.method() == method::SUBSCRIBE
             && let Some(uri) = request.uri()
         {
-            self.watches.ask(&uri, owner, id.0);
+            self.watches.ask(&uri, watcher, id.0);
         }
     }
 
@@ -54,14 +57,18 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// Whether one link can watch all of these besides the rest.
-    pub fn can_watch<'a>(&self, uris: impl Iterator<Item = &'a str>) -> bool {
-        self.watches.have_room(uris)
+    pub(crate) fn can_watch<'a>(
+        &self,
+        uris: impl Iterator<Item = &'a str>,
+        watcher: Watcher,
+    ) -> bool {
+        self.watches.have_room(uris, watcher)
     }
 
     /// Has a resource watched as soon as the server is back, though it was lost
     /// before it said whether it would.
-    pub fn watch_later(&mut self, uri: &str, owner: u64) {
-        self.watches.add(uri, owner);
+    pub(crate) fn watch_later(&mut self, uri: &str, watcher: Watcher) {
+        self.watches.add(uri, watcher);
     }
 
     /// Asks a server that is back for everything that is watched.
@@ -82,4 +89,9 @@ impl<T: Ticket> Legacy<T> {
         let (id, message) = self.ledger.begin(Owner::Renewal, &request, now);
         self.send(id.lane(), message);
     }
+}
+
+/// Who watches what a call asks for.
+pub(super) fn watcher<T: Ticket>(ticket: &T) -> Watcher {
+    Watcher::new(ticket.owner(), ticket.principal())
 }

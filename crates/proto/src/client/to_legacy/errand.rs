@@ -17,6 +17,8 @@ pub(super) enum Errand<T> {
     Watch {
         listen: u64,
         uri: Box<str>,
+        /// The client that listens.
+        ticket: T,
     },
     Unwatch {
         listen: u64,
@@ -52,9 +54,10 @@ impl<T: Ticket> Ticket for Errand<T> {
 
     fn principal(&self) -> &[u8] {
         match self {
-            Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {
-                ticket.principal()
-            }
+            Self::Call { ticket, .. }
+            | Self::Watch { ticket, .. }
+            | Self::Discover(ticket)
+            | Self::Native(ticket) => ticket.principal(),
             _ => b"",
         }
     }

@@ -14,6 +14,7 @@ use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::server::legacy::covers;
 use crate::server::modern::listen_over;
+use crate::watch::Watcher;
 
 /// Resources in one listen.
 const MOST_WATCHED: usize = 1024;
@@ -164,15 +165,18 @@ impl<T: Ticket> ToLegacy<T> {
         if !offers("resources", "subscribe") {
             listen.uris.clear();
         }
-        if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri)) {
+        let watcher = Watcher::new(owner(number), listen.ticket.principal());
+        if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri), watcher) {
             let why = Message::refusal(None, &Refusal::TooManyWatched);
             return self.fail_listen(number, &why, now);
         }
         listen.pending = listen.uris.len();
+        let ticket = listen.ticket.clone();
         for uri in listen.uris.clone() {
             let params = json!({ "uri": uri }).to_string();
             let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
-            self.inner.open(Errand::Watch { listen: number, uri }, &request, now);
+            let ticket = ticket.clone();
+            self.inner.open(Errand::Watch { listen: number, uri, ticket }, &request, now);
         }
         self.acknowledge(number, now);
     }
@@ -189,7 +193,10 @@ impl<T: Ticket> ToLegacy<T> {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
         match answer.kind() {
-            Kind::Error if !is_there => self.inner.watch_later(uri, owner(number)),
+            Kind::Error if !is_there => {
+                let watcher = Watcher::new(owner(number), listen.ticket.principal());
+                self.inner.watch_later(uri, watcher);
+            }
             Kind::Error if answer.id().is_none() => {
                 self.fail_listen(number, answer, now);
                 // It may have been heard all the same.

@@ -16,11 +16,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::across::task::{about, as_extension, declares};
+use crate::client::across::task::{about, as_extension, declares, new_id};
 use crate::client::across::{TASKS as EXTENSION, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
-use crate::jsonrpc::{Id, Kind, Member, Message, Part};
+use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
 use crate::project;
 use crate::refusal::Refusal;
@@ -110,8 +110,8 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A task is remembered no longer: nobody waits for it, or answers what it asks.
     fn let_go(&mut self, task: Task, now: Instant) {
-        for (ask, _) in task.questions.into_values() {
-            self.inner.refuse_ask(ask, now);
+        for question in task.questions.into_values() {
+            self.inner.refuse_ask(question.ask, now);
         }
         let what = "the task is not remembered any more".to_owned();
         for (call, _) in self.take_waiting(&task.id) {
@@ -144,8 +144,14 @@ impl<T: Ticket> ToLegacy<T> {
             return false;
         };
         let task = answer.value(Member::Task).filter(|_| answer.kind() == Kind::Result);
-        let Some(task) = task else { return false };
-        let Some(id) = task["taskId"].as_str().map(Box::<str>::from) else { return false };
+        let Some(task) = task.filter(|task| task["taskId"].is_string()) else { return false };
+        let id: Box<str> = match new_id(&task) {
+            Ok(id) => id.into(),
+            Err(why) => {
+                self.finish(number, Message::refusal(None, &why), now);
+                return true;
+            }
+        };
         if !may_have {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &about(method::TASK_RESULT, &id), now);
@@ -175,8 +181,8 @@ impl<T: Ticket> ToLegacy<T> {
         let ask = about(method::TASK_RESULT, &task.id);
         let wait = self.inner.open(Errand::TaskEnd(number), &ask, now);
         task.wait = Some(wait);
-        for &(ask, _) in task.questions.values() {
-            self.inner.put_on(ask, wait, now);
+        for question in task.questions.values() {
+            self.inner.put_on(question.ask, wait, now);
         }
     }
 
@@ -216,11 +222,10 @@ impl<T: Ticket> ToLegacy<T> {
     pub(super) fn keep_question(&mut self, ask: Ask, request: &Message, now: Instant) -> bool {
         let Some(id) = request.related_task() else { return false };
         let params = project::modern_question(request.payload().unwrap_or(b"{}"));
+        let has_room = self.tasks.kept.has_room(params.len());
         let Some((number, task)) = self.tasks.kept.find(&id) else { return false };
-        let may_ask = project::permits(&task.capabilities, request.method(), &params);
-        let params = Part::new(&params).value().unwrap_or_default();
-        let question = json!({"method": request.method(), "params": params});
-        if may_ask && task.ask(ask, question) {
+        let may_ask = has_room && project::permits(&task.capabilities, request.method(), &params);
+        if may_ask && task.ask(ask, request.method(), &params) {
             // The server waits with what it comes to.
             if let Some(wait) = task.wait {
                 self.inner.put_on(ask, wait, now);
@@ -236,7 +241,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub(super) fn recall_question(&mut self, ask: Ask) {
         self.tasks.early.retain(|early| early.ask != ask);
         for task in self.tasks.kept.iter_mut() {
-            task.questions.retain(|_, (asked, _)| *asked != ask);
+            task.questions.retain(|_, question| question.ask != ask);
         }
     }
 
@@ -268,7 +273,8 @@ impl<T: Ticket> ToLegacy<T> {
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
         let given = answers.iter().filter(|(_, answer)| answer.is_object());
-        let given = given.filter_map(|(key, answer)| Some((task.questions.remove(key)?.0, answer)));
+        let given =
+            given.filter_map(|(key, answer)| Some((task.questions.remove(key)?.ask, answer)));
         let given: Vec<_> = given.collect();
         if task.questions.is_empty() && task.state["status"] == "input_required" {
             task.state["status"] = "working".into();

@@ -24,7 +24,7 @@ use crate::exchange::{Down, To};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
-use crate::watch::Watches;
+use crate::watch::{Watcher, Watches};
 use overlap::Overlap;
 
 mod overlap;
@@ -168,7 +168,11 @@ impl<T: Ticket> ToModern<T> {
         if self.ear.subscribers.len() + self.ear.watches.uris().count() >= MOST_WATCHED {
             return self.refuse(ticket, &Refusal::TooManyWatched);
         }
-        self.ear.watches.add(&uri, ticket.owner());
+        let watcher = Watcher::new(ticket.owner(), ticket.principal());
+        if !self.ear.watches.have_room(std::iter::once(&*uri), watcher) {
+            return self.refuse(ticket, &Refusal::TooManyWatched);
+        }
+        self.ear.watches.add(&uri, watcher);
         self.ear.subscribers.push((ticket, uri.into_owned()));
         self.ear.reconnect.handle_success();
         self.listen_anew(now);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Call, ToModern};
 use crate::client::across::TASKS;
-use crate::client::across::task::{Term, about, as_core, goes_on};
+use crate::client::across::task::{Term, about, as_core, goes_on, new_id};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::jsonrpc::{Fate, Id, Kind, Member, Message, Part};
@@ -252,8 +252,11 @@ impl<T: Ticket> ToModern<T> {
     /// The server made a task of a call: its client gets it, or is kept until its end.
     pub(super) fn handle_created(&mut self, number: u64, answer: &Message, now: Instant) {
         let state = answer.payload_value().unwrap_or_default();
-        let id = state["taskId"].as_str().unwrap_or_default();
         let Some(call) = self.calls.get_mut(&number) else { return };
+        let id = match new_id(&state) {
+            Ok(id) => id,
+            Err(why) => return self.finish(number, Message::refusal(None, &why)),
+        };
         if !matches!(call.tasking, Tasking::Wanted) {
             let mut wait = Wait::new(id, true);
             wait.due = Some(now + pace(&state));

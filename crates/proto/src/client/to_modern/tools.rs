@@ -14,6 +14,7 @@ use super::{Errand, ToModern};
 use crate::client::Ticket;
 use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
 use crate::jsonrpc::{Kind, Member, Message};
+use crate::limits::MAX_ID;
 use crate::method;
 use crate::project;
 
@@ -49,6 +50,7 @@ impl Tools {
     fn learn(&mut self, answer: &Message) {
         for tool in answer.items(Member::Tools) {
             if let Some(name) = tool.string("name")
+                && name.len() <= MAX_ID
                 && (self.wrapped.len() < MOST || self.wrapped.contains_key(&*name))
             {
                 let schema = tool.get(&["outputSchema"]);
@@ -170,5 +172,20 @@ impl<T: Ticket> ToModern<T> {
         } else {
             self.finish(number, answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_not_kept() {
+        let mut tools = Tools::default();
+        for length in [1, MAX_ID, MAX_ID + 1] {
+            let list = format!(r#"{{"tools":[{{"name":"{}"}}]}}"#, "x".repeat(length));
+            tools.learn(&Message::result(&1.into(), list.as_bytes()));
+        }
+        assert_eq!(tools.wrapped.len(), 2);
     }
 }

@@ -2,14 +2,35 @@
 
 use super::{Asked, Legacy, Phase};
 use crate::exchange::{Ask, Exchange, Up};
-use crate::jsonrpc::{Id, Member, Message};
+use crate::jsonrpc::{Id, Member, Message, Part};
+use crate::method;
 use crate::refusal::Refusal;
 
+/// Questions, and what a client declares that can be asked them.
+const DECLARED: [(&str, &str); 3] =
+    [(method::ELICIT, "elicitation"), (method::ROOTS, "roots"), (method::SAMPLE, "sampling")];
+
 impl Legacy {
-    /// The server needs input. False if there is nobody to ask.
+    /// Remembers what the client of this greeting can be asked. A server may know it by
+    /// the greeting of another client, or heed none.
+    pub(super) fn note_abilities(&mut self, greeting: &Message) {
+        let is_declared =
+            |name| greeting.inside(Member::Capabilities, &[name]).is_some_and(Part::is_object);
+        let able = DECLARED.iter().filter(|(_, name)| is_declared(name));
+        self.able = able.map(|(method, _)| *method).collect();
+    }
+
+    /// Whether it may be asked this; what we do not know passes.
+    fn is_able(&self, question: &str) -> bool {
+        self.able.contains(&question) || DECLARED.iter().all(|(method, _)| *method != question)
+    }
+
+    /// The server needs input. False if there is nobody to ask, or nobody who can be
+    /// asked this.
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        if self.bare || self.asks.len() >= self.most_asks || self.phase == Phase::Ended {
+        let is_full = self.asks.len() >= self.most_asks;
+        if self.bare || is_full || self.phase == Phase::Ended || !self.is_able(request.method()) {
             return false;
         }
         let owner = exchange.and_then(|exchange| self.calls.get(&exchange)).map(|call| call.lane);

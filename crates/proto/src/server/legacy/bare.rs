@@ -41,6 +41,7 @@ impl Legacy {
     /// Who greets in the stead of a client says what that speaks. It hears nothing
     /// of the answer, so that changes nothing.
     pub(super) fn note_greeting(&mut self, request: &Message) {
+        self.note_abilities(request);
         if self.bare {
             self.revision = revision_in(request);
         }

@@ -42,7 +42,8 @@ fn ready(carrier: Carrier, revision: &str) -> Legacy {
 
 fn greeted(mut half: Legacy, revision: &str) -> Legacy {
     let result = format!("0 = {{\"protocolVersion\":\"{revision}\"}}");
-    half.handle_incoming(Lane(1), parse(wire("0 initialize {}")).unwrap());
+    let hello = r#"0 initialize {"capabilities":{"elicitation":{},"roots":{},"sampling":{}}}"#;
+    half.handle_incoming(Lane(1), parse(wire(hello)).unwrap());
     half.finish(Exchange(1), &message(&result));
     half.handle_incoming(Lane(1), parse(wire("notifications/initialized")).unwrap());
     while half.poll_transmit().is_some() {}

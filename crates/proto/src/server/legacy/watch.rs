@@ -4,6 +4,7 @@ use super::Legacy;
 use crate::exchange::Exchange;
 use crate::jsonrpc::Message;
 use crate::method;
+use crate::watch::Watcher;
 
 /// Who watches: here there is only one.
 pub(super) const SELF: u64 = 0;
@@ -14,7 +15,9 @@ impl Legacy {
         if request.method() != method::SUBSCRIBE {
             return true;
         }
-        request.uri().is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri)))
+        request
+            .uri()
+            .is_none_or(|uri| self.watched.have_room(std::iter::once(&*uri), Watcher::alone(SELF)))
     }
 
     /// Remembers which resources the client wants to hear about: the one that it
@@ -27,7 +30,7 @@ impl Legacy {
         match request.method() {
             method::SUBSCRIBE if self.only_watched => {
                 let uri = request.uri()?;
-                self.watched.ask(&uri, SELF, exchange.0);
+                self.watched.ask(&uri, Watcher::alone(SELF), exchange.0);
                 return Some(uri.into());
             }
             method::UNSUBSCRIBE if self.only_watched => {

@@ -36,6 +36,9 @@ use crate::refusal::Refusal;
 /// Questions that one call may have open at once.
 const MOST_QUESTIONS: usize = 64;
 
+/// Bytes of them: all are in one answer, and kept until its client is back.
+const MOST_QUESTION_BYTES: usize = 8 << 20;
+
 /// What a call has asked, and how often.
 #[derive(Debug, Default)]
 pub(super) struct Round {
@@ -65,6 +68,12 @@ pub(super) struct Parked {
 }
 
 impl Parked {
+    /// What is kept for its client.
+    fn bytes(&self) -> usize {
+        let answer = self.answer.as_ref().map_or(0, |answer| answer.text().len());
+        self.call.request.text().len() + self.call.round.bytes() + answer
+    }
+
     /// Keeps an answer until somebody comes for it. What was asked is moot.
     pub(super) fn keep(&mut self, answer: &Message) {
         self.answer.get_or_insert_with(|| answer.clone());
@@ -82,7 +91,8 @@ impl Modern {
         let is_open = self.calls.contains_key(&exchange);
         let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
         let Some(call) = parked.or_else(|| self.calls.get_mut(&exchange)) else { return false };
-        let full = call.round.questions.len() >= MOST_QUESTIONS;
+        let more = call.round.bytes() + request.text().len();
+        let full = call.round.questions.len() >= MOST_QUESTIONS || more > MOST_QUESTION_BYTES;
         if full || !method::may_ask(call.request.method()) || !call.permits(request) {
             return false;
         }
@@ -242,9 +252,18 @@ impl Modern {
     pub fn parked(&self) -> usize {
         self.parked.len()
     }
+
+    /// The bytes that are kept for them.
+    pub fn parked_bytes(&self) -> usize {
+        self.parked.values().map(Parked::bytes).sum()
+    }
 }
 
 impl Round {
+    fn bytes(&self) -> usize {
+        self.questions.values().map(|question| question.request.text().len()).sum()
+    }
+
     /// Whether the call waits for its client.
     pub(super) fn is_asking(&self) -> bool {
         !self.questions.is_empty()

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::client::CallId;
 use crate::client::across::task::{Term, goes_on};
 use crate::exchange::Ask;
 use crate::jsonrpc::Message;
 
-/// What the ends that are kept may take; the oldest goes first.
+/// What the ends that are kept may take; the oldest goes first. What tasks ask may take
+/// as much again: beyond it a question is refused.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Questions that one task may have open.
@@ -33,11 +34,21 @@ pub(super) struct Task {
     pub(super) ended: bool,
     /// Its client has seen that.
     pub(super) told: bool,
-    pub(super) questions: BTreeMap<String, (Ask, Value)>,
+    pub(super) questions: BTreeMap<String, Question>,
     next_key: u32,
     /// Our own `tasks/result`, while it is open.
     pub(super) wait: Option<CallId>,
     term: Term,
+}
+
+/// What a task asks its client.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) ask: Ask,
+    /// As a modern client is asked.
+    shown: Value,
+    /// The bytes that it came in.
+    size: usize,
 }
 
 impl Task {
@@ -81,19 +92,22 @@ impl Task {
     }
 
     /// The server asks something on its behalf. False if it asks too much.
-    pub(super) fn ask(&mut self, ask: Ask, question: Value) -> bool {
+    pub(super) fn ask(&mut self, ask: Ask, method: &str, params: &[u8]) -> bool {
         if self.questions.len() >= MOST_QUESTIONS {
             return false;
         }
         self.next_key += 1;
-        self.questions.insert(format!("q{}", self.next_key), (ask, question));
+        let said: Value = serde_json::from_slice(params).unwrap_or_default();
+        let shown = json!({"method": method, "params": said});
+        let question = Question { ask, shown, size: params.len() };
+        self.questions.insert(format!("q{}", self.next_key), question);
         self.show_questions();
         true
     }
 
     pub(super) fn open_questions(&self) -> Map<String, Value> {
         let open = self.questions.iter();
-        open.map(|(key, (_, question))| (key.clone(), question.clone())).collect()
+        open.map(|(key, question)| (key.clone(), question.shown.clone())).collect()
     }
 
     /// Whether nobody waits for its end, and somebody should.
@@ -160,7 +174,13 @@ impl Kept {
         task.end = Some(end.clone());
         self.bytes += task.size();
         let asked = std::mem::take(&mut task.questions);
-        Some(asked.into_values().map(|(ask, _)| ask).collect())
+        Some(asked.into_values().map(|question| question.ask).collect())
+    }
+
+    /// Whether a question of so many bytes fits beside those that are open.
+    pub(super) fn has_room(&self, more: usize) -> bool {
+        let open = self.all.values().flat_map(|task| task.questions.values());
+        open.map(|question| question.size).sum::<usize>() + more <= MOST_BYTES
     }
 
     /// Forgets what tasks came to, the oldest first, until the rest fits.
@@ -199,6 +219,29 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_tasks_ask_has_a_bound_over_all_of_them() {
+        #[expect(clippy::disallowed_methods, reason = "any start will do")]
+        let now = Instant::now();
+        let mut kept = Kept::default();
+        let half = format!("\"{}\"", "x".repeat(MOST_BYTES / 2));
+        for number in 0..3 {
+            let id = format!("t{number}").into();
+            kept.add(number, Task::new(id, b"", Bytes::new(), Value::Null, now), 4);
+            assert_eq!(kept.has_room(half.len()), number == 0);
+            kept.get_mut(number).unwrap().ask(
+                Ask(number),
+                "m",
+                &half.as_bytes()[..number as usize],
+            );
+            if number == 0 {
+                kept.get_mut(0).unwrap().ask(Ask(9), "m", half.as_bytes());
+            }
+        }
+        kept.end(0, &Message::result(&1.into(), b"{}"));
+        assert!(kept.has_room(half.len()), "an end takes its questions along");
+    }
 
     #[test]
     fn what_tasks_came_to_is_forgotten_where_it_takes_too_much_and_the_tasks_are_not() {

@@ -8,6 +8,7 @@ use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
 use crate::client::across::{MOST_PAGES, page_of_tools, take_off};
 use crate::jsonrpc::{Kind, Member, Message, Part};
+use crate::limits::MAX_ID;
 use crate::method;
 use crate::refusal::code;
 
@@ -65,7 +66,10 @@ impl<T: Ticket> ToLegacy<T> {
     pub(in super::super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
         let Some(mut listing) = self.tasks.listing.take() else { return };
         for tool in answer.items(Member::Tools) {
-            listing.insert(tool.string("name").unwrap_or_default().into(), Support::of(tool));
+            let name = tool.string("name").unwrap_or_default();
+            if name.len() <= MAX_ID {
+                listing.insert(name.into(), Support::of(tool));
+            }
         }
         match answer.next_cursor() {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {

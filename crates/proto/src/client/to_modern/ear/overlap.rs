@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::jsonrpc::Message;
+use crate::limits::MAX_ID;
 use crate::method;
 
 /// Kinds of notices that are counted; of others all are told.
@@ -47,7 +48,8 @@ impl Overlap {
             return false;
         };
         let kind = kind(notice);
-        if self.told.len() >= MOST && !self.told.contains_key(&kind) {
+        let is_long = kind.len() > MAX_ID;
+        if is_long || self.told.len() >= MOST && !self.told.contains_key(&kind) {
             return true;
         }
         let seen = count.entry(kind.clone()).or_default();
@@ -111,6 +113,15 @@ mod tests {
         assert!(!overlap.is_news(3, &updated("a")));
         overlap.end(2);
         assert!(overlap.is_news(3, &updated("a")));
+    }
+
+    #[test]
+    fn long_names_are_told_and_not_kept() {
+        let mut overlap = Overlap::default();
+        overlap.begin(1);
+        overlap.begin(2);
+        assert!(overlap.is_news(1, &updated(&"a".repeat(MAX_ID))));
+        assert!(overlap.told.is_empty());
     }
 
     #[test]

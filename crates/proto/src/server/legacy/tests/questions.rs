@@ -65,6 +65,18 @@ fn each_question_finds_its_call_and_each_answer_its_question() {
     );
 }
 
+#[test]
+fn a_client_is_asked_for_nothing_but_what_it_declared() {
+    let mut half = fresh(Carrier::Pipe);
+    let hello = r#"0 initialize {"capabilities":{"roots":{},"sampling":null}}"#;
+    arrive(&mut half, Lane::MAIN, hello);
+    half.finish(Exchange(1), &message(r#"0 = {"protocolVersion":"2025-11-25"}"#));
+    let mut asks = |method: &str| half.ask(None, Ask(1), &message(&format!("5 {method} {{}}")));
+    assert!(!asks("sampling/createMessage") && !asks("elicitation/create"));
+    assert!(asks("roots/list"));
+    assert!(asks("x/unknown"), "what is not known passes");
+}
+
 /// wire: HTTP-14, HTTP-16
 #[test]
 fn a_question_about_no_call_goes_to_a_listener_else_to_the_newest_call() {

@@ -574,3 +574,21 @@ impl Client {
         }
     }
 }
+
+#[test]
+fn what_is_kept_of_questions_has_a_bound_and_can_be_let_go_of() {
+    let mut client = Client::new(Carrier::Http, "{\"elicitation\":{}}");
+    client.call(1, "1", "");
+    let half = format!(r#"{{"message":"{}"}}"#, "x".repeat(MOST_QUESTION_BYTES / 2 - 1000));
+    assert!(client.ask(1, "elicitation/create", &half));
+    assert!(client.ask(2, "elicitation/create", &half));
+    assert!(!client.ask(3, "elicitation/create", &half), "the server is refused");
+    assert_eq!(client.half.parked_bytes(), 0, "its client is there");
+    client.close_rounds();
+    client.heard();
+    let kept = client.half.parked_bytes();
+    assert!((2 * half.len()..MOST_QUESTION_BYTES + 2000).contains(&kept), "{kept}");
+    client.half.handle_silence();
+    assert_eq!((client.half.parked(), client.half.parked_bytes()), (0, 0));
+    assert!(matches!(client.half.poll_up(), Some(Up::Drop { .. })), "the server hears of it");
+}
