@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::json::{Fault, Walker, unescape};
-use crate::jsonrpc::splice;
+use crate::json::{Fault, Walker};
+use crate::jsonrpc::{as_string, splice};
 
 /// The text of the value at `path`, if it is there.
 pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
@@ -20,12 +20,6 @@ pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
 /// The string at `path`, if it is there and is one.
 pub fn string<'a>(text: &'a [u8], path: &[&str]) -> Option<Cow<'a, str>> {
     as_string(get(text, path)?)
-}
-
-/// The string that this JSON text is, if it is one.
-pub fn as_string(text: &[u8]) -> Option<Cow<'_, str>> {
-    let body = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    Some(unescape(body))
 }
 
 /// `text` with the value at `path` replaced, if there is one.
