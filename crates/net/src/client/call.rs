@@ -159,7 +159,7 @@ impl Inner {
         }
         members.extend(self.envelope.iter().map(|(member, value)| match member {
             Member::MetaCapabilities => (member.key(), extended(value, &options.extensions)),
-            _ => (member.key(), value.to_string()),
+            _ => (member.key(), value.clone()),
         }));
         if members.is_empty() {
             return message.clone();
