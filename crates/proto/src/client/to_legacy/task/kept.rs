@@ -230,11 +230,8 @@ mod tests {
             let id = format!("t{number}").into();
             kept.add(number, Task::new(id, b"", Bytes::new(), Value::Null, now), 4);
             assert_eq!(kept.has_room(half.len()), number == 0);
-            kept.get_mut(number).unwrap().ask(
-                Ask(number),
-                "m",
-                &half.as_bytes()[..number as usize],
-            );
+            let few = usize::try_from(number).unwrap();
+            kept.get_mut(number).unwrap().ask(Ask(number), "m", &half.as_bytes()[..few]);
             if number == 0 {
                 kept.get_mut(0).unwrap().ask(Ask(9), "m", half.as_bytes());
             }
