@@ -233,7 +233,7 @@ impl Member {
 }
 
 /// The members by which we or a server decide what a request is about.
-const DECISIVE: [Member; 18] = [
+const DECISIVE: [Member; 19] = [
     Member::Meta,
     Member::MetaProgressToken,
     Member::MetaRelatedTask,
@@ -249,6 +249,7 @@ const DECISIVE: [Member; 18] = [
     Member::RefType,
     Member::RefUri,
     Member::RequestState,
+    Member::RequestId,
     Member::Task,
     Member::TaskId,
     Member::Uri,
