@@ -14,10 +14,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde_json::Value;
 use switchboard_net::roster::{Definition, Kind};
 use switchboard_proto::header::param::Annotation;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::Part;
 
 use crate::plan::ServerPlan;
 use edit::Shaped;
@@ -220,10 +219,11 @@ fn named(
     match table.entry(shaped.offered) {
         Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(&taken.get().server))),
         Entry::Vacant(free) => {
-            let name = Value::from(free.key().as_str()).to_string();
+            let definition = Part::new(&shaped.text);
+            let named =
+                definition.get(&["name"]).map(|_| definition.with_string("name", free.key()));
             free.insert(Owned { server: Arc::clone(server), name: shaped.own });
-            let text = patch::replace(&shaped.text, &["name"], name.as_bytes());
-            Ok(text.unwrap_or(shaped.text))
+            Ok(named.flatten().unwrap_or(shaped.text))
         }
     }
 }

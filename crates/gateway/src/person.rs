@@ -21,7 +21,6 @@ use switchboard_net::face::Face;
 use switchboard_net::roster::{Kind, Roster, RosterOptions, State};
 use switchboard_net::upstream::{Guise, Server};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::patch;
 use switchboard_proto::revision::Era;
 
 use crate::fleet::{Backend, Backends, PATIENCE, PROBE};
@@ -159,7 +158,7 @@ impl People {
         self.each().iter().any(|person| {
             let tools = person.roster.definitions(Kind::Tools);
             let mut tools = tools.iter().filter(|it| &*it.server == server);
-            tools.any(|it| patch::string(&it.text, &["name"]).is_some_and(|name| name == tool))
+            tools.any(|it| it.name() == tool)
         })
     }
 

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::roster::Kind;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch};
 
 use crate::catalog::{Catalog, Owned};
 use crate::sight;
@@ -103,11 +103,11 @@ pub fn route(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Wa
         | method::DISCOVER
         | method::LISTEN
         | method::SET_LEVEL => return Way::Here,
-        method::CALL_TOOL => named(request, &["name"], Kind::Tools, catalog, servers),
-        method::GET_PROMPT => named(request, &["name"], Kind::Prompts, catalog, servers),
+        method::CALL_TOOL => named(request, Member::Name, Kind::Tools, catalog, servers),
+        method::GET_PROMPT => named(request, Member::Name, Kind::Prompts, catalog, servers),
         method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
             let find = |uri: &str| catalog.resource(uri).cloned();
-            resource(request, &["uri"], find, servers)
+            resource(request, Member::Uri, find, servers)
         }
         method::COMPLETE => complete(request, catalog, servers),
         other => match Kind::ALL.into_iter().find(|kind| kind.method() == other) {
@@ -123,20 +123,15 @@ pub fn route(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Wa
 
 type Found = Result<(Arc<str>, Message), Nowhere>;
 
-fn params(request: &Message) -> &[u8] {
-    request.payload().unwrap_or(b"{}")
-}
-
 /// A tool or a prompt.
 fn named(
     request: &Message,
-    path: &[&str],
+    member: Member,
     kind: Kind,
     catalog: &Catalog,
     servers: &impl Servers,
 ) -> Found {
-    let params = params(request);
-    let offered = patch::string(params, path).ok_or(Nowhere::Params { member: "name" })?;
+    let offered = request.string(member).ok_or(Nowhere::Params { member: "name" })?;
     let (what, listed) = match kind {
         Kind::Prompts => ("prompt", catalog.prompt(&offered)),
         _ => ("tool", catalog.tool(&offered)),
@@ -144,31 +139,28 @@ fn named(
     // Perhaps it is there; its server knows better.
     let owned = listed.cloned().or_else(|| servers.unlisted(kind, &offered));
     let owned = owned.ok_or_else(|| Nowhere::Unknown { what, name: offered.into_owned() })?;
-    let name = Value::from(owned.name).to_string();
-    let params = patch::replace(params, path, name.as_bytes());
-    let params = params.ok_or(Nowhere::Params { member: "name" })?;
-    Ok((owned.server, request.with_payload(&params)))
+    Ok((owned.server, request.with_string(member, &owned.name)))
 }
 
 fn resource(
     request: &Message,
-    path: &[&str],
+    member: Member,
     find: impl Fn(&str) -> Option<Arc<str>>,
     servers: &impl Servers,
 ) -> Found {
-    let uri = patch::string(params(request), path).ok_or(Nowhere::Params { member: "uri" })?;
+    let uri = request.string(member).ok_or(Nowhere::Params { member: "uri" })?;
     let server = find(&uri).or_else(|| servers.only_with_resources());
     let server = server.ok_or_else(|| Nowhere::Resource { uri: uri.into_owned() })?;
     Ok((server, request.clone()))
 }
 
 fn complete(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Found {
-    let kind = patch::string(params(request), &["ref", "type"]);
+    let kind = request.string(Member::RefType);
     match kind.as_deref() {
-        Some("ref/prompt") => named(request, &["ref", "name"], Kind::Prompts, catalog, servers),
+        Some("ref/prompt") => named(request, Member::RefName, Kind::Prompts, catalog, servers),
         Some("ref/resource") => {
             let find = |text: &str| catalog.template(text).cloned();
-            resource(request, &["ref", "uri"], find, servers)
+            resource(request, Member::RefUri, find, servers)
         }
         _ => Err(Nowhere::Params { member: "ref.type" }),
     }

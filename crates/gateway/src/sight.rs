@@ -14,13 +14,10 @@
 //! ```
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use switchboard_net::roster::Kind;
-use switchboard_proto::json::{Fault, Walker};
-use switchboard_proto::jsonrpc::{self, Message};
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch::{self, Shape};
+use switchboard_proto::jsonrpc::{self, Fate, Member, Message, Part};
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
 use crate::catalog::Pattern;
@@ -29,36 +26,20 @@ use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::uri::{folded, is_plain};
 
-/// Members of params by which we or a server decide what a call is about.
-const DECISIVE: &Shape<'_> = &[
-    ("_meta", &[meta::PROGRESS_TOKEN, meta::RELATED_TASK]),
-    ("arguments", &[]),
-    ("cursor", &[]),
-    ("inputResponses", &[]),
-    ("name", &[]),
-    ("notifications", &["resourceSubscriptions", "taskIds"]),
-    ("ref", &["name", "type", "uri"]),
-    ("requestState", &[]),
-    ("task", &[]),
-    ("taskId", &[]),
-    ("uri", &[]),
-];
-
 /// Why a request may not mean to its server what it means to us, if so.
 pub(crate) fn doubt(request: &Message) -> Option<Refusal> {
-    let params = request.payload()?;
-    if !params.starts_with(b"{") {
+    if !Part::new(request.payload()?).is_object() {
         return Some(Refusal::BadParams { what: "params must be an object".to_owned() });
     }
-    let what = match patch::unclear(params, DECISIVE) {
-        Some(member) => format!("{member} must be in params once, and in these letters"),
-        None => nameless(request, params)?,
+    let what = match request.ambiguous() {
+        Some(member) => format!("{} must be in params once, and in these letters", member.key()),
+        None => nameless(request)?,
     };
     Some(Refusal::BadParams { what })
 }
 
 /// What must be there so that it can be told what a request asks for.
-fn nameless(request: &Message, params: &[u8]) -> Option<String> {
+fn nameless(request: &Message) -> Option<String> {
     if named(request).is_some() {
         return None;
     }
@@ -67,10 +48,10 @@ fn nameless(request: &Message, params: &[u8]) -> Option<String> {
         method::READ_RESOURCE | method::SUBSCRIBE => "params.uri must be a string",
         method::COMPLETE => "params.ref must have a type, and a name or uri that is a string",
         method::LISTEN => {
-            let wanted = patch::get(params, &["notifications"])?;
-            let uris = patch::get(wanted, &["resourceSubscriptions"]);
-            let is_list = |uris| serde_json::from_slice::<Vec<String>>(uris).is_ok();
-            if wanted.starts_with(b"{") && uris.is_none_or(is_list) {
+            let wanted = request.part(Member::Notifications)?;
+            let uris = request.part(Member::ListenUris);
+            let is_list = |uris: Part<'_>| uris.read::<Vec<String>>().is_ok();
+            if wanted.is_object() && uris.is_none_or(is_list) {
                 return None;
             }
             "resourceSubscriptions is a list of some strings"
@@ -82,19 +63,18 @@ fn nameless(request: &Message, params: &[u8]) -> Option<String> {
 
 /// What a request asks for, by the words that are in it.
 pub(crate) fn named(request: &Message) -> Option<(Kind, Cow<'_, str>)> {
-    let params = request.payload()?;
-    let (kind, path): (_, &[&str]) = match request.method() {
-        method::CALL_TOOL => (Kind::Tools, &["name"]),
-        method::GET_PROMPT => (Kind::Prompts, &["name"]),
-        method::READ_RESOURCE | method::SUBSCRIBE => (Kind::Resources, &["uri"]),
-        method::COMPLETE => match &*patch::string(params, &["ref", "type"])? {
-            "ref/prompt" => (Kind::Prompts, &["ref", "name"]),
-            "ref/resource" => (Kind::Templates, &["ref", "uri"]),
+    let (kind, member) = match request.method() {
+        method::CALL_TOOL => (Kind::Tools, Member::Name),
+        method::GET_PROMPT => (Kind::Prompts, Member::Name),
+        method::READ_RESOURCE | method::SUBSCRIBE => (Kind::Resources, Member::Uri),
+        method::COMPLETE => match &*request.string(Member::RefType)? {
+            "ref/prompt" => (Kind::Prompts, Member::RefName),
+            "ref/resource" => (Kind::Templates, Member::RefUri),
             _ => return None,
         },
         _ => return None,
     };
-    Some((kind, patch::string(params, path)?))
+    Some((kind, request.string(member)?))
 }
 
 /// What of one server is for somebody's eyes.
@@ -141,26 +121,15 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// A list without what is hidden; none if it has nothing of that.
-    pub(crate) fn without_hidden(&self, kind: Kind, answer: &Message) -> Option<Message> {
-        let result = answer.payload().filter(|_| answer.kind() == jsonrpc::Kind::Result)?;
-        let list = patch::get(result, &[kind.member()])?;
-        let (mut kept, mut count) = (Vec::new(), 0);
-        let walk = |place: Range<usize>| {
-            count += 1;
-            let item = &list[place];
-            let own = patch::string(item, &[kind.key()]);
-            if own.is_none_or(|own| self.shows(kind, &own)) {
-                kept.push(item);
-            }
-            Ok::<_, Fault>(())
-        };
-        Walker::new(list).elements(walk).ok()?;
-        if kept.len() == count {
-            return None;
+    /// A list without what is hidden.
+    pub(crate) fn without_hidden(&self, kind: Kind, answer: &Message) -> Message {
+        if answer.kind() != jsonrpc::Kind::Result {
+            return answer.clone();
         }
-        let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
-        patch::replace(result, &[kind.member()], &kept).map(|result| answer.with_payload(&result))
+        answer.with_list(kind.member(), |item| {
+            let own = item.string(kind.key());
+            if own.is_none_or(|own| self.shows(kind, &own)) { Fate::Keep } else { Fate::Drop }
+        })
     }
 }
 

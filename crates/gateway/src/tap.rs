@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use switchboard_net::face::Face;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::method;
 use switchboard_proto::trace::{self, Parent};
-use switchboard_proto::{method, patch};
 
 use crate::span::{Sampler, Spans};
 pub use count::{BUCKETS, Counts, OTHER, Series};
@@ -71,19 +71,12 @@ impl Outcome {
 
     /// What an answer says.
     fn of(method: &str, answer: &Message) -> Self {
-        let result = answer.payload().unwrap_or_default();
         match answer.kind() {
             Kind::Error => Self::Error,
-            _ if method == method::CALL_TOOL && says_error(result) => Self::ToolError,
+            _ if method == method::CALL_TOOL && answer.is_tool_error() => Self::ToolError,
             _ => Self::Ok,
         }
     }
-}
-
-/// Whether the result of a tool says that it failed. Most do not have the word.
-fn says_error(result: &[u8]) -> bool {
-    memchr::memmem::find(result, b"isError").is_some()
-        && patch::get(result, &["isError"]).is_some_and(|value| value == b"true")
 }
 
 /// Sees the calls of all clients of a gateway.

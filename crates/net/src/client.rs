@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
@@ -85,7 +85,7 @@ struct Inner {
     revision: String,
     welcome: Value,
     /// What goes into `_meta` of every request.
-    envelope: Vec<(&'static str, String)>,
+    envelope: Vec<(Member, String)>,
     options: Arc<ClientOptions>,
 }
 
@@ -99,11 +99,11 @@ impl Client {
         if met.era == Era::Modern {
             let capabilities =
                 options.callbacks.answers.capabilities(met.era, &options.capabilities);
-            envelope.push((meta::VERSION, Value::from(met.revision.as_str()).to_string()));
-            envelope.push((meta::CLIENT, options.whoami().to_string()));
-            envelope.push((meta::CAPABILITIES, capabilities.to_string()));
+            envelope.push((Member::MetaVersion, Value::from(met.revision.as_str()).to_string()));
+            envelope.push((Member::MetaClient, options.whoami().to_string()));
+            envelope.push((Member::MetaCapabilities, capabilities.to_string()));
             let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
-            envelope.extend(level.map(|level| (meta::LOG_LEVEL, level)));
+            envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
         }
         // In the words of whom it speaks for, if there is somebody.
         let theirs = server.through().map(|behind| behind.guise.envelope()).unwrap_or_default();
@@ -130,15 +130,14 @@ impl Client {
     ) -> Result<Value, CallError> {
         let params = call::text_of(&params)?;
         let result = self.inner.call(method, params, &options).await?;
-        serde_json::from_slice(&result)
-            .map_err(|error| CallError::Unusable { what: error.to_string() })
+        Part::new(&result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
     }
 
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
         let params = call::text_of(&params)?;
-        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let message = Message::notification(method, Some(&params));
+        let message = self.inner.enveloped(&message, &CallOptions::default(), None);
         self.inner.line.far.note(message).await;
         Ok(())
     }

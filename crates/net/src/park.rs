@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 
 use crate::drive::OwnedTask;
@@ -103,7 +102,7 @@ impl Parking {
         request: &Message,
         principal: &[u8],
     ) -> Result<Option<Parked>, Refusal> {
-        let state = request.payload().and_then(|params| patch::string(params, &["requestState"]));
+        let state = request.string(Member::RequestState);
         let (Some(state), Some(sealer)) = (state, &self.sealer) else { return Ok(None) };
         if !sealer.is_ours(&state) {
             return Ok(None);

@@ -9,10 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Refused};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::era::classify;
@@ -103,7 +102,7 @@ impl Pipe {
     fn face(&self, era: Era, incoming: &Incoming) -> &Arc<Face> {
         let is_modern = match incoming {
             Incoming::One(message) if message.method() == method::CANCELLED => {
-                let id = cancelled_id(message);
+                let id = message.cancelled_id();
                 id.is_some_and(|id| self.modern.step(|half| knows(half, &id)).0)
             }
             _ => era == Era::Modern,
@@ -186,11 +185,6 @@ fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
     };
     let refused = Refused { id, why };
     face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
-}
-
-fn cancelled_id(message: &Message) -> Option<Id> {
-    let id = patch::get(message.payload()?, &["requestId"])?;
-    Id::parse(id).ok().flatten()
 }
 
 fn knows(half: &mut Half, id: &Id) -> bool {

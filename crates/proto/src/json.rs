@@ -344,11 +344,6 @@ impl Member<'_> {
         Key(self.key).is(name)
     }
 
-    /// Whether readers that do not mind case would take the key for `name`.
-    pub fn resembles(&self, name: &str) -> bool {
-        Key(self.key).resembles(name)
-    }
-
     /// The key with its escapes undone.
     pub fn name(&self) -> Cow<'_, str> {
         unescape(self.key)

@@ -403,7 +403,7 @@ impl Parsed {
 }
 
 /// The string that this JSON text is, if it is one.
-fn as_string(text: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn as_string(text: &[u8]) -> Option<Cow<'_, str>> {
     let body = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     Some(unescape(body))
 }

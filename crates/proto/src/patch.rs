@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::json::{Fault, Walker, unescape};
-use crate::jsonrpc::splice;
+use crate::json::{Fault, Walker};
+use crate::jsonrpc::{as_string, splice};
 
 /// The text of the value at `path`, if it is there.
 pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
@@ -20,12 +20,6 @@ pub fn get<'a>(text: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
 /// The string at `path`, if it is there and is one.
 pub fn string<'a>(text: &'a [u8], path: &[&str]) -> Option<Cow<'a, str>> {
     as_string(get(text, path)?)
-}
-
-/// The string that this JSON text is, if it is one.
-pub fn as_string(text: &[u8]) -> Option<Cow<'_, str>> {
-    let body = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    Some(unescape(body))
 }
 
 /// `text` with the value at `path` replaced, if there is one.
@@ -95,53 +89,6 @@ pub fn each(
         .ok()?;
     out.extend_from_slice(&inner[copied..]);
     changed.then(|| splice(text, array, &out))
-}
-
-/// Members that mean something, and those inside each.
-pub type Shape<'s> = [(&'s str, &'s [&'s str])];
-
-/// The member of `shape` that the object `text` has twice, or in letters of
-/// another case: peers do not agree which of those counts. Allocates nothing
-/// unless a key is spelled with escapes.
-pub fn unclear<'s>(text: &[u8], shape: &Shape<'s>) -> Option<&'s str> {
-    let inside = |inner: &[u8], names: &[&'s str]| {
-        let mut inner = Doubt::new(inner, names.iter().copied());
-        inner.find(|_, _| None)
-    };
-    let mut outer = Doubt::new(text, shape.iter().map(|(name, _)| *name));
-    outer.find(|at, value| inside(value, shape[at].1))
-}
-
-/// Looks for members that are there more than once.
-struct Doubt<'t, N> {
-    text: &'t [u8],
-    names: N,
-    /// A bit for each name that was found.
-    seen: u64,
-}
-
-impl<'t, 's, N: Iterator<Item = &'s str> + Clone> Doubt<'t, N> {
-    fn new(text: &'t [u8], names: N) -> Self {
-        Self { text, names, seen: 0 }
-    }
-
-    /// The first doubtful name; `inside` looks into the value of each.
-    fn find(&mut self, inside: impl Fn(usize, &'t [u8]) -> Option<&'s str>) -> Option<&'s str> {
-        let mut found = None;
-        let walked = Walker::new(self.text).members(|member| {
-            for (at, name) in self.names.clone().enumerate() {
-                if !member.resembles(name) {
-                    continue;
-                }
-                let is_again = self.seen >> at & 1 == 1;
-                self.seen |= 1 << at;
-                let here = (is_again || !member.is(name)).then_some(name);
-                found = found.or(here).or_else(|| inside(at, &self.text[member.value.clone()]));
-            }
-            Ok::<_, Fault>(())
-        });
-        walked.ok().and(found)
-    }
 }
 
 /// Where the value at `path` is. The last of several equal members counts, as
@@ -227,34 +174,6 @@ mod tests {
         );
         assert_eq!(each(TEXT, &["a", "b"], |_| None), None);
         assert_eq!(each(TEXT, &["c"], one), None);
-    }
-
-    #[test]
-    fn members_that_readers_may_confuse_are_found_wherever_they_decide_something() {
-        const SHAPE: &Shape<'_> = &[("name", &[]), ("ref", &["type", "name"]), ("taskId", &[])];
-        let doubt = |text: &str| unclear(text.as_bytes(), SHAPE);
-        for clear in [
-            "{}",
-            "[]",
-            r#"{"name":"a","names":1,"arguments":{"Name":1,"name":2,"name":3}}"#,
-            r#"{"ref":{"type":"x","name":"y","Names":0},"x":1,"x":2,"n":1}"#,
-            r#"{"t\u0061skId":"x"}"#,
-        ] {
-            assert_eq!(doubt(clear), None, "{clear}");
-        }
-        for (text, member) in [
-            (r#"{"name":"a","name":"b"}"#, "name"),
-            (r#"{"name":"a","n\u0061me":"b"}"#, "name"),
-            (r#"{"name":"a","Name":"b"}"#, "name"),
-            (r#"{"NAME":"b"}"#, "name"),
-            (r#"{"name":"a","\u004eame":"b"}"#, "name"),
-            (r#"{"ref":{"type":"x","Type":"y"}}"#, "type"),
-            (r#"{"ref":{"type":"x"},"Ref":{}}"#, "ref"),
-            ("{\"taskId\":1,\"ta\u{17f}\u{212a}Id\":2}", "taskId"),
-            ("{\"task\u{131}d\":2}", "taskId"),
-        ] {
-            assert_eq!(doubt(text), Some(member), "{text}");
-        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use bytes::Bytes;
 
 use crate::json::{Fault, Walker};
+use crate::jsonrpc::{Member, Message};
 use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{code_for_legacy, code_for_modern};
@@ -139,28 +140,24 @@ pub fn without_dropped(result: Bytes, method: &str) -> Bytes {
     changed.unwrap_or(result)
 }
 
-/// An error of a legacy server for a modern client; none if it stays as it is.
-pub fn error_for_modern(error: &[u8]) -> Option<Bytes> {
-    replace_code(error, code_for_modern)
+/// An error of a legacy server for a modern client.
+pub fn error_for_modern(error: &Message) -> Message {
+    with_code(error, code_for_modern)
 }
 
-/// An error of a modern server for a legacy client; none if it stays as it is.
-pub fn error_for_legacy(error: &[u8], method: &str) -> Option<Bytes> {
+/// An error of a modern server for a legacy client.
+pub fn error_for_legacy(error: &Message, method: &str) -> Message {
     // Only what names the resource is certain to be about it (GW-72).
-    let names_it = patch::string(error, &["data", "uri"]).is_some();
+    let names_it = error.part(Member::Data).is_some_and(|data| data.string("uri").is_some());
     let is_missing_resource = method == method::READ_RESOURCE && names_it;
-    replace_code(error, |code| code_for_legacy(code, is_missing_resource))
+    with_code(error, |code| code_for_legacy(code, is_missing_resource))
 }
 
-fn replace_code(error: &[u8], other: impl Fn(i64) -> i64) -> Option<Bytes> {
-    let code = code_of(error)?;
-    let changed = other(code);
-    (changed != code).then(|| patch::replace(error, &["code"], changed.to_string().as_bytes()))?
-}
-
-/// The code of an error.
-pub fn code_of(error: &[u8]) -> Option<i64> {
-    std::str::from_utf8(patch::get(error, &["code"])?).ok()?.parse().ok()
+fn with_code(error: &Message, other: impl Fn(i64) -> i64) -> Message {
+    match error.error_code().map(|code| (code, other(code))) {
+        Some((code, other)) if other != code => error.with(Member::Code, other.to_string()),
+        _ => error.clone(),
+    }
 }
 
 #[derive(Default)]

@@ -177,12 +177,12 @@ impl Watches {
 mod tests {
     use super::*;
 
-    fn fill(watches: &mut Watches, watcher: Watcher, uri: impl Fn(usize) -> String) -> usize {
+    fn fill(watches: &mut Watches, who: Watcher, uri: impl Fn(usize) -> String) -> usize {
         (0..=MOST)
             .take_while(|number| {
                 let uri = uri(*number);
-                let has_room = watches.have_room(std::iter::once(&*uri), watcher);
-                watches.add(&uri, watcher);
+                let has_room = watches.have_room(std::iter::once(&*uri), who);
+                watches.add(&uri, who);
                 has_room
             })
             .count()

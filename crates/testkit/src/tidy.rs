@@ -15,7 +15,7 @@ mod shape;
 mod tests;
 mod words;
 
-pub use place::impure_dependencies;
+pub use place::{impure_dependencies, reads_json};
 
 /// Looks at one file and complains.
 pub type Rule = fn(&Source) -> Vec<String>;
@@ -33,6 +33,7 @@ pub const RULES: &[Rule] = &[
     words::no_machine_paths,
     place::dates_live_in_revision,
     place::error_codes_live_in_refusal,
+    place::few_read_json,
     place::select_lives_in_the_loops,
     place::only_the_binary_touches_the_process,
 ];

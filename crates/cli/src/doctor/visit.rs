@@ -100,8 +100,7 @@ impl<'e> Talk<'e> {
     /// Asks which era the server speaks.
     async fn probe(&mut self) -> (Outcome, Verdict) {
         let question = probe::question(&Id::from(1), &whoami());
-        let payload = question.payload().unwrap_or_default();
-        let params: Value = serde_json::from_slice(payload).unwrap_or_default();
+        let params = question.payload_value().unwrap_or_default();
         let carrier = if let Wire::Http(http) = &mut self.wire {
             http.era = Era::Modern;
             http.revision = Some(Revision::NEWEST_MODERN.to_string());

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use switchboard_net::roster::Definition;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::Part;
 
 use crate::name;
 use crate::plan::{Edit, ServerPlan};
@@ -38,13 +38,11 @@ fn edited(text: &Bytes, edit: &Edit) -> Option<Bytes> {
     let mut text = text.clone();
     for (member, value) in [("title", &edit.title), ("description", &edit.description)] {
         if let Some(value) = value {
-            let value = Value::from(value.as_str()).to_string();
-            text = patch::put(&text, &[], member, value.as_bytes())?;
+            text = Part::new(&text).with_string(member, value)?;
         }
     }
     if !edit.annotations.is_empty() {
-        let there = patch::get(&text, &["annotations"]);
-        let there = there.and_then(|text| serde_json::from_slice(text).ok());
+        let there = Part::new(&text).get(&["annotations"]).and_then(|it| it.read().ok());
         let mut annotations: Map<String, Value> = there.unwrap_or_default();
         for (member, value) in &edit.annotations {
             match value {
@@ -53,7 +51,7 @@ fn edited(text: &Bytes, edit: &Edit) -> Option<Bytes> {
             }
         }
         let annotations = Value::Object(annotations).to_string();
-        text = patch::put(&text, &[], "annotations", annotations.as_bytes())?;
+        text = Part::new(&text).with("annotations", annotations.as_bytes())?;
     }
     Some(text)
 }

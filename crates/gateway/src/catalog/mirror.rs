@@ -4,24 +4,21 @@
 //! by it. Here none does: lists are answered of what is known.
 
 use http::HeaderMap;
-use serde_json::Value;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::header::param::{self, Annotation};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::refusal::Refusal;
 
 use super::Catalog;
 
 /// The arguments that a tool wants repeated.
 pub(super) fn annotations(definition: &[u8]) -> Vec<Annotation> {
-    let schema = patch::get(definition, &["inputSchema"]).unwrap_or_default();
-    let is_annotated = std::str::from_utf8(schema).is_ok_and(|text| text.contains("x-mcp-header"));
-    if !is_annotated {
-        return Vec::new();
-    }
-    let schema: Value = serde_json::from_slice(schema).unwrap_or_default();
-    param::annotations(&schema).unwrap_or_default()
+    let schema = Part::new(definition).get(&["inputSchema"]);
+    let is_annotated = |schema: &Part<'_>| {
+        std::str::from_utf8(schema.text()).is_ok_and(|text| text.contains("x-mcp-header"))
+    };
+    let Some(schema) = schema.filter(is_annotated) else { return Vec::new() };
+    param::annotations(&schema.value().unwrap_or_default()).unwrap_or_default()
 }
 
 impl Catalog {
@@ -29,11 +26,9 @@ impl Catalog {
     /// headers need not.
     pub fn check_headers(&self, request: &Message, said: &Said) -> Result<(), Refusal> {
         let (Some(said), false) = (said, self.annotated.is_empty()) else { return Ok(()) };
-        let params = request.payload().unwrap_or_default();
-        let name = patch::string(params, &["name"]).unwrap_or_default();
+        let name = request.name().unwrap_or_default();
         let Some(annotations) = self.annotated.get(&*name) else { return Ok(()) };
-        let arguments = patch::get(params, &["arguments"]);
-        let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_slice(text).ok());
+        let arguments = request.value(Member::Arguments);
         let said: HeaderMap = said.iter().cloned().collect();
         let checked = param::check(annotations, arguments.as_ref(), &said);
         checked.map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() })

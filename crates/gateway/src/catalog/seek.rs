@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_net::roster::Kind;
+use switchboard_proto::jsonrpc::Part;
 
 use super::Catalog;
 use crate::search::{Document, Index};
@@ -28,10 +29,8 @@ impl Catalog {
 
     fn index(&self) -> Seek {
         let list = &self.lists[Kind::Tools as usize];
-        let tools: Vec<Value> = list
-            .iter()
-            .map(|item| serde_json::from_slice(&item.text).unwrap_or_default())
-            .collect();
+        let value = |text| Part::new(text).value().unwrap_or_default();
+        let tools: Vec<Value> = list.iter().map(|item| value(&item.text)).collect();
         let names = |tool: &Value| -> Vec<String> {
             let properties = tool["inputSchema"]["properties"].as_object();
             properties.into_iter().flatten().map(|(name, _)| name.clone()).collect()

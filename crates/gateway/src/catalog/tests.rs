@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use serde_json::Value;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::jsonrpc::parse_one;
@@ -220,7 +221,7 @@ fn a_thousand_tools_of_twenty_servers_are_all_there_in_pages_of_any_size() {
             cursor.is_some()
         } {}
         let names: BTreeSet<_> =
-            seen.iter().map(|text| patch::string(text, &["name"]).unwrap().into_owned()).collect();
+            seen.iter().map(|text| Part::new(text).string("name").unwrap().into_owned()).collect();
         assert_eq!((seen.len(), names.len()), (1000, 1000), "pages of {size}");
         for offered in &names {
             assert!(offered.len() <= name::MOST && catalog.tool(offered).is_some(), "{offered}");

@@ -438,12 +438,13 @@ fn an_empty_list_of_servers_is_told_where_it_is() {
 #[cfg(unix)]
 #[test]
 fn a_pipe_that_nobody_writes_to_is_a_mistake_and_one_that_somebody_does_is_read() {
+    use std::io::Write as _;
+
     let path = std::env::temp_dir().join(format!("switchboard-pipe-{}", std::process::id()));
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let error = file::read(&path, 100).unwrap_err();
     assert_eq!(error.to_string(), "nobody writes to this pipe");
     // Open for both, so that the reader finds somebody at the other end.
-    use std::io::Write as _;
     let mut writer = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     writer.write_all(&[b'x'; 100]).unwrap();
     assert_eq!(file::read(&path, 100).unwrap(), [b'x'; 100]);

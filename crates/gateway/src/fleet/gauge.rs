@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use switchboard_net::roster::{Kind, State};
 use switchboard_net::upstream::Traffic;
-use switchboard_proto::patch;
 
 use super::{Backend, Fleet};
 
@@ -48,7 +47,7 @@ impl Fleet {
     pub(super) fn has_tool(&self, server: &str, tool: &str) -> bool {
         let tools = self.roster.definitions(Kind::Tools);
         let mut tools = tools.iter().filter(|it| &*it.server == server);
-        tools.any(|it| patch::string(&it.text, &["name"]).is_some_and(|name| name == tool))
+        tools.any(|it| it.name() == tool)
             || self.knows_people() && self.people.has_tool(server, tool)
     }
 

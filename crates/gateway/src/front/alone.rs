@@ -14,17 +14,17 @@ use switchboard_net::roster::Kind;
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Said, Up};
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
-use switchboard_proto::{method, patch};
 
 use super::at::At;
 use super::duty::{Duty, Shown};
 use super::leg::Leg;
 use super::list::tell;
-use super::reach::{WATCHED, watched};
+use super::reach::watched;
 use super::session::Session;
 use super::{Front, lock};
 use crate::fleet::{Backend, Fleet};
@@ -184,9 +184,7 @@ impl Alone {
         if uris.len() == wanted {
             return None;
         }
-        let (params, uris) = (request.payload()?, Value::from(uris).to_string());
-        patch::replace(params, &WATCHED, uris.as_bytes())
-            .map(|params| request.with_payload(&params))
+        Some(request.with(Member::ListenUris, Value::from(uris).to_string()))
     }
 
     /// What knows what the server lists to whom a client speaks for, where that

@@ -79,7 +79,7 @@ impl At {
         };
         let answer = match duty {
             Duty::Plain => Cow::Borrowed(answer),
-            Duty::Show(shown) => shown.of(answer).map_or(Cow::Borrowed(answer), Cow::Owned),
+            Duty::Show(shown) => Cow::Owned(shown.of(answer)),
             Duty::Task(errand) => match self.fleet.upgrade() {
                 Some(fleet) => Cow::Owned(fleet.tasks.renamed(face, server, errand, answer)),
                 None => return refused("Transport closed"),

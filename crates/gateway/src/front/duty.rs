@@ -40,8 +40,8 @@ impl Shown {
         Self { kind, plan: Arc::clone(plan), grant: grant.clone() }
     }
 
-    /// The list without what is hidden; none if nothing of it is.
-    pub(super) fn of(&self, answer: &Message) -> Option<Message> {
+    /// The list without what is hidden.
+    pub(super) fn of(&self, answer: &Message) -> Message {
         Sight::new(&self.plan, &self.grant).without_hidden(self.kind, answer)
     }
 }

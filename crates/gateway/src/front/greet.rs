@@ -12,7 +12,6 @@ use switchboard_net::roster::{Hints, State};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method::meta;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
@@ -53,8 +52,7 @@ impl Front {
         exchange: Exchange,
         request: &Message,
     ) -> Works {
-        let asked = patch::string(request.payload().unwrap_or_default(), &["protocolVersion"]);
-        if asked.is_none() {
+        if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
             face.finish(exchange, &Message::refusal(request.id(), &why));

@@ -24,8 +24,8 @@ use switchboard_net::inside::Works;
 use switchboard_net::upstream::Recipient;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::{method, patch};
 
 use super::at::At;
 use super::duty::Duty;
@@ -248,7 +248,7 @@ impl Leg {
         let mut watched = self.watched();
         for (_, request, _) in waiting {
             if request.method() == method::SUBSCRIBE
-                && let Some(uri) = patch::string(request.payload().unwrap_or_default(), &["uri"])
+                && let Some(uri) = request.uri()
             {
                 watched.remove(&*uri);
             }

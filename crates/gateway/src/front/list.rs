@@ -8,10 +8,10 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::{Change, Changes, Hints, Kind, State};
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::{method, patch, project};
+use switchboard_proto::{method, project};
 
 use super::{Front, greet, id, lock};
 use crate::catalog::{BadCursor, Catalog, PAGE, Page};
@@ -112,11 +112,10 @@ impl Front {
     }
 
     fn page(&self, request: &Message, kind: Kind) -> Result<Page, BadCursor> {
-        let params = request.payload().unwrap_or_default();
-        let is_whole = patch::get(params, &["_meta", WHOLE]).is_some_and(|it| it == b"true");
-        let cursor = match patch::get(params, &["cursor"]) {
+        let is_whole = request.inside(Member::Meta, &[WHOLE]).is_some_and(Part::is_true);
+        let cursor = match request.part(Member::Cursor) {
             None => None,
-            Some(text) => Some(patch::as_string(text).ok_or(BadCursor)?),
+            Some(cursor) => Some(cursor.as_string().ok_or(BadCursor)?),
         };
         let catalog = self.catalog();
         if kind != Kind::Tools || is_whole || !self.is_searched(&catalog) {
@@ -173,7 +172,7 @@ fn written(kind: Kind, page: &Page, missing: Vec<Value>, hints: Option<Hints>) -
     let ours = result.to_string();
     let ours = ours.strip_suffix('}').unwrap_or_default();
     let comma = if ours == "{" { "" } else { "," };
-    let mut text = format!("{ours}{comma}\"{}\":[", kind.member()).into_bytes();
+    let mut text = format!("{ours}{comma}\"{}\":[", kind.member().key()).into_bytes();
     for (at, item) in page.items.iter().enumerate() {
         if at > 0 {
             text.push(b',');

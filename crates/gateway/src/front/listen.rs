@@ -17,9 +17,8 @@ use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::{Exchange, Up};
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
@@ -94,10 +93,9 @@ struct Wanted {
 impl Wanted {
     fn read(request: &Message) -> Result<Self, Refusal> {
         let bad = |what: &str| Refusal::BadParams { what: what.to_owned() };
-        let params = request.payload().unwrap_or_default();
-        let wanted = patch::get(params, &["notifications"]).unwrap_or_default();
-        let wanted: Map<String, Value> = serde_json::from_slice(wanted)
-            .map_err(|_| bad("params.notifications must be an object"))?;
+        let wanted: Map<String, Value> = request
+            .read(Member::Notifications)
+            .ok_or_else(|| bad("params.notifications must be an object"))?;
         let names = |member: &str| {
             let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
             let names = serde_json::from_value::<BTreeSet<String>>(names).ok();
@@ -304,10 +302,5 @@ fn narrowed(request: &Message, share: &Share) -> Message {
             wanted.insert(member.to_owned(), json!(names));
         }
     }
-    let wanted = Value::from(wanted).to_string();
-    let params = request.payload().unwrap_or_default();
-    match patch::replace(params, &["notifications"], wanted.as_bytes()) {
-        Some(params) => request.with_payload(&params),
-        None => request.clone(),
-    }
+    request.with(Member::Notifications, Value::from(wanted).to_string())
 }

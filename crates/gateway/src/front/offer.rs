@@ -9,8 +9,8 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::{Deferred, Definition, Hints, Kind};
 use switchboard_proto::exchange::{Exchange, Said};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 
 use super::{Front, lock};
 use crate::catalog::{Catalog, Owned};
@@ -106,20 +106,20 @@ impl Front {
     /// to this person.
     pub(super) fn may_come(&self, request: &Message, catalog: &Catalog) -> bool {
         let Some(person) = &self.person else { return false };
-        let params = request.payload().unwrap_or_default();
-        let string = |path: &[&str]| patch::string(params, path);
         let is_missing = match request.method() {
-            method::CALL_TOOL => string(&["name"]).map(|name| catalog.tool(&name).is_none()),
-            method::GET_PROMPT => string(&["name"]).map(|name| catalog.prompt(&name).is_none()),
+            method::CALL_TOOL => request.name().map(|name| catalog.tool(&name).is_none()),
+            method::GET_PROMPT => request.name().map(|name| catalog.prompt(&name).is_none()),
             method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
-                string(&["uri"]).map(|uri| catalog.resource(&uri).is_none())
+                request.uri().map(|uri| catalog.resource(&uri).is_none())
             }
-            method::COMPLETE => string(&["ref", "uri"])
-                .map(|uri| catalog.template(&uri).is_none())
-                .or_else(|| string(&["ref", "name"]).map(|it| catalog.prompt(&it).is_none())),
+            method::COMPLETE => {
+                let uri = request.string(Member::RefUri);
+                let name = || request.string(Member::RefName);
+                uri.map(|uri| catalog.template(&uri).is_none())
+                    .or_else(|| name().map(|it| catalog.prompt(&it).is_none()))
+            }
             method::LISTEN => {
-                let uris = patch::get(params, &["notifications", "resourceSubscriptions"]);
-                let uris = uris.and_then(|it| serde_json::from_slice::<Vec<String>>(it).ok());
+                let uris: Option<Vec<String>> = request.read(Member::ListenUris);
                 uris.map(|uris| uris.iter().any(|uri| catalog.resource(uri).is_none()))
             }
             _ => None,
@@ -131,7 +131,7 @@ impl Front {
             method::CALL_TOOL => Kind::Tools,
             _ => Kind::Prompts,
         };
-        let name = string(&["name"]).or_else(|| string(&["ref", "name"]));
+        let name = request.name().or_else(|| request.string(Member::RefName));
         let members = self.members();
         let mut late = person.awaited().into_iter().filter(|server| members.contains(server));
         late.any(|server| {

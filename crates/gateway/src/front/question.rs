@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use bytes::Bytes;
 use serde_json::Value;
 use switchboard_net::bridge::Bridge;
 use switchboard_proto::exchange::Ask;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::MAX_ID;
-use switchboard_proto::method::meta;
-use switchboard_proto::patch;
 
 use super::lock;
 
@@ -24,28 +23,24 @@ struct Question {
     /// The token that the client knows.
     shown: Value,
     /// The server's own, as it wrote it.
-    token: Box<[u8]>,
+    token: Bytes,
     asked_by: Weak<Bridge>,
 }
 
 impl Questions {
     /// A server asks: the question as the client is to get it, if it is another.
     pub(super) fn add(&self, by: &Arc<Bridge>, ask: Ask, request: &Message) -> Option<Message> {
-        let params = request.payload().unwrap_or_default();
-        let token = patch::get(params, &["_meta", meta::PROGRESS_TOKEN])?;
         // Progress on a question with a token of any length would have to be remembered.
-        let token = Some(token).filter(|token| token.len() <= MAX_ID)?;
-        let own: Value = serde_json::from_slice(token).ok()?;
+        let token = request.get(Member::MetaProgressToken).filter(|it| it.len() <= MAX_ID)?;
+        let own = request.value(Member::MetaProgressToken)?;
         let mut all = lock(&self.0);
         let is_free = |token: &Value| !all.values().any(|it| it.shown == *token);
         let others = (0..).map(|number| Value::from(format!("{}-{number}", ask.0)));
         let shown = std::iter::once(own.clone()).chain(others).find(is_free)?;
         let renamed = (shown != own).then(|| shown.to_string());
-        let question = Question { shown, token: token.into(), asked_by: Arc::downgrade(by) };
-        all.insert(ask, question);
-        let path = ["_meta", meta::PROGRESS_TOKEN];
-        let params = patch::replace(params, &path, renamed?.as_bytes())?;
-        Some(request.with_payload(&params))
+        let token = Bytes::copy_from_slice(token);
+        all.insert(ask, Question { shown, token, asked_by: Arc::downgrade(by) });
+        Some(request.with(Member::MetaProgressToken, renamed?))
     }
 
     /// A question is answered, or not asked any more.
@@ -55,12 +50,10 @@ impl Questions {
 
     /// Who asked what this progress is about, and the progress in their words.
     pub(super) fn find(&self, progress: &Message) -> Option<(Arc<Bridge>, Message)> {
-        let params = progress.payload()?;
-        let token = patch::get(params, &[meta::PROGRESS_TOKEN])?;
-        let token: Value = serde_json::from_slice(token).ok()?;
+        let token = progress.value(Member::ProgressToken)?;
         let all = lock(&self.0);
         let question = all.values().find(|it| it.shown == token)?;
-        let params = patch::replace(params, &[meta::PROGRESS_TOKEN], &question.token)?;
-        Some((question.asked_by.upgrade()?, progress.with_payload(&params)))
+        let progress = progress.with(Member::ProgressToken, question.token.clone());
+        Some((question.asked_by.upgrade()?, progress))
     }
 }

@@ -3,16 +3,13 @@
 
 use switchboard_net::face::Face;
 use switchboard_net::roster::{Kind, Roster};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 
 use crate::fleet::Fleet;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::sight::{self, Sight};
-
-/// Where in a listen the resources are.
-pub(super) const WATCHED: [&str; 2] = ["notifications", "resourceSubscriptions"];
 
 impl Fleet {
     /// Whether a server of this plan may be asked for this by somebody with this
@@ -38,9 +35,11 @@ impl Fleet {
 
     /// Whether a client may hear this of a server: not of resources that are hidden.
     pub(super) fn may_tell(&self, face: &Face, server: &str, message: &Message) -> bool {
-        let uri = || patch::string(message.payload()?, &["uri"]);
         let is_update = message.method() == method::UPDATED;
-        is_update.then(uri).flatten().is_none_or(|uri| self.may_watch(face, server, &uri))
+        is_update
+            .then(|| message.uri())
+            .flatten()
+            .is_none_or(|uri| self.may_watch(face, server, &uri))
     }
 
     /// Whether lists decide on a request that are not known.
@@ -77,7 +76,6 @@ impl Fleet {
 
 /// The resources that a listen is for.
 pub(super) fn watched(request: &Message) -> Vec<String> {
-    let params = request.payload().filter(|_| request.method() == method::LISTEN);
-    let uris = params.and_then(|params| patch::get(params, &WATCHED));
-    uris.and_then(|uris| serde_json::from_slice(uris).ok()).unwrap_or_default()
+    let is_listen = request.method() == method::LISTEN;
+    is_listen.then(|| request.read(Member::ListenUris)).flatten().unwrap_or_default()
 }

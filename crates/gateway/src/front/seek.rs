@@ -14,9 +14,9 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::Kind;
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch};
 
 use super::{Front, greet, id};
 use crate::catalog::Catalog;
@@ -62,8 +62,7 @@ impl Front {
         if self.fleet.search() == ToolSearch::Never || request.method() != method::CALL_TOOL {
             return Sought::Plain;
         }
-        let params = request.payload().unwrap_or_default();
-        let name = patch::string(params, &["name"]).unwrap_or_default();
+        let name = request.name().unwrap_or_default();
         if !self.is_searched(catalog) && catalog.tool(&name).is_some() {
             return Sought::Plain;
         }
@@ -127,10 +126,9 @@ impl Front {
     pub(super) fn find(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
         let (face, request) = (Arc::clone(face), request.clone());
         self.once_settled(move |front| {
-            let params = request.payload().unwrap_or_default();
-            let query = patch::string(params, &["arguments", "query"]);
-            let limit = patch::get(params, &["arguments", "limit"]);
-            let limit = limit.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or(FEW);
+            let argument = |name| request.inside(Member::Arguments, &[name]);
+            let query = argument("query").and_then(Part::as_string);
+            let limit = argument("limit").and_then(|limit| limit.read().ok()).unwrap_or(FEW);
             let result = match query {
                 Some(query) => found(&front.catalog().find(&query, limit.clamp(1, MOST))),
                 None => failed("arguments.query must be a string"),
@@ -154,18 +152,15 @@ fn finish(face: &Face, exchange: Exchange, request: &Message, mut result: Value)
 
 /// The call that is meant: everything else about it stays, its progress token too.
 fn unwrapped(request: &Message) -> Option<Message> {
-    let params = request.payload()?;
-    let name = patch::get(params, &["arguments", "name"]).filter(|it| it.starts_with(b"\""))?;
-    let arguments = patch::get(params, &["arguments", "arguments"]).unwrap_or(b"{}");
-    let (name, arguments) = (name.to_vec(), arguments.to_vec());
-    let params = patch::replace(params, &["name"], &name)?;
-    let params = patch::replace(&params, &["arguments"], &arguments)?;
-    Some(request.with_payload(&params))
+    let argument = |name| request.inside(Member::Arguments, &[name]).map(Part::text);
+    let name = argument("name").filter(|it| it.starts_with(b"\""))?.to_vec();
+    let arguments = argument("arguments").unwrap_or(b"{}").to_vec();
+    Some(request.with(Member::Name, name).with(Member::Arguments, arguments))
 }
 
 fn found(tools: &[Bytes]) -> Value {
     let shown = |text: &Bytes| -> Value {
-        let tool: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
+        let tool: Map<String, Value> = Part::new(text).read().unwrap_or_default();
         tool.into_iter().filter(|(member, _)| SHOWN.contains(&member.as_str())).collect()
     };
     let tools: Vec<_> = tools.iter().map(shown).collect();

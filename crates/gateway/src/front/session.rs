@@ -9,9 +9,9 @@ use switchboard_net::inside::{Inside as _, Works};
 use switchboard_net::server::Level;
 use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::{method, patch};
 
 use super::at::At;
 use super::leg::{Leg, Way};
@@ -38,7 +38,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(face: &Arc<Face>, hello: Message, at: At) -> Arc<Self> {
-        let asked = patch::string(hello.payload().unwrap_or_default(), &["protocolVersion"]);
+        let asked = hello.protocol_version();
         let same = asked.and_then(|asked| Revision::parse(&asked));
         let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
@@ -181,7 +181,7 @@ impl Front {
         exchange: Exchange,
         request: &Message,
     ) -> Works {
-        let level = patch::string(request.payload().unwrap_or_default(), &["level"]);
+        let level = request.log_level();
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
         let session = self.session(face).filter(|_| is_known);
         let Some(session) = session else {

@@ -10,29 +10,24 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::{Exchange, Said};
-use switchboard_proto::jsonrpc::{Kind, Message};
+use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::{Front, id};
 use crate::merge::TASKS;
 use crate::route::Nowhere;
-use list::{next_cursor, read_cursor};
+use list::read_cursor;
 pub(crate) use table::Tasks;
 
 mod list;
 mod table;
-
-/// Where messages say which task they are about.
-const RELATED: [&str; 3] = ["_meta", meta::RELATED_TASK, "taskId"];
-const ID: &str = "taskId";
 
 /// What the answer to a call has to do with tasks.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -52,10 +47,9 @@ impl Errand {
         era: Era,
         servers: impl FnOnce() -> Vec<Arc<str>>,
     ) -> Option<Self> {
-        let params = request.payload().unwrap_or_default();
         match (request.method(), era) {
-            (method::CALL_TOOL, Era::Legacy) => patch::get(params, &["task"]).map(|_| Self::Create),
-            (method::CALL_TOOL, Era::Modern) => declares(params).then_some(Self::Create),
+            (method::CALL_TOOL, Era::Legacy) => request.has(Member::Task).then_some(Self::Create),
+            (method::CALL_TOOL, Era::Modern) => declares(request).then_some(Self::Create),
             (method::LIST_TASKS, _) => Some(Self::List(servers())),
             (
                 method::GET_TASK | method::CANCEL_TASK | method::TASK_RESULT | method::UPDATE_TASK,
@@ -67,9 +61,9 @@ impl Errand {
 }
 
 /// Whether a modern client says with a request that it takes tasks.
-fn declares(params: &[u8]) -> bool {
-    let path = ["_meta", meta::CAPABILITIES, "extensions", TASKS];
-    patch::get(params, &path).is_some_and(|settings| settings.starts_with(b"{"))
+fn declares(request: &Message) -> bool {
+    let settings = request.inside(Member::MetaCapabilities, &["extensions", TASKS]);
+    settings.is_some_and(Part::is_object)
 }
 
 impl Front {
@@ -81,7 +75,6 @@ impl Front {
         request: &Message,
         said: Said,
     ) -> Works {
-        let params = request.payload().unwrap_or_default();
         let is_known = match (request.method(), face.era()) {
             (method::TASK_RESULT | method::LIST_TASKS, era) => era == Era::Legacy,
             (method::UPDATE_TASK, era) => era == Era::Modern,
@@ -92,7 +85,7 @@ impl Front {
             face.turn_away(exchange, request.id(), &Refusal::UnknownMethod { method });
             return Works::none();
         }
-        if face.era() == Era::Modern && !declares(params) {
+        if face.era() == Era::Modern && !declares(request) {
             let needed = json!({"extensions": {TASKS: {}}});
             face.turn_away(exchange, request.id(), &Refusal::NeedsMore { needed });
             return Works::none();
@@ -140,14 +133,11 @@ impl Front {
 
     /// The server of a task, and the request in its words.
     fn whose_task(&self, face: &Face, request: &Message) -> Result<(Arc<str>, Message), Nowhere> {
-        let params = request.payload().unwrap_or_default();
-        let ours = patch::string(params, &[ID]).ok_or(Nowhere::Params { member: ID })?;
-        let unknown = || Nowhere::Unknown { what: "task", name: ours.clone().into_owned() };
+        let ours = request.task_id().ok_or(Nowhere::Params { member: Member::TaskId.key() })?;
         let found = self.own_task(face, &ours);
+        let unknown = || Nowhere::Unknown { what: "task", name: ours.into_owned() };
         let (server, theirs) = found.ok_or_else(unknown)?;
-        let theirs = Value::from(theirs).to_string();
-        let params = patch::replace(params, &[ID], theirs.as_bytes()).ok_or_else(unknown)?;
-        Ok((server, request.with_payload(&params)))
+        Ok((server, request.with_string(Member::TaskId, &theirs)))
     }
 
     /// The server whose tasks are next in a list; none if the client has no tasks.
@@ -156,29 +146,23 @@ impl Front {
         face: &Face,
         request: &Message,
     ) -> Result<Option<(Arc<str>, Message)>, Nowhere> {
-        let params = request.payload().unwrap_or(b"{}");
         let servers = self.task_servers(face);
-        let (server, theirs) = match patch::get(params, &["cursor"]) {
+        let (server, theirs) = match request.part(Member::Cursor) {
             None => match servers.first() {
                 Some(first) => (Arc::clone(first), None),
                 None => return Ok(None),
             },
             Some(cursor) => {
-                let cursor = patch::as_string(cursor);
+                let cursor = cursor.as_string();
                 let read = cursor.as_deref().and_then(|cursor| read_cursor(cursor, &servers));
                 read.ok_or(Nowhere::Params { member: "cursor" })?
             }
         };
-        let params =
-            patch::without(params, &[], &["cursor"]).unwrap_or_else(|| params.to_vec().into());
-        let params = match theirs {
-            Some(cursor) => {
-                let cursor = Value::from(cursor).to_string();
-                patch::put(&params, &[], "cursor", cursor.as_bytes()).unwrap_or(params)
-            }
-            None => params,
+        let request = match theirs {
+            Some(cursor) => request.with_string(Member::Cursor, &cursor),
+            None => request.without(Member::Cursor),
         };
-        Ok(Some((server, request.with_payload(&params))))
+        Ok(Some((server, request)))
     }
 }
 
@@ -191,23 +175,19 @@ impl Tasks {
         errand: &Errand,
         answer: &Message,
     ) -> Message {
-        let Some(result) = answer.payload().filter(|_| answer.kind() == Kind::Result) else {
+        if answer.kind() != Kind::Result {
             return answer.clone();
-        };
-        let changed = match errand {
-            Errand::Create => match self.created(face, server, result) {
-                Ok(changed) => changed,
-                Err(why) => return Message::refusal(answer.id(), &why),
-            },
-            Errand::About => [&[ID][..], &RELATED]
-                .iter()
-                .find_map(|path| self.under_ours(face, server, result, path)),
-            Errand::List(servers) => {
-                let next = next_cursor(server, result, servers);
-                list::of_ours(self, face, server, result, next)
-            }
-        };
-        changed.map_or_else(|| answer.clone(), |result| answer.with_payload(&result))
+        }
+        match errand {
+            Errand::Create => self
+                .created(face, server, answer)
+                .unwrap_or_else(|why| Message::refusal(answer.id(), &why)),
+            Errand::About => [Member::TaskId, Member::RelatedTaskId]
+                .into_iter()
+                .find_map(|member| self.under_ours(face, server, answer, member))
+                .unwrap_or_else(|| answer.clone()),
+            Errand::List(servers) => list::of_ours(self, face, server, answer, servers),
+        }
     }
 
     /// The answer with our id of a new task, if it is one. The server's id is kept for
@@ -216,23 +196,20 @@ impl Tasks {
         &self,
         face: &Face,
         server: &Arc<str>,
-        result: &[u8],
-    ) -> Result<Option<bytes::Bytes>, Refusal> {
-        let path: &[&str] = match face.era() {
-            Era::Legacy => &["task", ID],
-            Era::Modern => &[ID],
+        answer: &Message,
+    ) -> Result<Message, Refusal> {
+        let (member, is_task) = match face.era() {
+            Era::Legacy => (Member::NewTaskId, true),
+            Era::Modern => (Member::TaskId, answer.result_type().as_deref() == Some("task")),
         };
-        let kind = patch::string(result, &["resultType"]);
-        if face.era() == Era::Modern && kind.as_deref() != Some("task") {
-            return Ok(None);
-        }
-        let Some(theirs) = patch::string(result, path) else { return Ok(None) };
+        let Some(theirs) = answer.string(member).filter(|_| is_task) else {
+            return Ok(answer.clone());
+        };
         if theirs.len() > MAX_ID {
             let text = format!("the server's task id is longer than {MAX_ID} bytes");
             return Err(Refusal::FarSide { text });
         }
-        let ours = Value::from(self.put(face, server, &theirs)).to_string();
-        Ok(patch::replace(result, path, ours.as_bytes()))
+        Ok(answer.with_string(member, &self.put(face, server, &theirs)))
     }
 
     /// What a server says, under our id; none if it is about a task of somebody else.
@@ -242,42 +219,32 @@ impl Tasks {
         server: &Arc<str>,
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
-        let params = message.payload().unwrap_or_default();
+        let ours = |member| self.under_ours(face, server, message, member).map(Cow::Owned);
         if matches!(message.method(), method::TASK_STATUS | method::TASK_CHANGED) {
-            let params = self.under_ours(face, server, params, &[ID])?;
-            return Some(Cow::Owned(message.with_payload(&params)));
+            return ours(Member::TaskId);
         }
-        if self.is_empty() {
-            return Some(Cow::Borrowed(message));
-        }
-        match self.under_ours(face, server, params, &RELATED) {
-            Some(params) => Some(Cow::Owned(message.with_payload(&params))),
-            None => Some(Cow::Borrowed(message)),
-        }
+        let ours = if self.is_empty() { None } else { ours(Member::RelatedTaskId) };
+        ours.or(Some(Cow::Borrowed(message)))
     }
 
     /// What a client answers, under the server's id.
     pub(super) fn given<'m>(&self, face: &Face, answer: &'m Message) -> Cow<'m, Message> {
-        let changed = || {
-            let result = answer.payload()?;
-            let (_, theirs) = self.find(face, &patch::string(result, &RELATED)?)?;
-            let theirs = Value::from(theirs).to_string();
-            patch::replace(result, &RELATED, theirs.as_bytes())
-        };
-        let changed = if self.is_empty() { None } else { changed() };
-        changed.map_or(Cow::Borrowed(answer), |result| Cow::Owned(answer.with_payload(&result)))
+        let found = || self.find(face, &answer.related_task()?);
+        match if self.is_empty() { None } else { found() } {
+            Some((_, theirs)) => Cow::Owned(answer.with_string(Member::RelatedTaskId, &theirs)),
+            None => Cow::Borrowed(answer),
+        }
     }
 
-    /// The text with our id at `path`; none if there is none there, or of a task of somebody else.
+    /// The message with our id as `member`; none if there is none there, or of a task of somebody else.
     fn under_ours(
         &self,
         face: &Face,
         server: &Arc<str>,
-        text: &[u8],
-        path: &[&str],
-    ) -> Option<bytes::Bytes> {
-        let theirs = patch::string(text, path)?;
-        let ours = Value::from(self.ours(face, server, &theirs)?).to_string();
-        patch::replace(text, path, ours.as_bytes())
+        message: &Message,
+        member: Member,
+    ) -> Option<Message> {
+        let ours = self.ours(face, server, &message.string(member)?)?;
+        Some(message.with_string(member, &ours))
     }
 }

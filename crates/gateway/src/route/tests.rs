@@ -56,7 +56,7 @@ fn check(servers: &impl Servers, lines: &str) {
         let request = parse_one(text.into()).unwrap();
         let way = match route(&request, &catalog(), servers) {
             Way::Here => "here".to_owned(),
-            Way::List(kind) => kind.member().to_owned(),
+            Way::List(kind) => kind.member().key().to_owned(),
             Way::To { server, request } => {
                 let params = String::from_utf8_lossy(request.payload().unwrap()).into_owned();
                 format!("{server} {params}")

@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchboard_net::face::Face;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
-use switchboard_proto::{method, patch};
+use switchboard_proto::method;
 
 use super::recent::Trace;
 use super::{Call, Outcome, Tap};
@@ -25,10 +25,7 @@ impl Tap {
     /// A call was answered, or given up if there is no answer.
     pub(super) fn close(&self, face: &Face, call: &Call, answer: Option<&Message>) {
         let outcome = answer.map_or(Outcome::Cancelled, |answer| Outcome::of(&call.method, answer));
-        let code = answer.filter(|_| outcome == Outcome::Error).and_then(|answer| {
-            let text = patch::get(answer.payload()?, &["code"])?;
-            std::str::from_utf8(text).ok()?.parse().ok()
-        });
+        let code = answer.and_then(Message::error_code);
         let end = End { outcome, code, took: call.since.elapsed() };
         self.count(call, &end);
         log(face, call, &end);

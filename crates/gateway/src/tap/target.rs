@@ -6,21 +6,20 @@ use std::sync::{PoisonError, RwLock};
 
 use switchboard_net::upstream::{Server, Target};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::method;
 
 /// Bytes of a name that are kept of a call: longer names are nobody's.
 const NAME: usize = 256;
 
 /// The tool, prompt or resource that a call is about.
 pub(super) fn of(request: &Message) -> Option<Cow<'_, str>> {
-    let params = request.payload()?;
-    let member = match request.method() {
-        method::CALL_TOOL | method::GET_PROMPT => "name",
-        method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => "uri",
+    let text = match request.method() {
+        method::CALL_TOOL | method::GET_PROMPT => request.name()?,
+        method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+            plain(&request.uri()?).to_owned().into()
+        }
         _ => return None,
     };
-    let text = patch::string(params, &[member])?;
-    let text = if member == "uri" { Cow::Owned(plain(&text).to_owned()) } else { text };
     let short = short(&text).len();
     Some(if short < text.len() { Cow::Owned(text[..short].to_owned()) } else { text })
 }

@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 use switchboard_net::face::Face;
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch};
 
 use super::Tap;
 
@@ -32,7 +32,7 @@ pub(super) fn asked(request: &Message) -> Option<&'static str> {
     if request.method() != method::CALL_TOOL {
         return None;
     }
-    ours(&patch::string(request.payload()?, &["name"])?)
+    ours(&request.name()?)
 }
 
 fn definitions() -> [Value; 2] {
@@ -70,27 +70,23 @@ fn definitions() -> [Value; 2] {
 
 /// The list of tools with ours at its end; none if this is not the last page.
 pub(super) fn listed(answer: &Message) -> Option<Message> {
-    let result = answer.payload()?;
-    if patch::get(result, &["nextCursor"]).is_some() {
+    if answer.has(Member::NextCursor) {
         return None;
     }
-    let tools = patch::get(result, &["tools"])?;
-    let rest = tools.trim_ascii_end().strip_suffix(b"]")?;
+    let rest = answer.get(Member::Tools)?.trim_ascii_end().strip_suffix(b"]")?;
     let ours = definitions().map(|tool| tool.to_string()).join(",");
     let comma = if rest.trim_ascii() == b"[" { "" } else { "," };
     let tools = [rest, comma.as_bytes(), ours.as_bytes(), b"]"].concat();
-    let result = patch::replace(result, &["tools"], &tools)?;
-    Some(answer.with_payload(&result))
+    Some(answer.with(Member::Tools, tools))
 }
 
 /// The request for a list that a call of `get_tool_manifest` stands for.
 pub(super) fn list(request: &Message) -> Message {
-    let params = request.payload().unwrap_or(b"{}");
-    let meta = patch::get(params, &["_meta"]).unwrap_or(b"{}");
-    let meta = patch::put(meta, &[], WHOLE, b"true").unwrap_or_else(|| meta.to_vec().into());
-    let mut members = [b"{\"_meta\":", &meta[..]].concat();
-    if let Some(cursor) = patch::get(params, &["arguments", "cursor"]) {
-        members.extend([b",\"cursor\":", cursor].concat());
+    let meta = request.part(Member::Meta).unwrap_or(Part::new(b"{}"));
+    let whole = meta.with(WHOLE, b"true");
+    let mut members = [b"{\"_meta\":", whole.as_deref().unwrap_or(meta.text())].concat();
+    if let Some(cursor) = request.inside(Member::Arguments, &["cursor"]) {
+        members.extend([b",\"cursor\":", cursor.text()].concat());
     }
     members.push(b'}');
     let id = request.id().unwrap_or(&Id::Integer(0));
@@ -99,8 +95,7 @@ pub(super) fn list(request: &Message) -> Message {
 
 /// The list as the result of a tool.
 pub(super) fn manifest(answer: &Message, era: Era) -> Message {
-    let list: Value =
-        serde_json::from_slice(answer.payload().unwrap_or_default()).unwrap_or_default();
+    let list = answer.payload_value().unwrap_or_default();
     let tools = list["tools"].as_array().cloned().unwrap_or_default();
     let mut content = json!({"success": true});
     if let Some(next) = list.get("nextCursor") {
@@ -113,8 +108,8 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
 
 /// What became of a call.
 pub(super) fn trace(tap: &Tap, face: &Face, request: &Message) -> Message {
-    let params = request.payload().unwrap_or_default();
-    let asked = patch::string(params, &["arguments", "traceId"]).unwrap_or_default();
+    let arguments = request.part(Member::Arguments);
+    let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
     let mut calls = tap.recent.find(face, &asked);
     let result = if calls.is_empty() {
         let message = "no recent call of yours has this trace id";
@@ -146,11 +141,7 @@ fn result(text: &str, content: &Value, era: Era) -> Value {
 
 /// The result of a tool, with the id of its trace.
 pub(super) fn told(answer: &Message, trace: u128) -> Option<Message> {
-    let result = answer.payload()?;
-    let id = format!("\"{trace:032x}\"");
-    let result = match patch::get(result, &["_meta"]) {
-        Some(_) => patch::put(result, &["_meta"], KEY, id.as_bytes())?,
-        None => patch::put(result, &[], "_meta", format!("{{\"{KEY}\":{id}}}").as_bytes())?,
-    };
-    Some(answer.with_payload(&result))
+    let meta = answer.part(Member::Meta).unwrap_or(Part::new(b"{}"));
+    let meta = meta.with(KEY, format!("\"{trace:032x}\"").as_bytes())?;
+    Some(answer.with(Member::Meta, meta))
 }

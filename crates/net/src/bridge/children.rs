@@ -2,12 +2,9 @@
 
 use http::HeaderMap;
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-use serde_json::Value;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Carrier, Exchange};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method::meta;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::revision::Era;
 
 use crate::face::Face;
@@ -114,9 +111,7 @@ fn user(face: &Face, passed: &HeaderMap) -> User {
 
 /// The same for requests that declare the same (GW-41), however it is written.
 fn declared(request: &Message) -> Mark {
-    let params = request.payload().unwrap_or_default();
-    let declared = patch::get(params, &["_meta", meta::CAPABILITIES]).unwrap_or_default();
-    let declared: Value = serde_json::from_slice(declared).unwrap_or_default();
+    let declared = request.value(Member::MetaCapabilities).unwrap_or_default();
     let mut said = Context::new(&SHA256);
     said.update(declared.to_string().as_bytes());
     mark(said)

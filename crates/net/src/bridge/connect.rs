@@ -5,9 +5,8 @@ use std::sync::{Arc, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
@@ -145,14 +144,12 @@ impl Bridge {
 
 /// The task that a request is about; of a listen the first.
 fn subject(request: &Message) -> Option<Cow<'_, str>> {
-    let params = request.payload()?;
     match request.method() {
         method::LISTEN => {
-            let tasks = patch::get(params, &["notifications", "taskIds"])?;
-            let tasks: Vec<String> = serde_json::from_slice(tasks).ok()?;
+            let tasks: Vec<String> = request.read(Member::ListenTasks)?;
             tasks.into_iter().next().map(Cow::Owned)
         }
-        name if name.starts_with("tasks/") => patch::string(params, &["taskId"]),
+        name if name.starts_with("tasks/") => request.task_id(),
         _ => None,
     }
 }

@@ -15,7 +15,6 @@ use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::{Carrier, Exchange, Up};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
@@ -270,9 +269,8 @@ impl Greeter {
 /// Whether an answer says that the server is modern: by the versions it names
 /// (NEG-2), or by welcoming its client to one that has no greeting (NEG-11).
 fn names_modern(answer: &Message) -> bool {
-    let payload = answer.payload().unwrap_or_default();
     if answer.kind() == Kind::Result {
-        let version = patch::string(payload, &["protocolVersion"]);
+        let version = answer.protocol_version();
         return version.is_some_and(|name| Revision::names(Era::Modern).contains(&&*name));
     }
     let reply = probe::reply(None, answer);

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
+use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::method;
-use switchboard_proto::patch;
 
 use crate::face::{lock, next_number};
 use crate::server::covers;
@@ -128,13 +128,14 @@ impl Cache {
         emptied: u64,
         now: Instant,
     ) {
-        let ttl = patch::get(result, &["ttlMs"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
+        let said = Part::new(result);
+        let ttl = said.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
         let Some(ttl) = ttl.filter(|&ttl| ttl > 0).map(Duration::from_millis) else { return };
         let mut entries = lock(&self.entries);
         if entries.emptied != emptied {
             return;
         }
-        let mut private = patch::string(result, &["cacheScope"]).as_deref() != Some("public");
+        let mut private = said.string("cacheScope").as_deref() != Some("public");
         if method != method::READ_RESOURCE {
             private |= entries.narrow(place, method, private);
         }
@@ -164,7 +165,7 @@ impl Cache {
         let params = params();
         let uri = params["uri"].as_str().filter(|_| note == method::UPDATED);
         lock(&self.entries).forget(|key| {
-            let of = patch::string(&key.params, &["uri"]);
+            let of = Part::new(&key.params).string("uri");
             // What changed may be a part of what was read (SUB-13).
             let is_about = uri.is_none_or(|uri| of.is_some_and(|of| covers(&of, uri)));
             key.server == place.server && lists.contains(&&*key.method) && is_about

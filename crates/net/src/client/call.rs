@@ -7,9 +7,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinSet;
 
@@ -72,8 +71,8 @@ impl Inner {
     /// Whether a result would depend on nothing but who asks and for what.
     fn may_keep(&self, method: &str, params: &Bytes, options: &CallOptions) -> bool {
         let plain = options.meta.is_empty() && options.extensions.is_empty();
-        let telling = ["_meta", "inputResponses", "requestState"];
-        let tells = telling.iter().any(|member| patch::get(params, &[member]).is_some());
+        let telling = [Member::Meta, Member::InputResponses, Member::RequestState];
+        let tells = telling.iter().any(|it| Part::new(params).get(&[it.key()]).is_some());
         self.era == Era::Modern && method::is_cacheable(method) && plain && !tells
     }
 
@@ -84,32 +83,32 @@ impl Inner {
     pub(super) async fn converse(
         &self,
         method: &str,
-        original: Bytes,
+        params: Bytes,
         options: &CallOptions,
     ) -> Result<(Bytes, usize), CallError> {
         let until = now() + options.total.unwrap_or(self.options.total);
         let quiet = options.timeout.unwrap_or(self.options.timeout);
-        let mut params = original.clone();
+        let original = Message::request(&Id::from(0), method, Some(&params));
+        let mut request = original.clone();
         for round in 0..=ROUNDS {
             let patience = Patience { quiet, until };
-            let answer = self.ask(method, &params, options, patience).await?;
+            let answer = self.ask(&request, options, patience).await?;
             if answer.kind() == Kind::Error {
                 return Err(CallError::from_answer(&answer));
             }
-            let result = answer.payload().unwrap_or_default();
-            let kind = patch::string(result, &["resultType"]);
-            match kind.as_deref().filter(|_| self.era == Era::Modern) {
-                None | Some("complete") => return Ok((Bytes::copy_from_slice(result), round)),
+            let result = || Bytes::copy_from_slice(answer.payload().unwrap_or_default());
+            match answer.result_type().as_deref().filter(|_| self.era == Era::Modern) {
+                None | Some("complete") => return Ok((result(), round)),
                 Some("input_required") if method::may_ask(method) => {
                     let left = until.saturating_duration_since(now());
-                    let next = self.next_round(&original, result, round);
+                    let next = self.next_round(&original, &answer, round);
                     let Ok(next) = tokio::time::timeout(left, next).await else {
                         return Err(CallError::Timeout { millis: left.as_millis() });
                     };
-                    params = next?;
+                    request = next?;
                 }
                 Some("task") if method == method::CALL_TOOL && self.takes_tasks(options) => {
-                    return Ok((Bytes::copy_from_slice(result), round));
+                    return Ok((result(), round));
                 }
                 Some(kind) => {
                     let what = format!("resultType {kind:?} for {method}");
@@ -129,15 +128,13 @@ impl Inner {
 
     async fn ask(
         &self,
-        method: &str,
-        params: &Bytes,
+        request: &Message,
         options: &CallOptions,
         patience: Patience,
     ) -> Result<Message, CallError> {
         let exchange = self.line.desk.next_exchange();
-        let reports = method::may_ask(method) || options.on_progress.is_some();
-        let params = self.enveloped(params, options, reports.then_some(exchange))?;
-        let request = Message::request(&Id::from(0), method, Some(&params));
+        let reports = method::may_ask(request.method()) || options.on_progress.is_some();
+        let request = self.enveloped(request, options, reports.then_some(exchange));
         let slot = Arc::new(Slot::new(options.on_progress.clone(), None));
         self.line.ask(exchange, slot, &request, patience).await
     }
@@ -148,56 +145,51 @@ impl Inner {
     /// wire: META-1, PRG-1
     pub(super) fn enveloped(
         &self,
-        params: &Bytes,
+        message: &Message,
         options: &CallOptions,
         token: Option<Exchange>,
-    ) -> Result<Bytes, CallError> {
-        let mut params = params.clone();
+    ) -> Message {
         let more = &options.meta;
         let mut members: Vec<(&str, String)> =
             more.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
-        let path = ["_meta", meta::PROGRESS_TOKEN];
-        let has_token = more.contains_key(path[1]) || patch::get(&params, &path).is_some();
+        let key = Member::MetaProgressToken.key();
+        let has_token = more.contains_key(key) || message.has(Member::MetaProgressToken);
         if let Some(token) = token.filter(|_| !has_token) {
-            members.push((meta::PROGRESS_TOKEN, token.0.to_string()));
+            members.push((key, token.0.to_string()));
         }
-        members.extend(self.envelope.iter().map(|(name, value)| match *name {
-            meta::CAPABILITIES => (*name, extended(value, &options.extensions)),
-            _ => (*name, value.clone()),
+        members.extend(self.envelope.iter().map(|(member, value)| match member {
+            Member::MetaCapabilities => (member.key(), extended(value, &options.extensions)),
+            _ => (member.key(), value.clone()),
         }));
         if members.is_empty() {
-            return Ok(params);
+            return message.clone();
         }
-        let is_object = patch::get(&params, &["_meta"]).is_some_and(|meta| meta.starts_with(b"{"));
-        if !is_object {
-            params = patch::put(&params, &[], "_meta", b"{}").ok_or(CallError::BadParams)?;
-        }
-        for (name, value) in members.iter().rev() {
-            params = patch::put(&params, &["_meta"], name, value.as_bytes())
-                .ok_or(CallError::BadParams)?;
-        }
-        Ok(params)
+        let meta = message.part(Member::Meta).filter(|meta| meta.is_object());
+        let meta = Bytes::copy_from_slice(meta.map_or(b"{}", Part::text));
+        let meta = members.iter().rev().fold(meta, |meta, (name, value)| {
+            Part::new(&meta).with(name, value.as_bytes()).unwrap_or(meta)
+        });
+        message.with(Member::Meta, meta)
     }
 
-    /// The parameters of the next round: the first ones, the answers to all
+    /// The request of the next round: the first one, the answers to all
     /// questions, and the server's state as it was given.
     async fn next_round(
         &self,
-        original: &Bytes,
-        result: &[u8],
+        original: &Message,
+        answer: &Message,
         round: usize,
-    ) -> Result<Bytes, CallError> {
-        let requests = patch::get(result, &["inputRequests"]);
-        let state = patch::get(result, &["requestState"]);
-        let mut params = original.clone();
+    ) -> Result<Message, CallError> {
+        let requests = answer.part(Member::InputRequests);
+        let state = answer.get(Member::RequestState);
+        let mut request = original.clone();
         match (requests, state) {
             (Some(requests), _) => {
-                let requests = serde_json::from_slice(requests).map_err(|_| {
-                    CallError::Unusable { what: "inputRequests is no object".to_owned() }
+                let requests = requests.read().map_err(|_| CallError::Unusable {
+                    what: "inputRequests is no object".to_owned(),
                 })?;
                 let answers = Value::from(self.gather(requests).await?).to_string();
-                params = patch::put(&params, &[], "inputResponses", answers.as_bytes())
-                    .ok_or(CallError::BadParams)?;
+                request = request.with(Member::InputResponses, answers);
             }
             (None, Some(_)) => {
                 tokio::time::sleep(pace(round)).await;
@@ -208,9 +200,9 @@ impl Inner {
             }
         }
         if let Some(state) = state {
-            params = patch::put(&params, &[], "requestState", state).ok_or(CallError::BadParams)?;
+            request = request.with(Member::RequestState, Bytes::copy_from_slice(state));
         }
-        Ok(params)
+        Ok(request)
     }
 
     /// All answers of one round, side by side; the first that fails ends it

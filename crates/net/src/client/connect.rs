@@ -14,9 +14,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_proto::client::probe::{self, Reply, Verdict};
 use switchboard_proto::exchange::Carrier;
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
+use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
 use super::error::{CallError, ConnectError};
@@ -75,10 +74,11 @@ async fn meet_behind(
     let (question, mut envelope) = (question(options), guise.envelope());
     if guise.era().is_none() {
         let able = options.callbacks.answers.capabilities(Era::Modern, &options.capabilities);
-        envelope.push((meta::CAPABILITIES, able.to_string()));
+        envelope.push((Member::MetaCapabilities, able.to_string()));
     }
-    let params = asked(question.payload().unwrap_or_default(), &envelope);
-    let answer = line.ask_within(method::DISCOVER, &params, options.timeout).await?;
+    let question = asked(question, envelope);
+    let params = question.payload().unwrap_or_default();
+    let answer = line.ask_within(method::DISCOVER, params, options.timeout).await?;
     if guise.era().is_none() && behind.bridge.common_era() == Some(Era::Legacy) {
         if answer.kind() == Kind::Error {
             return Err(CallError::from_answer(&answer).into());
@@ -200,17 +200,19 @@ fn close_later(line: Line) {
 }
 
 fn modern(line: Line, revision: Revision, answer: Option<&Message>) -> Met {
-    let result = answer.filter(|answer| answer.kind() == Kind::Result).and_then(Message::payload);
-    let welcome = result.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+    let answer = answer.filter(|answer| answer.kind() == Kind::Result);
+    let welcome = answer.and_then(Message::payload_value).unwrap_or_default();
     Met { line, era: Era::Modern, revision: revision.to_string(), welcome }
 }
 
 fn nothing_in_common(line: Line, answer: Option<&Message>) -> ConnectError {
     close_later(line);
-    let payload = answer.and_then(Message::payload).unwrap_or_default();
-    let theirs = patch::get(payload, &["supportedVersions"])
-        .or_else(|| patch::get(payload, &["data", "supported"]));
-    let theirs = String::from_utf8_lossy(theirs.unwrap_or(b"nothing we know")).into_owned();
+    let theirs = answer.and_then(|answer| {
+        let supported = answer.body().get(&["supportedVersions"]);
+        supported.or_else(|| answer.inside(Member::Data, &["supported"]))
+    });
+    let theirs = theirs.map_or(&b"nothing we know"[..], Part::text);
+    let theirs = String::from_utf8_lossy(theirs).into_owned();
     ConnectError::NoCommonRevision { theirs }
 }
 
@@ -255,8 +257,7 @@ fn welcome(answer: &Message) -> Result<(String, Value), ConnectError> {
     if answer.kind() == Kind::Error {
         return Err(CallError::from_answer(answer).into());
     }
-    let result = answer.payload().unwrap_or_default();
-    let welcome: Value = serde_json::from_slice(result).unwrap_or_default();
+    let welcome = answer.payload_value().unwrap_or_default();
     let Some(version) = welcome["protocolVersion"].as_str() else {
         let what = "initialize was answered without a protocolVersion".to_owned();
         return Err(CallError::Unusable { what }.into());

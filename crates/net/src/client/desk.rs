@@ -207,8 +207,7 @@ impl Recipient for Desk {
     }
 
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let params = request.payload().and_then(|text| serde_json::from_slice(text).ok());
-        let params: Value = params.unwrap_or_default();
+        let params = request.payload_value().unwrap_or_default();
         let answers = &self.options.callbacks.answers;
         match answers.find(request.method(), &params) {
             Some(answer) => self.answer(exchange, ask, &answer, params),

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::patch;
 
 /// Why a call has no result. The texts are those of seed 000.
 #[expect(missing_docs, reason = "the field names say it")]
@@ -62,12 +61,10 @@ impl CallError {
     /// What an error answer says. One without an id was made on our side.
     pub(super) fn from_answer(answer: &Message) -> Self {
         debug_assert_eq!(answer.kind(), Kind::Error);
-        let error = answer.payload().unwrap_or_default();
         if answer.id().is_none() {
-            let message = patch::string(error, &["message"]).unwrap_or_default();
-            return Self::from_text(message.into_owned());
+            return Self::from_text(answer.error_message().into_owned());
         }
-        Self::from_error(&serde_json::from_slice(error).unwrap_or_default())
+        Self::from_error(&answer.payload_value().unwrap_or_default())
     }
 
     /// What an error object says.

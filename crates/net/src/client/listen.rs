@@ -161,8 +161,8 @@ impl Client {
     ) -> Result<(Course, Value), CallError> {
         let line = &self.inner.line;
         let params = super::call::text_of(&filter.params())?;
-        let params = self.inner.enveloped(&params, &CallOptions::default(), None)?;
         let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
+        let request = self.inner.enveloped(&request, &CallOptions::default(), None);
         let slot = Arc::new(Slot::new(None, Some(notes)));
         let open = line.open(line.desk.next_exchange(), &slot);
         line.start(&open, &request);

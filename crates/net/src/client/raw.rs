@@ -5,8 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
-use switchboard_proto::json::{Fault, Walker};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::revision::Era;
 
 use super::list::PAGES;
@@ -44,8 +43,8 @@ impl Client {
                 return Err(unusable(method, "is too long"));
             }
             list.items.extend(elements(&page, member).unwrap_or_default());
-            list.narrow(&page, cursor.is_none());
-            let next = patch::string(&page, &["nextCursor"]);
+            list.narrow(Part::new(&page), cursor.is_none());
+            let next = Part::new(&page).string("nextCursor");
             // An empty cursor is one only where the revision says so.
             let next = next.filter(|next| !next.is_empty() || self.era() == Era::Modern);
             let Some(next) = next else { return Ok(list) };
@@ -70,10 +69,10 @@ pub(crate) struct Listed {
 
 impl Listed {
     /// Another page, which may say less.
-    fn narrow(&mut self, page: &[u8], is_first: bool) {
-        let ttl = patch::get(page, &["ttlMs"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
+    fn narrow(&mut self, page: Part<'_>, is_first: bool) {
+        let ttl = page.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
         let ttl = Duration::from_millis(ttl.unwrap_or(0)).min(cache::LONGEST);
-        let is_public = patch::string(page, &["cacheScope"]).as_deref() == Some("public");
+        let is_public = page.string("cacheScope").as_deref() == Some("public");
         self.ttl = if is_first { ttl } else { self.ttl.min(ttl) };
         self.is_public = is_public && (is_first || self.is_public);
     }
@@ -85,14 +84,8 @@ fn unusable(method: &str, why: &str) -> CallError {
 
 /// The elements of the array `member`; none if there is no such array.
 pub(crate) fn elements(text: &Bytes, member: &str) -> Option<Vec<Bytes>> {
-    let array = text.slice_ref(patch::get(text, &[member])?);
-    let mut found = Vec::new();
-    let each = |place| {
-        found.push(array.slice(place));
-        Ok::<_, Fault>(())
-    };
-    Walker::new(&array).elements(each).ok()?;
-    Some(found)
+    let list = Part::new(text).get(&[member]).filter(|it| it.is_list())?;
+    Some(list.items().map(|item| text.slice_ref(item.text())).collect())
 }
 
 #[cfg(test)]
@@ -105,7 +98,7 @@ mod tests {
         let listed = |pages: &[&str]| {
             let mut list = Listed::default();
             for (number, page) in pages.iter().enumerate() {
-                list.narrow(page.as_bytes(), number == 0);
+                list.narrow(Part::new(page.as_bytes()), number == 0);
             }
             (list.ttl.as_millis(), list.is_public)
         };

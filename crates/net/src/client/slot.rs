@@ -58,9 +58,7 @@ impl Slot {
     pub(super) fn note(&self, message: &Message) -> bool {
         let mut state = lock(&self.state);
         state.touched = now();
-        let params = || -> Value {
-            message.payload().and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default()
-        };
+        let params = || message.payload_value().unwrap_or_default();
         if message.method() == method::ACKNOWLEDGED {
             state.acknowledged = Some(taken(&mut params(), "notifications"));
             drop(state);
@@ -157,8 +155,8 @@ pub(super) fn send(to: &mpsc::Sender<Heard>, note: Notification) {
 }
 
 pub(super) fn notification(message: &Message) -> Notification {
-    let params = message.payload().and_then(|text| serde_json::from_slice(text).ok());
-    Notification { method: message.method().to_owned(), params: params.unwrap_or_default() }
+    let params = message.payload_value().unwrap_or_default();
+    Notification { method: message.method().to_owned(), params }
 }
 
 fn progress(params: &Value) -> Option<Progress> {

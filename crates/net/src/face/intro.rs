@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use switchboard_proto::exchange::Up;
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 use switchboard_proto::revision::Revision;
 use switchboard_proto::server::Half;
 use switchboard_proto::server::legacy::Phase;
@@ -28,14 +27,14 @@ impl Intro {
     /// What a greeting or a listen says. Other requests are not looked at: most
     /// clients with a conversation that lasts say it in one of these.
     fn of(request: &Message) -> Option<Self> {
-        let at: &[&str] = match request.method() {
-            method::INITIALIZE => &["clientInfo"],
-            method::LISTEN => &["_meta", meta::CLIENT],
+        let member = match request.method() {
+            method::INITIALIZE => Member::ClientInfo,
+            method::LISTEN => Member::MetaClient,
             _ => return None,
         };
-        let words = patch::get(request.payload()?, at)?;
+        let words = request.part(member)?;
         let word = |name: &str| {
-            let text = patch::string(words, &[name]).unwrap_or_default();
+            let text = words.string(name).unwrap_or_default();
             text.chars().take(MOST).collect::<String>().into()
         };
         Some(Self { name: word("name"), version: word("version") })

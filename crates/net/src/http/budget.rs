@@ -134,23 +134,23 @@ mod tests {
 
     #[test]
     fn a_principal_has_its_share_and_all_have_the_whole_until_texts_are_dropped() {
-        let budget = Arc::new(BodyBudget::new(100, 60));
+        let budget = Arc::new(BodyBudget::new(100 * FREE, 60 * FREE));
         let [ada, bob] = ["ada", "bob"].map(Who::new);
         let mut first = budget.charge(&ada);
-        first.grow_to(40).unwrap();
+        first.grow_to(40 * FREE).unwrap();
         let mut second = budget.charge(&ada);
-        assert_eq!(second.grow_to(21), Err(Refusal::TooManyBytesOfYours));
-        second.grow_to(20).unwrap();
+        assert_eq!(second.grow_to(21 * FREE), Err(Refusal::TooManyBytesOfYours));
+        second.grow_to(20 * FREE).unwrap();
         let mut others = budget.charge(&bob);
-        assert_eq!(others.grow_to(41), Err(Refusal::TooManyBytes));
-        others.grow_to(40).unwrap();
-        assert_eq!(budget.held(), 100);
+        assert_eq!(others.grow_to(41 * FREE), Err(Refusal::TooManyBytes));
+        others.grow_to(40 * FREE).unwrap();
+        assert_eq!(budget.held(), 100 * FREE);
         let charge = Arc::new(first);
         let text = charged(Bytes::from_static(b"{\"some\": \"text\"}"), &charge);
         drop(charge);
         let part = text.slice(1..7);
         drop((text, second));
-        assert_eq!(budget.held(), 80, "a part keeps the whole");
+        assert_eq!(budget.held(), 80 * FREE, "a part keeps the whole");
         drop((part, others));
         assert_eq!(budget.held(), 0);
         assert!(lock(&budget.held).each.is_empty(), "nothing is kept of who holds nothing");

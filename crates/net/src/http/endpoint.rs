@@ -233,14 +233,11 @@ async fn exchange(
     let since = Instant::now();
     let lane = face.open_lane();
     let open = OpenLane { face: Arc::clone(&face), lane };
-    let works = match (parked, &incoming) {
-        (Some(key), Incoming::One(request)) => {
-            face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
-        }
-        _ => {
-            let take = |half: &mut Half| half.handle_incoming(lane, incoming, Some(headers));
-            face.step_in(turns, Some(&charge), take).1
-        }
+    let works = if let (Some(key), Incoming::One(request)) = (parked, &incoming) {
+        face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
+    } else {
+        let take = |half: &mut Half| half.handle_incoming(lane, incoming, Some(headers));
+        face.step_in(turns, Some(&charge), take).1
     };
     // The work has a copy of the text, in the words of its server.
     let mut works = works.holding(charge);

@@ -11,7 +11,7 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::header;
-use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Message};
+use switchboard_proto::jsonrpc::{self, Id, Incoming, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -96,9 +96,8 @@ async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
         Message::request(&Id::from(0), method::INITIALIZE, Some(params.to_string().as_bytes()));
     let answer = ask(face, hello).await.ok_or_else(|| failed("no answer"))?;
     if answer.kind() == Kind::Error {
-        let error = answer.payload().and_then(|error| serde_json::from_slice(error).ok());
-        let error: serde_json::Value = error.unwrap_or_default();
-        return Err(failed(error["message"].as_str().unwrap_or("an error")));
+        let words = answer.string(Member::ErrorMessage);
+        return Err(failed(words.as_deref().unwrap_or("an error")));
     }
     let ready = Incoming::One(Message::notification(method::INITIALIZED, None));
     let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };

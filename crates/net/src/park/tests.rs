@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use switchboard_proto::exchange::{Ask, Carrier, Lane, Up};
 use switchboard_proto::jsonrpc::{Id, parse};
+use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 

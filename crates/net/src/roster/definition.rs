@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::Value;
+use switchboard_proto::jsonrpc::{Member, Part};
+use switchboard_proto::method;
 use switchboard_proto::project::Cache;
-use switchboard_proto::{method, patch};
 
 /// What a list is a list of.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -37,18 +38,18 @@ impl Kind {
     }
 
     /// The member of the result that has the list.
-    pub fn member(self) -> &'static str {
+    pub fn member(self) -> Member {
         match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
+            Self::Tools => Member::Tools,
+            Self::Prompts => Member::Prompts,
+            Self::Resources => Member::Resources,
+            Self::Templates => Member::ResourceTemplates,
         }
     }
 
     /// The capability that a server declares for it.
     pub fn capability(self) -> &'static str {
-        if self == Self::Templates { "resources" } else { self.member() }
+        if self == Self::Templates { "resources" } else { self.member().key() }
     }
 
     /// The member that tells one definition from another.
@@ -83,12 +84,12 @@ pub struct Definition {
 impl Definition {
     /// Its name, or its URI, or its pattern; empty if it has none.
     pub fn name(&self) -> Cow<'_, str> {
-        patch::string(&self.text, &[self.kind.key()]).unwrap_or_default()
+        Part::new(&self.text).string(self.kind.key()).unwrap_or_default()
     }
 
     /// The definition as a value.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.text).unwrap_or_default()
+        Part::new(&self.text).value().unwrap_or_default()
     }
 }
 

@@ -246,7 +246,7 @@ async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option
     if capabilities.is_object() && capabilities.get(kind.capability()).is_none() {
         return Ok(Some(List { kind, items: Vec::new(), terms: None }));
     }
-    match client.list_raw(kind.method(), kind.member(), LIST).await {
+    match client.list_raw(kind.method(), kind.member().key(), LIST).await {
         Ok(Listed { items, ttl, is_public }) => {
             let ttl = (client.era() == Era::Modern).then_some(ttl);
             let terms = Some(Terms { read_at: now(), ttl, is_public });

@@ -40,8 +40,7 @@ pub(super) type Completion =
 
 impl Completing {
     pub(super) fn read(call: &Call) -> Result<Self, Error> {
-        let params: Value = serde_json::from_slice(call.params())
-            .map_err(|error| Error::invalid_params(error.to_string()))?;
+        let params = call.value()?;
         let text = |path: &str| {
             let text = params.pointer(path).and_then(Value::as_str).map(str::to_owned);
             text.ok_or_else(|| Error::invalid_params(format!("params{path} must be a string")))

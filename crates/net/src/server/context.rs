@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::Server;
@@ -53,7 +53,7 @@ pub(super) struct State {
     retry: Mutex<Option<Message>>,
     pub(super) way: Way,
     /// What progress goes by, as the client wrote it first.
-    token: Option<Box<[u8]>>,
+    token: Option<Bytes>,
     /// How long a task for this call is to be remembered; none if its client takes none.
     pub(super) task_ttl: Option<Duration>,
     /// The last progress that was reported.
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// What progress goes by at present.
-    fn token(&self) -> Option<Box<[u8]>> {
+    fn token(&self) -> Option<Bytes> {
         match &*lock(&self.retry) {
             Some(retry) => progress_token(retry),
             None => self.token.clone(),
@@ -182,10 +182,8 @@ impl Context {
             params.insert("message".to_owned(), message.into());
         }
         let params = Value::Object(params).to_string();
-        let params = patch::put(params.as_bytes(), &[], meta::PROGRESS_TOKEN, &token);
-        if let Some(params) = params {
-            self.note(&Message::notification(method::PROGRESS, Some(&params)));
-        }
+        let message = Message::notification(method::PROGRESS, Some(params.as_bytes()));
+        self.note(&message.with(Member::ProgressToken, token));
     }
 
     /// Sends a log record to the client, if it wants records of that level (LOG-1).
@@ -270,9 +268,8 @@ impl Context {
     }
 }
 
-fn progress_token(request: &Message) -> Option<Box<[u8]>> {
-    let params = request.payload()?;
-    patch::get(params, &["_meta", meta::PROGRESS_TOKEN]).map(Into::into)
+fn progress_token(request: &Message) -> Option<Bytes> {
+    request.get(Member::MetaProgressToken).map(Bytes::copy_from_slice)
 }
 
 /// A number as people write it: `50`, not `50.0`.

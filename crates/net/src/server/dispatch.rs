@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_proto::exchange::{Exchange, Said};
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::Member;
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
@@ -99,13 +99,10 @@ impl Server {
     /// A page of a list, if there is such a shelf.
     fn list(&self, caller: &Caller, call: &Call) -> Option<Result<Bytes, Error>> {
         let catalog = self.catalog();
-        let cursor = match call.param(&["cursor"]) {
-            None => None,
-            Some(text) => match patch::as_string(text) {
-                Some(cursor) => Some(cursor),
-                None => return Some(Err(Error::invalid_params("params.cursor must be a string"))),
-            },
-        };
+        let cursor = call.request.string(Member::Cursor);
+        if cursor.is_none() && call.request.has(Member::Cursor) {
+            return Some(Err(Error::invalid_params("params.cursor must be a string")));
+        }
         let (cursor, size) = (cursor.as_deref(), self.page);
         let core_tasks = caller.revision().rules().core_tasks;
         let has_resources = catalog.resources.offered || catalog.templates.offered;
@@ -192,10 +189,10 @@ impl Server {
         said: &Said,
         cx: Context,
     ) -> Result<ToolResult, Error> {
-        let arguments = match call.param(&["arguments"]) {
-            None | Some(b"null") => Value::Object(serde_json::Map::new()),
-            Some(text) => serde_json::from_slice(text)
-                .map_err(|error| Error::invalid_params(error.to_string()))?,
+        let arguments = call.request.part(Member::Arguments);
+        let arguments = match arguments.filter(|it| it.text() != b"null") {
+            None => Value::Object(serde_json::Map::new()),
+            Some(it) => it.read().map_err(|error| Error::invalid_params(error.to_string()))?,
         };
         tool.check_headers(&arguments, said)?;
         let as_task = task::wanted(&tool, call, &cx)?;
@@ -224,8 +221,8 @@ fn set_level(session: &Session, call: &Call) -> Result<Bytes, Error> {
 
 /// A log level that does not exist is a mistake worth telling (META-4).
 fn check_level(call: &Call) -> Result<(), Refusal> {
-    let Some(text) = call.param(&["_meta", meta::LOG_LEVEL]) else { return Ok(()) };
-    let name = patch::as_string(text).unwrap_or_default();
+    let Some(level) = call.request.part(Member::MetaLogLevel) else { return Ok(()) };
+    let name = level.as_string().unwrap_or_default();
     let broken = || Refusal::BadEnvelope { what: unknown_level(&name) };
     Level::parse(&name).map(|_| ()).ok_or_else(broken)
 }
@@ -234,7 +231,7 @@ fn check_level(call: &Call) -> Result<(), Refusal> {
 /// was sealed and does not is forged, or of a server that is no more (MRTR-8).
 /// Any other is a raw handler's own.
 fn check_state(call: &Call) -> Result<(), Refusal> {
-    let state = patch::string(call.params(), &["requestState"]);
+    let state = call.request.string(Member::RequestState);
     let sealed = state.is_some_and(|state| Sealer::is_sealed(&state));
     if sealed { Err(Refusal::BadState) } else { Ok(()) }
 }

@@ -75,7 +75,7 @@ impl Error {
         if answer.kind() != Kind::Error {
             return None;
         }
-        let error: Value = serde_json::from_slice(answer.payload()?).ok()?;
+        let error = answer.payload_value()?;
         let message = error["message"].as_str().unwrap_or("the client refused").to_owned();
         let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
         Some(Self { code, message, data: error.get("data").cloned() })

@@ -32,8 +32,7 @@ pub(super) struct Identity {
 impl Server {
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
     pub(super) fn initialize(&self, face: &Arc<Face>, call: &Call) -> Result<Bytes, Error> {
-        let params: Value = serde_json::from_slice(call.params())
-            .map_err(|error| Error::invalid_params(error.to_string()))?;
+        let params = call.value()?;
         let asked = params["protocolVersion"].as_str();
         let asked = asked
             .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::patch;
+use serde_json::Value;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
 
 use super::context::Context;
 use super::error::Error;
@@ -83,19 +83,24 @@ impl Call {
 
     /// One member of the parameters as it was written; a path names members from the outside in.
     pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
-        patch::get(self.params(), path)
+        self.request.body().get(path).map(Part::text)
     }
 
     /// Whether it goes on with an earlier request.
     pub(super) fn brings_answers(&self) -> bool {
-        self.param(&["inputResponses"]).or(self.param(&["requestState"])).is_some()
+        self.request.has(Member::InputResponses) || self.request.has(Member::RequestState)
     }
 
     /// One member of the parameters that must be a string.
     pub fn text(&self, name: &str) -> Result<String, Error> {
-        let text = patch::string(self.params(), &[name]);
+        let text = self.request.body().string(name);
         text.map(std::borrow::Cow::into_owned)
             .ok_or_else(|| Error::invalid_params(format!("params.{name} must be a string")))
+    }
+
+    /// What the parameters say, read.
+    pub(super) fn value(&self) -> Result<Value, Error> {
+        self.request.body().read().map_err(|error| Error::invalid_params(error.to_string()))
     }
 }
 

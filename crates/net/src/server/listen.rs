@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::project;
 use switchboard_proto::revision::Revision;
@@ -63,11 +63,11 @@ pub(super) enum Change<'a> {
 
 impl Filter {
     fn read(call: &Call) -> Result<Self, Error> {
-        let wanted = call.param(&["notifications"]).filter(|wanted| wanted.starts_with(b"{"));
+        let wanted = call.request.part(Member::Notifications).filter(|wanted| wanted.is_object());
         let wanted = wanted
             .ok_or_else(|| Error::invalid_params("params.notifications must be an object"))?;
-        let wanted: Value = serde_json::from_slice(wanted)
-            .map_err(|error| Error::invalid_params(error.to_string()))?;
+        let wanted: Value =
+            wanted.read().map_err(|error| Error::invalid_params(error.to_string()))?;
         let names = |member: &str| -> Result<BTreeSet<String>, Error> {
             let Some(names) = wanted.get(member) else { return Ok(BTreeSet::new()) };
             let names = serde_json::from_value::<BTreeSet<String>>(names.clone());

@@ -1,6 +1,7 @@
 //! `get_tool_manifest`: everything there is to know about all tools, at once.
 
 use serde_json::{Value, json};
+use switchboard_proto::jsonrpc::Part;
 
 use super::catalog::Listed;
 use super::outcome::{Nature, Outcome};
@@ -20,7 +21,7 @@ pub(super) fn tool() -> Tool {
 fn entry(tool: &Tool) -> Value {
     let mut text = Vec::new();
     tool.list(true, &mut text);
-    let mut entry: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let mut entry = Part::new(&text).value().unwrap_or_default();
     entry["examples"] = json!(tool.examples);
     entry
 }

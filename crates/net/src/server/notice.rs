@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Message, Part};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::Server;
@@ -46,7 +45,7 @@ impl Notice {
 
     /// One member of the parameters as it was written; a path names members from the outside in.
     pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
-        patch::get(self.params(), path)
+        self.message.body().get(path).map(Part::text)
     }
 
     /// What the client calls itself. Never to be trusted (MOD-7).

@@ -4,8 +4,9 @@
 //! heard of is put into words that it knows (GW-70).
 
 use bytes::Bytes;
+use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::revision::Era;
-use switchboard_proto::{method, patch, project};
+use switchboard_proto::{method, project};
 
 use super::Server;
 use super::error::Error;
@@ -50,6 +51,6 @@ impl Server {
 
 /// A result that nobody is to keep: it came of answers to questions (MRTR-12).
 pub(super) fn unkept(result: Bytes) -> Bytes {
-    let result = patch::put(&result, &[], "ttlMs", b"0").unwrap_or(result);
-    patch::put(&result, &[], "cacheScope", b"\"private\"").unwrap_or(result)
+    let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
+    Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
 }

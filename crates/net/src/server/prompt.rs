@@ -6,6 +6,7 @@ use std::future::Future;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use switchboard_proto::jsonrpc::Member;
 
 use super::catalog::{Flaw, Listed};
 use super::content::Content;
@@ -55,8 +56,11 @@ impl Prompt {
 
 /// The arguments of a call, which are strings all (ERR-3).
 fn read_arguments(call: &Call) -> Result<PromptArguments, Error> {
-    let Some(text) = call.param(&["arguments"]) else { return Ok(PromptArguments::new()) };
-    let arguments: Map<String, Value> = serde_json::from_slice(text)
+    let Some(arguments) = call.request.part(Member::Arguments) else {
+        return Ok(PromptArguments::new());
+    };
+    let arguments: Map<String, Value> = arguments
+        .read()
         .map_err(|_| Error::invalid_params("params.arguments must be an object"))?;
     let strings = arguments.into_iter().map(|(name, value)| match value {
         Value::String(value) => Ok((name, value)),

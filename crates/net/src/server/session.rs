@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::method::meta;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
@@ -119,14 +117,14 @@ impl Caller {
     pub(super) fn capabilities(&self) -> Value {
         match self {
             Self::Session(session) => session.capabilities.clone(),
-            Self::Request(_) => self.envelope(meta::CAPABILITIES).unwrap_or_default(),
+            Self::Request(_) => self.envelope(Member::MetaCapabilities).unwrap_or_default(),
         }
     }
 
     pub(super) fn client(&self) -> Option<Value> {
         match self {
             Self::Session(session) => Some(session.client.clone()).filter(|info| !info.is_null()),
-            Self::Request(_) => self.envelope(meta::CLIENT),
+            Self::Request(_) => self.envelope(Member::MetaClient),
         }
     }
 
@@ -135,14 +133,13 @@ impl Caller {
         match self {
             // Before the client chooses, we do.
             Self::Session(session) => Some(lock(&session.level).unwrap_or(Level::Info)),
-            Self::Request(_) => Level::parse(self.envelope(meta::LOG_LEVEL)?.as_str()?),
+            Self::Request(_) => Level::parse(self.envelope(Member::MetaLogLevel)?.as_str()?),
         }
     }
 
-    fn envelope(&self, key: &str) -> Option<Value> {
+    fn envelope(&self, member: Member) -> Option<Value> {
         let Self::Request(request) = self else { return None };
-        let text = patch::get(request.payload()?, &["_meta", key])?;
-        serde_json::from_slice(text).ok()
+        request.value(member)
     }
 }
 

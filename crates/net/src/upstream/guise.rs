@@ -4,13 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::Carrier;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::method::{self, meta};
-use switchboard_proto::patch;
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use super::Server;
@@ -28,7 +26,7 @@ pub struct Guise {
     /// The parameters of its greeting.
     greeting: Option<Box<[u8]>>,
     /// What a modern client says of itself with each request.
-    envelope: Vec<(&'static str, String)>,
+    envelope: Vec<(Member, String)>,
 }
 
 impl Guise {
@@ -40,8 +38,8 @@ impl Guise {
         let said = |of: Era| words.filter(|_| era == of);
         let greeting = said(Era::Legacy).filter(|it| it.method() == method::INITIALIZE);
         let greeting = greeting.and_then(Message::payload).map(Into::into);
-        let params = said(Era::Modern).and_then(Message::payload).unwrap_or_default();
-        Self { era: Some(era), who, carried, greeting, envelope: envelope(params) }
+        let envelope = said(Era::Modern).map(envelope).unwrap_or_default();
+        Self { era: Some(era), who, carried, greeting, envelope }
     }
 
     /// Our own, in the era of the server. It is for a server that everybody shares.
@@ -60,7 +58,7 @@ impl Guise {
     }
 
     /// What a modern client says of itself with each request, as far as it is known.
-    pub(crate) fn envelope(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn envelope(&self) -> Vec<(Member, String)> {
         self.envelope.clone()
     }
 
@@ -84,12 +82,13 @@ impl Guise {
     }
 }
 
-fn envelope(params: &[u8]) -> Vec<(&'static str, String)> {
-    let member = |name: &'static str| {
-        let text = patch::get(params, &["_meta", name])?;
-        Some((name, String::from_utf8_lossy(text).into_owned()))
+fn envelope(request: &Message) -> Vec<(Member, String)> {
+    let said = |member| {
+        let text = request.get(member)?;
+        Some((member, String::from_utf8_lossy(text).into_owned()))
     };
-    [meta::VERSION, meta::CLIENT, meta::CAPABILITIES].into_iter().filter_map(member).collect()
+    let members = [Member::MetaVersion, Member::MetaClient, Member::MetaCapabilities];
+    members.into_iter().filter_map(said).collect()
 }
 
 impl fmt::Debug for Guise {
@@ -125,12 +124,8 @@ impl Server {
 }
 
 /// A question that begins a conversation with a modern server, in these words.
-pub(crate) fn asked(question: &[u8], envelope: &[(&'static str, String)]) -> Bytes {
-    let mut params = Bytes::copy_from_slice(question);
-    for (name, value) in envelope {
-        if let Some(said) = patch::replace(&params, &["_meta", name], value.as_bytes()) {
-            params = said;
-        }
-    }
-    params
+pub(crate) fn asked(question: Message, envelope: Vec<(Member, String)>) -> Message {
+    envelope.into_iter().fold(question, |question, (member, value)| {
+        if question.has(member) { question.with(member, value) } else { question }
+    })
 }

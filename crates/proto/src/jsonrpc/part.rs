@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Member, Message};
+use super::{Member, Message, as_string};
 use crate::json::{Fault, Walker};
 use crate::patch;
 
@@ -50,6 +51,11 @@ impl<'a> Part<'a> {
         self.0.starts_with(b"{")
     }
 
+    /// Whether it is a list.
+    pub fn is_list(self) -> bool {
+        self.0.starts_with(b"[")
+    }
+
     /// Whether it is `true`.
     pub fn is_true(self) -> bool {
         self.0 == b"true"
@@ -65,9 +71,19 @@ impl<'a> Part<'a> {
         patch::string(self.0, &[key])
     }
 
+    /// The string that it is, if it is one.
+    pub fn as_string(self) -> Option<Cow<'a, str>> {
+        as_string(self.0)
+    }
+
+    /// What it says, read into a type; why not, if it says something else.
+    pub fn read<T: Deserialize<'a>>(self) -> serde_json::Result<T> {
+        serde_json::from_slice(self.0)
+    }
+
     /// What it says, read; none if it says what no value can hold.
     pub fn value(self) -> Option<Value> {
-        serde_json::from_slice(self.0).ok()
+        self.read().ok()
     }
 
     /// Its elements; none if it is no list.
@@ -99,6 +115,11 @@ impl<'a> Part<'a> {
         patch::put(self.0, &[], key, value)
     }
 
+    /// The same with a string.
+    pub fn with_string(self, key: &str, value: &str) -> Option<Bytes> {
+        self.with(key, Value::from(value).to_string().as_bytes())
+    }
+
     /// Its text without members of the object that `path` leads to; none if it has none of them.
     pub fn without(self, path: &[&str], keys: &[&str]) -> Option<Bytes> {
         patch::without(self.0, path, keys)
@@ -116,9 +137,19 @@ impl Message {
         self.part(member)?.get(path)
     }
 
+    /// What a member says, read into a type; none if it is missing or says something else.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self, member: Member) -> Option<T> {
+        self.part(member)?.read().ok()
+    }
+
     /// What a member says, read.
     pub fn value(&self, member: Member) -> Option<Value> {
-        self.part(member)?.value()
+        self.read(member)
+    }
+
+    /// The params, the result or the error, to look into; an empty object if there are none.
+    pub fn body(&self) -> Part<'_> {
+        Part(self.payload().unwrap_or(b"{}"))
     }
 
     /// What the params, the result or the error say, read.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::jsonrpc::parse_one;
 
 const SERVER: &[u8] = br#"{"name":"n"}"#;
 
@@ -161,16 +162,23 @@ fn what_the_modern_era_has_dropped_is_not_listed_there() {
 #[test]
 fn codes_mean_the_same_on_both_sides() {
     let error = |code: i64| format!(r#"{{"code":{code},"message":"m","data":{{"uri":"x:1"}}}}"#);
-    let to_modern = |code| error_for_modern(error(code).as_bytes());
-    assert_eq!(to_modern(-32002).unwrap(), error(-32602));
-    assert_eq!(to_modern(-32042).unwrap(), error(-32603));
-    assert_eq!(to_modern(-32021).unwrap(), error(-32603));
-    assert_eq!([-32602, -32601, -1, 7].map(to_modern), [const { None }; 4]);
-    let to_legacy = |code, method| error_for_legacy(error(code).as_bytes(), method);
-    assert_eq!(to_legacy(-32602, method::READ_RESOURCE).unwrap(), error(-32002));
-    assert_eq!(to_legacy(-32602, method::CALL_TOOL), None);
-    assert_eq!(error_for_legacy(br#"{"code":-32602}"#, method::READ_RESOURCE), None);
-    assert_eq!(to_legacy(-32022, method::CALL_TOOL).unwrap(), error(-32603));
+    let answer = |error: &str| {
+        parse_one(format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#).into()).unwrap()
+    };
+    let to_modern = |code| error_for_modern(&answer(&error(code))).payload_bytes();
+    assert_eq!(to_modern(-32002), error(-32602));
+    assert_eq!(to_modern(-32042), error(-32603));
+    assert_eq!(to_modern(-32021), error(-32603));
+    for same in [-32602, -32601, -1, 7] {
+        assert_eq!(to_modern(same), error(same));
+    }
+    let legacy = |error: &str, method| error_for_legacy(&answer(error), method).payload_bytes();
+    let to_legacy = |code, method| legacy(&error(code), method);
+    assert_eq!(to_legacy(-32602, method::READ_RESOURCE), error(-32002));
+    assert_eq!(to_legacy(-32602, method::CALL_TOOL), error(-32602));
+    let nameless = r#"{"code":-32602}"#;
+    assert_eq!(legacy(nameless, method::READ_RESOURCE), nameless);
+    assert_eq!(to_legacy(-32022, method::CALL_TOOL), error(-32603));
 }
 
 /// What each revision gets, oldest first.

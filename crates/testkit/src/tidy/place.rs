@@ -7,6 +7,31 @@ use crate::source::{Line, Source};
 /// one has to say here why an existing one will not do.
 const LOOPS: &[&str] = &["crates/net/src/drive.rs", "crates/net/src/http/listen.rs"];
 
+/// Who finds members in JSON text. Everybody else asks a `Message`, which knows where
+/// they are, or a `Part` of one.
+const READERS: &[&str] = &[
+    // Status that a gateway of ours reports, which is no message.
+    "crates/cli/src/command/status.rs",
+    // What servers send that may be no message at all.
+    "crates/cli/src/doctor/wire.rs",
+    "crates/cli/src/doctor/wire/http.rs",
+    // The envelope, and what it is made of.
+    "crates/proto/src/json.rs",
+    "crates/proto/src/jsonrpc.rs",
+    "crates/proto/src/jsonrpc/edit.rs",
+    "crates/proto/src/jsonrpc/member.rs",
+    "crates/proto/src/jsonrpc/part.rs",
+    "crates/proto/src/patch.rs",
+    // Whole results in the words of another revision.
+    "crates/proto/src/project.rs",
+    "crates/proto/src/project/content.rs",
+    "crates/proto/src/project/question.rs",
+    "crates/proto/src/project/schema.rs",
+];
+
+/// How one finds them.
+const READING: &[&str] = &["patch::", "Walker", "serde_json::from_slice"];
+
 /// What the pure core must not reach, not even through somebody else.
 const IMPURE: &[&str] =
     &["async-std", "getrandom", "hyper", "mio", "rand", "rand_core", "smol", "socket2", "tokio"];
@@ -40,6 +65,20 @@ pub(super) fn select_lives_in_the_loops(source: &Source) -> Vec<String> {
     let elsewhere = !LOOPS.contains(&source.path.as_str());
     let what = "a `select!`; wait in one of the loops that are there, or argue for another";
     complain(source, elsewhere, what, |line| line.code.contains("select!"))
+}
+
+pub(super) fn few_read_json(source: &Source) -> Vec<String> {
+    let is_reader = READERS.contains(&source.path.as_str());
+    if is_reader && !source.lines.iter().any(reads_json) {
+        return vec![at(source, 1, "reads no JSON text any more; take it off the list of those")];
+    }
+    let what = "members out of JSON text; ask the `Message` for a `Member`, or read a `Part`";
+    complain(source, !is_reader, what, reads_json)
+}
+
+/// Whether a line of the product finds members in JSON text.
+pub fn reads_json(line: &Line) -> bool {
+    !line.is_test && READING.iter().any(|word| has_call(&line.code, word))
 }
 
 pub(super) fn only_the_binary_touches_the_process(source: &Source) -> Vec<String> {

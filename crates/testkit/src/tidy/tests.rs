@@ -122,6 +122,22 @@ fn error_codes_are_caught() {
 }
 
 #[test]
+fn a_new_reader_of_json_is_caught() {
+    let caught = |path, text| count(place::few_read_json, path, text);
+    for text in [
+        "let a = patch::get(text, &[\"a\"]);\n",
+        "let a = Walker::new(text);\n",
+        "let a: Value = serde_json::from_slice(text)?;\n",
+    ] {
+        assert_eq!(caught(NET, text), 1, "{text}");
+        assert_eq!(caught("crates/proto/src/patch.rs", text), 0, "{text}");
+        assert_eq!(caught("crates/net/tests/it/a.rs", text), 0, "{text}");
+    }
+    assert_eq!(caught(NET, "dispatch::go(); a.copy_from_slice(b); // patch::get\n"), 0);
+    assert_eq!(caught("crates/proto/src/patch.rs", "fn a() {}\n"), 1, "it reads none any more");
+}
+
+#[test]
 fn a_new_loop_is_caught() {
     let text = "tokio::select! {\n}\n";
     assert_eq!(count(place::select_lives_in_the_loops, NET, text), 1);

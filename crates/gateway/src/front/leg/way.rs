@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use switchboard_net::bridge::Bridge;
 use switchboard_proto::exchange::{Exchange, Said};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::method;
 
 use super::{Leg, MOST_WATCHED, MOST_WATCHED_BYTES, Session, lock};
 use crate::fleet::Backend;
@@ -47,15 +47,14 @@ impl Way {
 
     /// Remembers what the client watches.
     pub(super) fn heed(&self, request: &Message) {
-        let uri = || patch::string(request.payload().unwrap_or_default(), &["uri"]);
         let mut watched = lock(&self.watched);
         match request.method() {
             method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
                 let bytes: usize = watched.iter().map(String::len).sum();
-                let uri = uri().filter(|uri| bytes + uri.len() <= MOST_WATCHED_BYTES);
+                let uri = request.uri().filter(|uri| bytes + uri.len() <= MOST_WATCHED_BYTES);
                 watched.extend(uri.map(Cow::into_owned));
             }
-            method::UNSUBSCRIBE => _ = uri().map(|uri| watched.remove(&*uri)),
+            method::UNSUBSCRIBE => _ = request.uri().map(|uri| watched.remove(&*uri)),
             _ => {}
         }
     }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Weak};
 use switchboard_net::face::Face;
 use switchboard_net::upstream::Recipient;
 use switchboard_proto::exchange::{Ask, Exchange};
-use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::{method, patch};
+use switchboard_proto::jsonrpc::{Member, Message};
+use switchboard_proto::method;
 
-use super::{Front, Listen, Share, TASKS, URIS, lock};
+use super::{Front, Listen, Share, lock};
 
 /// Hears one server in place of the client.
 pub(super) struct Part {
@@ -58,15 +58,11 @@ impl Recipient for Part {
             }
             return;
         }
-        let params = message.payload().unwrap_or_default();
-        let names = |member: &str| -> BTreeSet<String> {
-            let names = patch::get(params, &["notifications", member]).unwrap_or(b"[]");
-            serde_json::from_slice(names).unwrap_or_default()
-        };
-        let tasks = names(TASKS);
+        let names = |member| -> BTreeSet<String> { message.read(member).unwrap_or_default() };
+        let tasks = names(Member::ListenTasks);
         let tasks =
             tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(face, &self.server, theirs));
-        self.settle(Share { uris: names(URIS), tasks: tasks.collect() });
+        self.settle(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
     fn ask(self: Arc<Self>, _: Option<Exchange>, _: Ask, _: &Message) -> bool {

@@ -5,13 +5,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use serde_json::Value;
 use switchboard_net::face::Face;
-use switchboard_proto::json::{Fault, Walker};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Fate, Member, Message, Part};
 
-use super::{ID, Tasks};
+use super::Tasks;
 
 /// The server and its own cursor.
 pub(super) fn read_cursor(
@@ -29,8 +26,8 @@ fn written(server: &str, theirs: &str) -> String {
 }
 
 /// Where the list goes on after this page of `server`, if it does.
-pub(super) fn next_cursor(server: &str, page: &[u8], servers: &[Arc<str>]) -> Option<String> {
-    let theirs = patch::string(page, &["nextCursor"]).filter(|cursor| !cursor.is_empty());
+fn next_cursor(server: &str, page: &Message, servers: &[Arc<str>]) -> Option<String> {
+    let theirs = page.string(Member::NextCursor).filter(|cursor| !cursor.is_empty());
     match theirs {
         Some(theirs) => Some(written(server, &theirs)),
         None => servers.iter().find(|other| ***other > *server).map(|next| written(next, "")),
@@ -42,40 +39,42 @@ pub(super) fn of_ours(
     tasks: &Tasks,
     face: &Face,
     server: &Arc<str>,
-    page: &[u8],
-    next: Option<String>,
-) -> Option<Bytes> {
-    let listed = patch::get(page, &["tasks"])?;
-    let mut kept = Vec::new();
-    let walk = |place: std::ops::Range<usize>| {
-        kept.extend(tasks.under_ours(face, server, &listed[place], &[ID]));
-        Ok::<_, Fault>(())
+    page: &Message,
+    servers: &[Arc<str>],
+) -> Message {
+    if !page.part(Member::Tasks).is_some_and(Part::is_list) {
+        return page.clone();
+    }
+    let id = Member::TaskId.key();
+    let under_ours = |task: Part<'_>| {
+        let ours = tasks.ours(face, server, &task.string(id)?)?;
+        task.with_string(id, &ours)
     };
-    Walker::new(listed).elements(walk).ok()?;
-    let kept = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
-    let page = patch::replace(page, &["tasks"], &kept)?;
-    let page = patch::without(&page, &[], &["nextCursor"]).unwrap_or(page);
-    match next {
-        Some(next) => {
-            let next = Value::from(next).to_string();
-            patch::put(&page, &[], "nextCursor", next.as_bytes())
-        }
-        None => Some(page),
+    let ours =
+        page.with_list(Member::Tasks, |task| under_ours(task).map_or(Fate::Drop, Fate::Replace));
+    match next_cursor(server, page, servers) {
+        Some(next) => ours.with_string(Member::NextCursor, &next),
+        None => ours.without(Member::NextCursor),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use switchboard_proto::jsonrpc::Id;
+
     use super::*;
 
     #[test]
     fn a_list_goes_on_with_the_next_server_where_one_has_ended() {
         let servers: Vec<Arc<str>> = ["a", "b:1"].map(Arc::from).to_vec();
-        let more = next_cursor("a", br#"{"tasks":[],"nextCursor":"x:1"}"#, &servers).unwrap();
+        let next_cursor = |server, page: &str| {
+            next_cursor(server, &Message::result(&Id::Integer(1), page.as_bytes()), &servers)
+        };
+        let more = next_cursor("a", r#"{"tasks":[],"nextCursor":"x:1"}"#).unwrap();
         assert_eq!(read_cursor(&more, &servers), Some(("a".into(), Some("x:1".to_owned()))));
-        let next = next_cursor("a", br#"{"tasks":[]}"#, &servers).unwrap();
+        let next = next_cursor("a", r#"{"tasks":[]}"#).unwrap();
         assert_eq!(read_cursor(&next, &servers), Some(("b:1".into(), None)));
-        assert_eq!(next_cursor("b:1", b"{}", &servers), None);
+        assert_eq!(next_cursor("b:1", "{}"), None);
         for wrong in ["", "a", "1:z", "9:a", "x:a", "2:é"] {
             assert_eq!(read_cursor(wrong, &servers), None, "{wrong}");
         }

@@ -23,7 +23,7 @@ pub(super) fn print(definitions: &Definitions) -> Vec<u8> {
         if kind != Kind::ALL[0] {
             body.push(b',');
         }
-        body.extend_from_slice(format!("\"{}\":[", kind.member()).as_bytes());
+        body.extend_from_slice(format!("\"{}\":[", kind.member().key()).as_bytes());
         body.extend_from_slice(&definitions.list(kind).join(&b','));
         body.push(b']');
     }
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &Bytes) -> Option<Definitions> {
     }
     let mut definitions = Definitions::default();
     for kind in Kind::ALL {
-        definitions.set(kind, elements(&body, kind.member())?);
+        definitions.set(kind, elements(&body, kind.member().key())?);
     }
     Some(definitions)
 }

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_proto::exchange::Ask;
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
-use switchboard_proto::patch;
 use tokio::sync::oneshot;
 
 use super::{Context, Way, form};
@@ -94,8 +93,9 @@ impl Context {
         match Error::from_answer(&answer) {
             // It may have come back without being able any more.
             Some(error) => self.check_asking(method, &params).and(Err(error)),
-            None => serde_json::from_slice(answer.payload().unwrap_or_default())
-                .map_err(|_| Error::internal(format!("the answer to {method} is no JSON"))),
+            None => answer
+                .payload_value()
+                .ok_or_else(|| Error::internal(format!("the answer to {method} is no JSON"))),
         }
     }
 }
@@ -116,12 +116,10 @@ impl Context {
         else {
             return None;
         };
-        let params = request.payload()?;
-        if key.is_empty() || patch::get(params, &["requestState"]).is_some() {
+        if key.is_empty() || request.has(Member::RequestState) {
             return None;
         }
-        let answer = patch::get(params, &["inputResponses", key])?;
-        serde_json::from_slice(answer).ok().filter(Value::is_object)
+        request.inside(Member::InputResponses, &[key])?.value().filter(Value::is_object)
     }
 }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_proto::jsonrpc::{Id, Message};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use tokio::time::timeout_at;
 
@@ -45,13 +44,11 @@ pub(in crate::server) fn wanted(tool: &Tool, call: &Call, cx: &Context) -> Resul
 
 /// How long the caller wants a task for this call to be remembered; none if it takes no tasks.
 pub(in crate::server) fn ttl(caller: &Caller, request: &Message) -> Option<Duration> {
-    let params = request.payload()?;
     match caller {
         Caller::Session(session) => {
-            let task = patch::get(params, &["task"]).filter(|task| task.starts_with(b"{"))?;
-            let asked = patch::get(task, &["ttl"]).and_then(|ttl| serde_json::from_slice(ttl).ok());
-            let ttl =
-                asked.map_or(TTL, |ttl: u64| Duration::from_millis(ttl).clamp(SHORTEST, LONGEST));
+            request.part(Member::Task).filter(|task| task.is_object())?;
+            let asked = request.read(Member::TaskTtl);
+            let ttl = asked.map_or(TTL, |ttl| Duration::from_millis(ttl).clamp(SHORTEST, LONGEST));
             session.revision.rules().core_tasks.then_some(ttl)
         }
         Caller::Request(_) => declares(&caller.capabilities()).then_some(TTL),
@@ -191,8 +188,9 @@ impl Server {
 
     /// Answers to a task's questions; keys that nobody asks about are ignored (TASK-5).
     fn update_task(&self, task: &Task, call: &Call) -> Result<(), Error> {
-        let answers = call.param(&["inputResponses"]).unwrap_or(b"{}");
-        let answers: serde_json::Map<String, Value> = serde_json::from_slice(answers)
+        let answers = call.request.part(Member::InputResponses).unwrap_or(Part::new(b"{}"));
+        let answers: serde_json::Map<String, Value> = answers
+            .read()
             .map_err(|error| Error::invalid_params(format!("inputResponses: {error}")))?;
         for (key, answer) in answers.iter().filter(|(_, answer)| answer.is_object()) {
             let ask = task.progress.borrow().questions.get(key).map(|(ask, _)| *ask);
@@ -210,7 +208,7 @@ impl Server {
         let mut tasks: Vec<_> = lock(&self.tasks.by_id).values().cloned().collect();
         tasks.retain(|task| self.tasks.find(&task.id, &cx.state.caller, principal(cx)).is_some());
         tasks.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
-        let start = match call.param(&["cursor"]).and_then(patch::as_string) {
+        let start = match call.request.string(Member::Cursor) {
             None => 0,
             Some(cursor) => {
                 let last = tasks.iter().position(|task| *task.id == *cursor);

@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::header;
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::revision::Revision;
 use tokio::sync::watch;
 
@@ -155,12 +155,10 @@ impl Link {
     /// The session has begun, if the answer is no error. Its version goes on every
     /// request, from the revision on that has the header.
     pub(super) fn handle_greeted(&self, answer: &[u8]) {
-        if patch::get(answer, &["result"]).is_none() {
-            return;
-        }
+        let Some(welcome) = Part::new(answer).get(&["result"]) else { return };
         let id = lock(&self.offered).take();
         self.begin(id);
-        let name = patch::string(answer, &["result", "protocolVersion"]).unwrap_or_default();
+        let name = welcome.string("protocolVersion").unwrap_or_default();
         if Revision::legacy_at_most(&name).rules().version_header {
             lock(&self.session).version = HeaderValue::from_str(&name).ok();
         }

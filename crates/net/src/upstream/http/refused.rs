@@ -8,8 +8,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use switchboard_proto::jsonrpc::{self, Id, Kind, Message};
-use switchboard_proto::patch;
+use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message};
 use switchboard_proto::refusal::{Refusal, is_modern_code};
 
 use crate::secret::veiled;
@@ -38,8 +37,7 @@ impl Refused {
         let body = beginning(response.into_body()).await.freeze();
         let error = jsonrpc::parse_one(body.clone()).ok();
         let error = error.filter(|answer| answer.kind() == Kind::Error);
-        let message = error.as_ref().and_then(Message::payload);
-        let message = message.and_then(|error| patch::string(error, &["message"]));
+        let message = error.as_ref().and_then(|error| error.string(Member::ErrorMessage));
         let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
         let told = veiled(&text, sent);
         let is_whole = told == *text;
@@ -55,8 +53,7 @@ impl Refused {
         if self.hints.is_empty() {
             return Some(error);
         }
-        let payload = error.payload().unwrap_or_default();
-        let text = patch::string(payload, &["message"]).unwrap_or_default();
+        let text = error.error_message();
         Some(saying(&error, &format!("{text}{}", self.hints)))
     }
 
@@ -70,10 +67,8 @@ impl Refused {
         let Some(error) = self.error.as_ref().filter(|error| error.id() == id) else {
             return false;
         };
-        let payload = error.payload().unwrap_or_default();
-        let code = patch::get(payload, &["code"]);
-        let is_over = code == Some(Refusal::SessionOver.rpc_code().to_string().as_bytes());
-        let text = patch::string(payload, &["message"]).unwrap_or_default();
+        let is_over = error.error_code() == Some(Refusal::SessionOver.rpc_code().into());
+        let text = error.error_message();
         id.is_some() && !is_over && !text.to_ascii_lowercase().contains("session")
     }
 
@@ -94,10 +89,7 @@ impl Refused {
 
     /// Whether only a modern server says this.
     pub(super) fn is_modern(&self) -> bool {
-        let payload = self.error.as_ref().and_then(Message::payload);
-        let code = payload.and_then(|payload| patch::get(payload, &["code"]));
-        let code = code.and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-        code.is_some_and(is_modern_code)
+        self.error.as_ref().and_then(Message::error_code).is_some_and(is_modern_code)
     }
 }
 
@@ -138,10 +130,7 @@ async fn beginning(mut body: Incoming) -> BytesMut {
 
 /// The same error in other words.
 fn saying(error: &Message, text: &str) -> Message {
-    let text = Id::Text(text.into()).to_string();
-    let payload = error.payload().unwrap_or_default();
-    let payload = patch::put(payload, &[], "message", text.as_bytes());
-    payload.map_or_else(|| error.clone(), |payload| error.with_payload(&payload))
+    error.with_string(Member::ErrorMessage, text)
 }
 
 /// An error and its causes as one sentence.

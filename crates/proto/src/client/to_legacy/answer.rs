@@ -24,8 +24,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
     pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Message {
         if answer.kind() == Kind::Error {
-            let other = project::error_for_modern(answer.payload().unwrap_or_default());
-            return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+            return project::error_for_modern(answer);
         }
         let server = self.inner.welcome().and_then(|it| it.get(Member::ServerInfo));
         let own = answer.without_meta(&[Member::MetaRelatedTask]);

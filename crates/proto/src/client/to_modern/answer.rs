@@ -87,8 +87,7 @@ pub(super) fn older_answer(
     wrapped: bool,
 ) -> Message {
     if answer.kind() == Kind::Error {
-        let other = project::error_for_legacy(answer.payload().unwrap_or_default(), method);
-        return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
+        return project::error_for_legacy(answer, method);
     }
     let own = answer.without_meta(&[Member::MetaServer]);
     match project::legacy(own.payload_bytes(), method, revision, wrapped) {

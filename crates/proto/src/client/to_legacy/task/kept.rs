@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::client::CallId;
 use crate::client::across::task::{Term, goes_on};
 use crate::exchange::Ask;
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Message, Part};
 
 /// What the ends that are kept may take; the oldest goes first. What tasks ask may take
 /// as much again: beyond it a question is refused.
@@ -97,7 +97,7 @@ impl Task {
             return false;
         }
         self.next_key += 1;
-        let said: Value = serde_json::from_slice(params).unwrap_or_default();
+        let said = Part::new(params).value().unwrap_or_default();
         let shown = json!({"method": method, "params": said});
         let question = Question { ask, shown, size: params.len() };
         self.questions.insert(format!("q{}", self.next_key), question);
@@ -230,11 +230,8 @@ mod tests {
             let id = format!("t{number}").into();
             kept.add(number, Task::new(id, b"", Bytes::new(), Value::Null, now), 4);
             assert_eq!(kept.has_room(half.len()), number == 0);
-            kept.get_mut(number).unwrap().ask(
-                Ask(number),
-                "m",
-                &half.as_bytes()[..number as usize],
-            );
+            let few = usize::try_from(number).unwrap();
+            kept.get_mut(number).unwrap().ask(Ask(number), "m", &half.as_bytes()[..few]);
             if number == 0 {
                 kept.get_mut(0).unwrap().ask(Ask(9), "m", half.as_bytes());
             }

@@ -1,0 +1,60 @@
+//! Prints how much there is to know about the product's code.
+
+#![expect(clippy::print_stdout, reason = "this is what it is for")]
+
+use std::collections::BTreeMap;
+use std::io;
+
+use switchboard_testkit::source::{self, Source};
+use switchboard_testkit::tidy::reads_json;
+
+/// What counts as the product.
+const CRATES: [&str; 4] = ["proto", "net", "gateway", "cli"];
+
+/// What a public type begins with.
+const TYPES: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+
+fn main() -> io::Result<()> {
+    let mut sources = source::read_all(&source::root())?;
+    let is_ours =
+        |path: &str| CRATES.iter().any(|it| path.starts_with(&format!("crates/{it}/src/")));
+    sources.retain(|source| source.is_product() && is_ours(&source.path));
+    let readers: Vec<_> = sources.iter().filter(|it| it.lines.iter().any(reads_json)).collect();
+    println!("{} files read JSON", readers.len());
+    for reader in readers {
+        println!("  {}", reader.path);
+    }
+    println!("{} source files", sources.len());
+    println!("{} lines of code", sources.iter().map(code_lines).sum::<usize>());
+    let twice: Vec<_> = types(&sources).into_iter().filter(|(_, at)| at.len() > 1).collect();
+    println!("{} public type names occur twice", twice.len());
+    for (name, at) in twice {
+        println!("  {name}: {}", at.join(", "));
+    }
+    Ok(())
+}
+
+/// Lines that are neither blank, nor comments, nor for tests.
+fn code_lines(source: &Source) -> usize {
+    let is_code = |line: &&source::Line| {
+        let has_words = !(line.code.trim().is_empty() && line.literals.trim().is_empty());
+        !line.is_test && has_words
+    };
+    source.lines.iter().filter(is_code).count()
+}
+
+/// Where the public types are, by name.
+fn types(sources: &[Source]) -> BTreeMap<&str, Vec<&str>> {
+    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for source in sources {
+        for line in source.lines.iter().filter(|line| !line.is_test) {
+            let code = line.code.trim_start();
+            let rest = TYPES.iter().find_map(|it| code.strip_prefix(it));
+            let name = rest.and_then(|rest| rest.split(|c| !source::is_ident(c)).next());
+            if let Some(name) = name {
+                found.entry(name).or_default().push(source.path.as_str());
+            }
+        }
+    }
+    found
+}
