@@ -1,11 +1,15 @@
 //! What both translations need: a client of one era, in the words of the other.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{Kind, Message};
+use crate::limits::MAX_WELCOME;
 use crate::method::{self, meta};
 use crate::patch;
+use crate::refusal::Refusal;
 use crate::revision::Revision;
 
 pub(super) mod task;
@@ -157,6 +161,15 @@ pub(super) fn next_page(result: &[u8]) -> Option<&[u8]> {
     patch::get(result, &["nextCursor"]).filter(|it| it.starts_with(b"\""))
 }
 
+/// What a server says of itself, or that it says too much of it to be kept.
+pub(super) fn welcome_within_bounds(answer: &Message) -> Cow<'_, Message> {
+    if answer.kind() == Kind::Error || answer.text().len() <= MAX_WELCOME {
+        return Cow::Borrowed(answer);
+    }
+    let text = format!("the server's greeting is longer than {MAX_WELCOME} bytes");
+    Cow::Owned(Message::refusal(answer.id(), &Refusal::FarSide { text }))
+}
+
 /// Who we are, where a peer does not say who it is.
 pub(super) fn identity() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
@@ -170,4 +183,22 @@ pub(super) fn quoted(text: &str) -> String {
 /// The text of the member `name` of `payload`, parsed.
 pub(super) fn member(payload: &[u8], path: &[&str]) -> Option<Value> {
     serde_json::from_slice(patch::get(payload, path)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_that_is_too_long_to_be_kept_fails() {
+        let welcome = |length: usize| {
+            let result = format!(r#"{{"serverInfo":{{"name":"{}"}}}}"#, "x".repeat(length));
+            let answer = Message::result(&7.into(), result.as_bytes());
+            let kept = welcome_within_bounds(&answer);
+            assert_eq!(kept.id(), answer.id());
+            kept.kind()
+        };
+        assert_eq!(welcome(1000), Kind::Result);
+        assert_eq!(welcome(MAX_WELCOME), Kind::Error);
+    }
 }

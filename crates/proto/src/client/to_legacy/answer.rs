@@ -8,6 +8,7 @@ use crate::client::Ticket;
 use crate::client::across::{TASKS as EXTENSION, identity, member, without_hop};
 use crate::exchange::Said;
 use crate::jsonrpc::{Kind, Message};
+use crate::limits::MAX_SERVER_INFO;
 use crate::method::{self, meta};
 use crate::patch;
 use crate::project::{self, Cache};
@@ -30,6 +31,7 @@ impl<T: Ticket> ToLegacy<T> {
             return other.map_or_else(|| answer.clone(), |other| answer.with_payload(&other));
         }
         let server = self.inner.welcome().and_then(|it| patch::get(it, &["serverInfo"]));
+        let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = without_hop(payload, &[meta::RELATED_TASK]);
         let own = project::without_dropped(own, method);
         match project::modern(&own, method, server, Cache::default()) {

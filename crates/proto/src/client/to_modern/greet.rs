@@ -6,7 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{Errand, Session, ToModern};
-use crate::client::across::{Envelope, identity, member, modern_capabilities};
+use crate::client::across::{
+    Envelope, identity, member, modern_capabilities, welcome_within_bounds,
+};
 use crate::client::{CallId, Ticket};
 use crate::exchange::Down;
 use crate::jsonrpc::{Kind, Message};
@@ -54,6 +56,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     pub(super) fn handle_discovered(&mut self, answer: &Message, now: Instant) {
+        let answer = &*welcome_within_bounds(answer);
         self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
         let payload = answer.payload().unwrap_or_default();
