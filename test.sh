@@ -351,8 +351,7 @@ everything() {
     step "clippy" check_clippy
     step "build" check_build
     step "tests" check_tests
-    # Some attacks still break a promise; docs/reliability.md is written when none does.
-    not_checked+=("attacks and faults, because not all of them hold yet; ./test.sh torture runs them.")
+    step "attacks and faults, in small" check_torture_small
     step "documentation" check_doc
     step "licences, sources, advisories" check_deny
     step "fuzzing" check_fuzz

@@ -244,6 +244,13 @@ impl Tap {
         trace::with(&request, &[(trace::PARENT, parent.to_string())])
     }
 
+    /// The servers that have open calls of a client.
+    pub(crate) fn servers_of(&self, face: &Face) -> Vec<Arc<str>> {
+        let shard = self.shard(face.number());
+        let own = shard.iter().filter(|((number, _), _)| *number == face.number());
+        own.filter_map(|(_, call)| call.server.clone()).collect()
+    }
+
     fn take(&self, face: &Face, exchange: Exchange) -> Option<Call> {
         self.shard(face.number()).remove(&(face.number(), exchange))
     }

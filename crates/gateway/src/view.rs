@@ -187,6 +187,12 @@ impl Inside for Views {
         self.fleet.carried()
     }
 
+    fn keeps(&self, face: &Face) -> bool {
+        let Some(principal) = self.porter.principal(face.who().name()) else { return false };
+        let servers = self.fleet.tap().servers_of(face);
+        servers.iter().all(|server| principal.grant.has_server(server))
+    }
+
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
         let Some(principal) = self.porter.principal(who.name()) else { return false };
         let members = self.members();

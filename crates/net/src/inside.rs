@@ -41,6 +41,12 @@ pub trait Inside: Send + Sync + 'static {
         None
     }
 
+    /// Whether the open calls of a modern client may go on: what is granted to whom it
+    /// speaks for may be less than when they were made.
+    fn keeps(&self, _face: &Face) -> bool {
+        true
+    }
+
     /// Headers of the request that a client begins with, which are kept with it
     /// for whatever stands behind; see [`Face::carried`].
     fn carries(&self) -> Option<Arc<[HeaderName]>> {

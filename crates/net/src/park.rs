@@ -16,7 +16,6 @@ use switchboard_proto::refusal::Refusal;
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
-use crate::who::Who;
 
 /// How long a round stays open for the next question, if some come close together: a
 /// busy server takes this long to write it, and nobody who is asked notices.
@@ -87,7 +86,12 @@ impl Parking {
             // Some may be back, and not swept yet.
             lot.faces.retain(|_, face| face.parked() > 0);
         }
-        self.sealer.is_some() && lot.faces.len() < most && face.parked() < most
+        let principal = face.principal();
+        let of_theirs = |other: &&Arc<Face>| other.principal() == principal;
+        // Whoever is somebody leaves a quarter of the places to others.
+        let has_share =
+            principal.is_empty() || lot.faces.values().filter(of_theirs).count() < most - most / 4;
+        self.sealer.is_some() && lot.faces.len() < most && face.parked() < most && has_share
     }
 
     /// How many clients are waited for.
@@ -152,8 +156,8 @@ impl Parking {
 
     /// Ends the calls of those who may not stay: the ones that are open, and the ones
     /// that wait for their client.
-    pub(crate) fn give_up_unless(&self, stays: impl Fn(&Who) -> bool) {
-        for face in self.faces().iter().filter(|face| !stays(face.who())) {
+    pub(crate) fn give_up_unless(&self, stays: impl Fn(&Face) -> bool) {
+        for face in self.faces().iter().filter(|face| !stays(face)) {
             face.give_up(&Refusal::KeyRemoved).detach();
             lock(&self.lot).faces.remove(&face.number());
         }

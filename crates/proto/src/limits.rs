@@ -14,6 +14,13 @@ pub const MAX_BATCH: usize = 100;
 /// Length of an id as text. An id is kept for as long as its call is open.
 pub const MAX_ID: usize = 1024;
 
+/// Bytes of what a server says of itself when it is greeted. It is kept for as long as
+/// the connection lives; honest servers say some kilobytes.
+pub const MAX_WELCOME: usize = 1 << 20;
+
+/// Bytes of a server's name and version that are repeated in its results.
+pub const MAX_SERVER_INFO: usize = 4 << 10;
+
 /// What a user may want to move.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -79,8 +79,12 @@ impl Guest {
         lock(&self.meter).open()
     }
 
-    fn take_session(&self) -> bool {
-        let most = self.principal().sessions.unwrap_or(usize::MAX);
+    /// Takes one session more, of so many that all may have together. Where the file
+    /// says nothing of a key, it leaves a quarter of them to others.
+    fn take_session(&self, all: usize) -> bool {
+        let is_anybody = self.name.is_empty();
+        let share = if is_anybody { usize::MAX } else { all - all / 4 };
+        let most = self.principal().sessions.unwrap_or(share);
         let one_more = |open| (open < most).then_some(open + 1);
         self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
@@ -122,7 +126,7 @@ impl Standing for Present {
     }
 
     fn begin_session(&self) -> Result<(), Refusal> {
-        if !self.guest.take_session() {
+        if !self.guest.take_session(self.room.most.load(Ordering::Relaxed)) {
             return Err(Refusal::TooManySessions);
         }
         if !self.room.take() {

@@ -135,3 +135,18 @@ fn who_is_gone_is_not_told_of_changes_and_not_remembered() {
     porter.replace(access(Vec::new()));
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }
+
+#[test]
+fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
+    let ada = principal("ada", &["a"], None);
+    let bob = Principal { sessions: Some(8), ..principal("bob", &["b"], None) };
+    let porter = Porter::new(access(vec![ada, bob]), 8);
+    let sessions_of = |name: &str| {
+        let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
+        let present = Present::new(&guest, None, &porter.sessions);
+        let open = (0..9).filter(|_| present.begin_session().is_ok()).count();
+        (0..open).for_each(|_| present.end_session());
+        open
+    };
+    assert_eq!((sessions_of("ada"), sessions_of("bob")), (6, 8));
+}

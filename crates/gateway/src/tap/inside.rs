@@ -89,6 +89,10 @@ impl Inside for Tapped {
         self.inside.carries()
     }
 
+    fn keeps(&self, face: &Face) -> bool {
+        self.inside.keeps(face)
+    }
+
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
         self.inside.leads_back(who, through)
     }

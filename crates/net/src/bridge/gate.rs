@@ -7,7 +7,7 @@
 //!       ──▶ else ───────────────────────────────────▶ goes on, and counts until it is over
 //! ```
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::Exchange;
@@ -17,6 +17,12 @@ pub(super) type Key = (u64, Exchange);
 
 /// Calls that may wait for one server: more are a flood, and waiting helps none of them.
 pub(super) const MOST_WAITING: usize = 1024;
+
+/// Those of one principal, where clients show who they are.
+const SHARE_WAITING: usize = MOST_WAITING - MOST_WAITING / 4;
+
+/// The mark of those who show nothing.
+pub(super) const NOBODY: u64 = 0;
 
 /// How the server stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -40,7 +46,8 @@ pub(super) struct Gate<W> {
     door: Door,
     /// The server could be called at some time.
     was_up: bool,
-    open: HashSet<Key>,
+    /// Those that have a turn, and whose they are.
+    open: HashMap<Key, u64>,
     waiting: VecDeque<Waiter<W>>,
     /// When something last came by.
     used: Instant,
@@ -58,6 +65,8 @@ struct Waiter<W> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) key: Key,
+    /// A mark of the principal behind it; the same for all who show nothing.
+    pub(super) principal: u64,
     /// It takes a turn.
     pub(super) counts: bool,
     /// Its way to the server is there, however the server stands.
@@ -77,7 +86,7 @@ pub(super) enum Entry<W> {
 
 impl<W> Gate<W> {
     pub(super) fn new(most: usize, patience: Duration, now: Instant) -> Self {
-        let (open, waiting) = (HashSet::new(), VecDeque::new());
+        let (open, waiting) = (HashMap::new(), VecDeque::new());
         Self { most, patience, door: Door::Starting, was_up: false, open, waiting, used: now }
     }
 
@@ -99,11 +108,13 @@ impl<W> Gate<W> {
         let is_first = !self.waiting.iter().any(|waiter| self.may_reach(&waiter.call));
         if self.may_reach(&call) && (!call.counts || is_first && self.open.len() < self.most) {
             if call.counts {
-                self.open.insert(call.key);
+                self.open.insert(call.key, call.principal);
             }
             return Entry::Passes(what);
         }
-        if self.waiting.len() >= MOST_WAITING {
+        let own = self.waiting.iter().filter(|it| it.call.principal == call.principal).count();
+        let most = if call.principal == NOBODY { MOST_WAITING } else { SHARE_WAITING };
+        if self.waiting.len() >= MOST_WAITING || own >= most {
             return Entry::Crowded(what);
         }
         self.waiting.push_back(Waiter { what, call, until: now + self.patience });
@@ -116,13 +127,25 @@ impl<W> Gate<W> {
 
     /// The next one that may go on.
     pub(super) fn poll(&mut self, now: Instant) -> Option<W> {
+        if self.waiting.is_empty() {
+            return None;
+        }
         let has_turn = self.open.len() < self.most;
         let may_go =
             |waiter: &Waiter<W>| self.may_reach(&waiter.call) && (has_turn || !waiter.call.counts);
-        let at = self.waiting.iter().position(may_go)?;
+        let mut turns: HashMap<u64, usize> = HashMap::new();
+        for principal in self.open.values() {
+            *turns.entry(*principal).or_default() += 1;
+        }
+        // Of those that have waited longest, that of whoever has the fewest turns.
+        let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| may_go(waiter));
+        let next = waiting.min_by_key(|(_, waiter)| {
+            turns.get(&waiter.call.principal).copied().unwrap_or_default()
+        });
+        let at = next?.0;
         let waiter = self.waiting.remove(at)?;
         if waiter.call.counts {
-            self.open.insert(waiter.call.key);
+            self.open.insert(waiter.call.key, waiter.call.principal);
         }
         self.used = now;
         Some(waiter.what)
@@ -130,7 +153,7 @@ impl<W> Gate<W> {
 
     /// A call is over, or nobody wants it any more. True if it was waiting: it was never made.
     pub(super) fn leave(&mut self, key: Key, now: Instant) -> bool {
-        if self.open.remove(&key) {
+        if self.open.remove(&key).is_some() {
             self.used = now;
         }
         let before = self.waiting.len();
@@ -140,7 +163,7 @@ impl<W> Gate<W> {
 
     /// A client is gone.
     pub(super) fn forget(&mut self, client: u64) {
-        self.open.retain(|(number, _)| *number != client);
+        self.open.retain(|(number, _), _| *number != client);
         self.waiting.retain(|waiter| waiter.call.key.0 != client);
     }
 

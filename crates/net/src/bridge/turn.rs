@@ -1,6 +1,7 @@
 //! Calls that wait at the gate of a bridge, and are let on in turn.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use super::gate::{Call, Door, Entry, Gate, Key};
+use super::gate::{Call, Door, Entry, Gate, Key, NOBODY};
 use super::going::{self, Going};
 use super::{Bridge, Caller};
 use crate::drive::OwnedTask;
@@ -54,6 +55,16 @@ impl Drop for Draining<'_> {
     }
 }
 
+/// Tells principals apart.
+fn mark(principal: &[u8]) -> u64 {
+    if principal.is_empty() {
+        return NOBODY;
+    }
+    let mut mark = DefaultHasher::new();
+    principal.hash(&mut mark);
+    mark.finish() | 1
+}
+
 /// Greetings and listens take no turn: the one comes before all calls, the
 /// other lasts as long as its client likes.
 fn counts(request: &Message) -> bool {
@@ -80,7 +91,8 @@ impl Bridge {
                     let (owner, bridge) = (Arc::clone(&caller.owner), Weak::clone(&self.this));
                     caller.owner = Arc::new(Passing(Turn { owner, key, bridge }));
                 }
-                let call = Call { key, counts, linked };
+                let principal = mark(caller.face.principal());
+                let call = Call { key, principal, counts, linked };
                 let entry = lock(house).gate.enter(call, (caller, verb), now());
                 self.let_in(house, exchange, entry)
             }

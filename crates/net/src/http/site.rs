@@ -185,7 +185,7 @@ impl Site {
             sessions.close_unless(stays);
         }
         sockets.close_unless(stays);
-        parking.give_up_unless(stays);
+        parking.give_up_unless(|face| stays(face.who()) && self.inner.inside.keeps(face));
     }
 
     /// How many sessions are open.

@@ -38,14 +38,7 @@ impl Upstream {
     pub(super) fn handle_too_long(self: &Arc<Self>, lane: Lane, head: &[u8], limit: usize) {
         self.count_bytes(limit);
         self.tell_unreadable(format_args!("skipped a message longer than {limit} bytes"));
-        let is_other = head.is_empty() || head.trim_ascii_start().starts_with(b"{");
-        let answered = match jsonrpc::answered(head, true) {
-            // What is no object is neither a notification nor a question: nothing that
-            // comes on the stream of a call before its answer.
-            Answered::Nothing if lane != Lane::MAIN && !is_other => Answered::Unknown,
-            answered => answered,
-        };
-        self.fail_answered(lane, answered, too_long(limit)).detach();
+        self.fail_answered(lane, jsonrpc::answered(head, true), too_long(limit)).detach();
     }
 
     /// Fails the call that was answered. The stream of a POST belongs to one

@@ -1,10 +1,14 @@
 //! What both translations need: a client of one era, in the words of the other.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::jsonrpc::{Member, Message, Part};
+use crate::jsonrpc::{Kind, Member, Message, Part};
+use crate::limits::MAX_WELCOME;
 use crate::method;
+use crate::refusal::Refusal;
 use crate::revision::Revision;
 
 pub(super) mod task;
@@ -135,6 +139,15 @@ pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
     Message::request(&0.into(), method::LIST_TOOLS, Some(&params))
 }
 
+/// What a server says of itself, or that it says too much of it to be kept.
+pub(super) fn welcome_within_bounds(answer: &Message) -> Cow<'_, Message> {
+    if answer.kind() == Kind::Error || answer.size() <= MAX_WELCOME {
+        return Cow::Borrowed(answer);
+    }
+    let text = format!("the server's greeting is longer than {MAX_WELCOME} bytes");
+    Cow::Owned(Message::refusal(answer.id(), &Refusal::FarSide { text }))
+}
+
 /// Who we are, where a peer does not say who it is.
 pub(super) fn identity() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
@@ -143,4 +156,22 @@ pub(super) fn identity() -> Value {
 /// `text` as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_that_is_too_long_to_be_kept_fails() {
+        let welcome = |length: usize| {
+            let result = format!(r#"{{"serverInfo":{{"name":"{}"}}}}"#, "x".repeat(length));
+            let answer = Message::result(&7.into(), result.as_bytes());
+            let kept = welcome_within_bounds(&answer);
+            assert_eq!(kept.id(), answer.id());
+            kept.kind()
+        };
+        assert_eq!(welcome(1000), Kind::Result);
+        assert_eq!(welcome(MAX_WELCOME), Kind::Error);
+    }
 }

@@ -15,6 +15,9 @@ use super::{Id, Message, parse_one};
 /// How almost everybody begins a message.
 const BEGINNING: &[u8] = b"{\"jsonrpc\"";
 
+/// What some programs write before any text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A line is read so many times at most.
 const MOST_TRIES: usize = 8;
 
@@ -49,6 +52,7 @@ pub enum Answered {
 /// notification: they answer nothing, unless the rest of the text `is_cut` off and
 /// may have that member.
 pub fn answered(text: &[u8], is_cut: bool) -> Answered {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut scan = Scan { rest: text.trim_ascii_start() };
     let (mut is_rpc, mut has_payload) = (false, false);
     let (mut id, mut differs, mut is_named) = (None, false, false);
@@ -71,7 +75,9 @@ pub fn answered(text: &[u8], is_cut: bool) -> Answered {
     }
     let is_whole = scan.pass(b'}');
     let is_log = !is_rpc && (is_whole || !is_cut);
-    if !has_payload || is_log || is_whole && !is_named {
+    // With an id and nothing else it can only be an answer whose rest was forgotten.
+    let is_empty_answer = is_whole && id.as_ref().is_some_and(Option::is_some);
+    if !(has_payload || is_empty_answer) || is_log || is_whole && !is_named {
         return Answered::Nothing;
     }
     id.flatten().filter(|_| !differs).map_or(Answered::Unknown, Answered::Call)
@@ -179,6 +185,12 @@ mod tests {
         };
         assert_eq!(id(r#"{"jsonrpc": "2.0", "id": 7, "result": {"id": 9"#), "7", "cut off");
         assert_eq!(id(r#"{"result":{"id":9,"content":"#), "?");
+        assert_eq!(id(r#"{"jsonrpc":"2.0","id":7}"#), "7", "the rest was forgotten");
+        assert_eq!(
+            id("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}"),
+            "7",
+            "a mark before it"
+        );
         assert_eq!(id(r#"{"jsonrpc":"2.0","result":{"id":9,"a":"}"},"id":7}"#), "7");
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"id":7,"result":{}}"#), "7");
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"id":8,"result":{}}"#), "?", "which is it?");

@@ -316,3 +316,26 @@ fn a_body_that_ends_after_its_key_is_removed_calls_nothing() {
         }
     }
 }
+
+/// wire: GW-45
+#[test]
+fn a_call_that_waits_for_input_ends_with_the_grant_of_its_server() {
+    let servers = json!({"old": demo(&["--era", "legacy"]), "other": demo(&[])});
+    let mut gateway = two_people(&servers);
+    let tool = "old__test_elicitation";
+    let asked = modern(gateway.port, "/mcp", ADA, tool, &json!({}));
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let keys = json!({
+        "root": key(ROOT, json!({})),
+        "ada": key(ADA, json!({"servers": ["other"]})),
+    });
+    gateway.rewrite(&servers, &json!({"switchboard": {"keys": keys}}));
+    let mut responses = json!({});
+    for name in asked["result"]["inputRequests"].as_object().unwrap().keys() {
+        responses[name] = json!({"action": "accept", "content": {"name": "Ann"}});
+    }
+    let state = &asked["result"]["requestState"];
+    let again = json!({"requestState": state, "inputResponses": responses});
+    let done = modern(gateway.port, "/mcp", ADA, tool, &again);
+    assert!(done["error"]["message"].is_string(), "{done}");
+}

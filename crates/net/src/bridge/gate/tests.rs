@@ -250,7 +250,8 @@ fn a_client_that_is_gone_wants_nothing() {
 #[test]
 fn no_more_wait_than_may() {
     let mut gate = Gate::new(1, Duration::from_secs(10), Instant::now());
-    let call = |number| Call { key: (1, Exchange(number)), counts: true, linked: true };
+    let call =
+        |number| Call { key: (1, Exchange(number)), principal: NOBODY, counts: true, linked: true };
     let most = u64::try_from(MOST_WAITING).unwrap();
     for number in 0..=most {
         let entry = gate.enter(call(number), number, Instant::now());
@@ -266,7 +267,7 @@ fn a_server_is_idle_since_its_last_call_was_over() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let mut gate = Gate::new(1, Duration::from_secs(10), start);
     gate.stands(Door::Open, start);
-    let call = Call { key: (1, Exchange(1)), counts: true, linked: false };
+    let call = Call { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
     assert_eq!(gate.idle_since(), Some(start));
     assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
     assert_eq!(gate.idle_since(), None);
@@ -286,7 +287,8 @@ fn check(script: &str, expected: &str) {
         let key = (1, Exchange(u64::from(name.bytes().next().unwrap_or_default())));
         match verb {
             "call" | "errand" | "linked" => {
-                let call = Call { key, counts: verb != "errand", linked: verb == "linked" };
+                let (counts, linked) = (verb != "errand", verb == "linked");
+                let call = Call { key, principal: NOBODY, counts, linked };
                 seen.push(match gate.enter(call, name, now) {
                     Entry::Passes(name) => format!("{name} goes"),
                     Entry::Waits => format!("{name} waits"),
@@ -327,4 +329,30 @@ fn check(script: &str, expected: &str) {
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
+#[test]
+fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
+    #[expect(clippy::disallowed_methods, reason = "any start will do")]
+    let now = Instant::now();
+    let mut gate = Gate::new(2, Duration::from_secs(1), now);
+    gate.stands(Door::Open, now);
+    let call = |principal, number| Call {
+        key: (principal, Exchange(number)),
+        principal,
+        counts: true,
+        linked: false,
+    };
+    let mut enter =
+        |principal, number| gate.enter(call(principal, number), (principal, number), now);
+    let ada: Vec<_> = (0..MOST_WAITING as u64).map(|number| enter(1, number)).collect();
+    let waits = ada.iter().filter(|entry| **entry == Entry::Waits).count();
+    assert_eq!(waits, SHARE_WAITING);
+    assert!(matches!(ada.last(), Some(Entry::Crowded(_))));
+    assert_eq!(enter(7, 0), Entry::Waits, "there is room for others");
+    assert_eq!(gate.poll(now), None, "no turn is free");
+    gate.leave((1, Exchange(0)), now);
+    assert_eq!(gate.poll(now), Some((7, 0)), "who has none is next");
+    gate.leave((1, Exchange(1)), now);
+    assert_eq!(gate.poll(now), Some((1, 2)), "then whoever has waited longest");
 }

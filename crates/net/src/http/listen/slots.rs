@@ -21,37 +21,28 @@ pub(super) struct Slots {
     reserve: Arc<Semaphore>,
     max: usize,
     max_each: usize,
-    each: Addresses,
-    /// The same of the reserve.
-    max_reserve: usize,
-    reserve_each: Addresses,
+    each: Arc<Mutex<HashMap<IpAddr, usize>>>,
     /// Whether it was told that all are taken, since one was free.
     told: AtomicBool,
 }
 
-/// Connections of the reserve that one address must leave to others.
-const LEFT_OF_RESERVE: usize = 2;
-
-/// How many connections each address has.
-type Addresses = Arc<Mutex<HashMap<IpAddr, usize>>>;
-
 /// The place of one connection, free again when it is dropped.
 pub(super) struct Slot {
     _permit: OwnedSemaphorePermit,
-    _counted: Counted,
-    is_reserve: bool,
+    /// None if it is one of the reserve, which does not count for its address.
+    counted: Option<Counted>,
 }
 
 impl Slot {
     /// Whether it may only ask for the paths that the reserve is for.
     pub(super) fn is_reserve(&self) -> bool {
-        self.is_reserve
+        self.counted.is_none()
     }
 }
 
 /// One of the connections of an address.
 struct Counted {
-    each: Addresses,
+    each: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
 }
 
@@ -76,8 +67,6 @@ impl Slots {
             max,
             max_each: options.max_per_address.unwrap_or(max - max / 4).max(1),
             each: Arc::default(),
-            max_reserve: reserve.saturating_sub(LEFT_OF_RESERVE).max(1),
-            reserve_each: Arc::default(),
             told: AtomicBool::new(false),
         }
     }
@@ -127,28 +116,25 @@ impl Slots {
     }
 
     fn take(&self, address: IpAddr) -> Option<Slot> {
-        let take = |places: &Arc<Semaphore>, each: &Addresses, most| {
-            let permit = Arc::clone(places).try_acquire_owned().ok()?;
-            Some((permit, count(each, address, most)?))
-        };
-        let (taken, is_reserve) = match take(&self.free, &self.each, self.max_each) {
-            Some(taken) => (taken, false),
-            None => (take(&self.reserve, &self.reserve_each, self.max_reserve)?, true),
-        };
-        Some(Slot { _permit: taken.0, _counted: taken.1, is_reserve })
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned()
+            && let Some(counted) = self.count(address)
+        {
+            return Some(Slot { _permit: permit, counted: Some(counted) });
+        }
+        let permit = Arc::clone(&self.reserve).try_acquire_owned().ok()?;
+        Some(Slot { _permit: permit, counted: None })
     }
-}
 
-/// Counts one more connection of an address, if it may have one.
-fn count(each: &Addresses, address: IpAddr, most: usize) -> Option<Counted> {
-    let mut open = lock(each);
-    let own = open.entry(address).or_default();
-    if *own >= most {
-        return None;
+    fn count(&self, address: IpAddr) -> Option<Counted> {
+        let mut each = lock(&self.each);
+        let open = each.entry(address).or_default();
+        if *open >= self.max_each {
+            return None;
+        }
+        *open += 1;
+        drop(each);
+        Some(Counted { each: Arc::clone(&self.each), address })
     }
-    *own += 1;
-    drop(open);
-    Some(Counted { each: Arc::clone(each), address })
 }
 
 /// What counts as one address: whoever has one of version 6 has 2^64 of them.
@@ -187,7 +173,7 @@ mod tests {
     fn addresses_of_one_network_share_their_connections() {
         let options = ListenOptions {
             max_connections: 8,
-            reserve: 3,
+            reserve: 1,
             reserve_paths: vec!["/healthz".to_owned()],
             ..ListenOptions::default()
         };
@@ -201,12 +187,8 @@ mod tests {
         assert!(taken.iter().flatten().all(|slot| !slot.is_reserve()));
         let last = take("192.0.2.2");
         assert!(last.as_ref().is_some_and(Slot::is_reserve), "all are taken");
-        assert!(take("192.0.2.2").is_none(), "the rest of the reserve is for others");
-        let others = [take("192.0.2.3"), take("192.0.2.4")];
-        assert!(others.iter().flatten().all(Slot::is_reserve) && others.len() == 2);
-        assert!(take("192.0.2.5").is_none());
-        drop((taken, last, others));
+        assert!(take("192.0.2.3").is_none());
+        drop((taken, last));
         assert!(lock(&slots.each).is_empty() && slots.taken() == 0);
-        assert!(lock(&slots.reserve_each).is_empty());
     }
 }

@@ -124,8 +124,7 @@ async fn an_event_that_cannot_be_read_fails_the_call_of_its_stream_at_once() {
         ("data: {\"jsonrpc\":\"2.0\",\"result\":{},\"id\":[]}\n\n", "cannot be read"),
         // These have no end.
         (&format!("data: {{\"result\":\"{long}"), "answer is longer than 1000 bytes"),
-        (&format!("data: {long}"), "answer is longer than 1000 bytes"),
-        (&format!("data: {{\"x\":\"{}", long.repeat(4)), "answer is longer than 1000 bytes"),
+        (&format!("data: \"{}", long.repeat(4)), "answer is longer than 1000 bytes"),
     ];
     for (event, why) in unreadable {
         let id = caller.ask("tools/call", json!({"name": "t"})).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::{Legacy, Owner, Phase, client};
+use crate::client::across::welcome_within_bounds;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
 use crate::jsonrpc::{Kind, Message, Part};
@@ -69,6 +70,7 @@ impl<T: Ticket> Legacy<T> {
 
     /// The server answered the client's hello.
     pub(super) fn handle_welcome(&mut self, answer: &Message) {
+        let answer = &*welcome_within_bounds(answer);
         if answer.kind() == Kind::Error {
             self.hello = None;
             return self.give_up_greeting(answer);
@@ -200,6 +202,7 @@ impl<T: Ticket> Legacy<T> {
 
     /// A lost server is back: confirm, renew what the client had set up, and go on.
     pub(super) fn handle_revived(&mut self, answer: &Message, now: Instant) {
+        let answer = &*welcome_within_bounds(answer);
         if answer.kind() == Kind::Error {
             if self.welcome.is_none() {
                 // Another client may find better words.

@@ -8,6 +8,7 @@ use crate::client::Ticket;
 use crate::client::across::{TASKS as EXTENSION, identity};
 use crate::exchange::Said;
 use crate::jsonrpc::{Kind, Member, Message};
+use crate::limits::MAX_SERVER_INFO;
 use crate::method;
 use crate::project::{self, Cache};
 use crate::refusal::Refusal;
@@ -27,6 +28,7 @@ impl<T: Ticket> ToLegacy<T> {
             return project::error_for_modern(answer);
         }
         let server = self.inner.welcome().and_then(|it| it.get(Member::ServerInfo));
+        let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
         match project::modern(&own, method, server, Cache::default()) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::older_answer;
 use super::{Errand, Session, ToModern};
-use crate::client::across::{Envelope, identity, modern_capabilities};
+use crate::client::across::{Envelope, identity, modern_capabilities, welcome_within_bounds};
 use crate::client::{CallId, Ticket};
 use crate::exchange::Down;
 use crate::jsonrpc::{Kind, Member, Message};
@@ -51,6 +51,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     pub(super) fn handle_discovered(&mut self, answer: &Message, now: Instant) {
+        let answer = &*welcome_within_bounds(answer);
         self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
         if answer.kind() == Kind::Error {
