@@ -1,8 +1,9 @@
-//! What the README and the recipes say to type does what it says.
+//! What the README and the pages for tasks say to type does what it says.
 //!
-//! Every block is run, with servers from elsewhere replaced by the demo. A
-//! block that this file does not know how to run fails the test, so that none
-//! is left out. Its Rust is a documentation test of `switchboard-net`.
+//! Every command and client configuration is run, with servers from elsewhere
+//! replaced by the demo, and every configuration of a gateway (`jsonc`) is
+//! checked. Output (`text`) and diagrams are not run. A block of another kind
+//! fails the test. Rust is a documentation test of `switchboard-net`.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -13,6 +14,12 @@ use crate::web::send;
 
 const README: &str = include_str!("../../../../README.md");
 const RECIPES: &str = include_str!("../../../../docs/recipes.md");
+const STDIO_OVER_HTTP: &str = include_str!("../../../../docs/stdio-over-http.md");
+const REMOTE_SERVER: &str = include_str!("../../../../docs/remote-server.md");
+const TEAM: &str = include_str!("../../../../docs/team.md");
+const PAGES: [&str; 5] = [README, RECIPES, STDIO_OVER_HTTP, REMOTE_SERVER, TEAM];
+/// What the README says to type that would build or test this workspace once more.
+const BUILDS: [&str; 2] = ["cargo build --release", "./test.sh"];
 const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// A block of code: its language, and its text.
@@ -75,6 +82,8 @@ fn here(line: &str, remote: &str, gateway: &str) -> Vec<String> {
         .replace("uvx mcp-server-git", &demo)
         .replace("get-sum", "add")
         .replace("${TOKEN}", "of-nobody")
+        .replace("\"switchboard demo\"", &format!("\"{demo}\""))
+        .replace("http://127.0.0.1:3000", remote)
         .replace("http://127.0.0.1:3001", gateway)
         .replace("servers.json", &github())
         .replace("tools github", &format!("tools github --config {}", github()))
@@ -108,6 +117,8 @@ fn type_it(args: &[String]) {
         "call" => prints(&args, "3"),
         "doctor" => prints(&args, "healthy"),
         "status" => shows_status(&args),
+        "key" => prints(&args, "sha256:"),
+        "config" => prints(&args, "no mistakes"),
         other => panic!("say here how to see that {other} works"),
     }
 }
@@ -146,6 +157,15 @@ fn serves_stdio(args: &[&str]) {
     assert_eq!(serving.exit_code(), Some(0), "{args:?}");
 }
 
+/// A configuration of a gateway loads without mistakes.
+fn loads(text: &str) {
+    let path =
+        format!("{}/readme.{:?}.jsonc", env!("CARGO_TARGET_TMPDIR"), std::thread::current().id());
+    std::fs::write(&path, text).unwrap();
+    let run = run(&["config", "check", &path], &[("TOKEN", "of-nobody")]);
+    assert_eq!(run.code, Some(0), "{}\n{text}", run.stdout);
+}
+
 /// What clients have in their files, with the first server's command.
 fn configured(text: &str) -> String {
     let config: Value = serde_json::from_str(text).unwrap();
@@ -167,19 +187,26 @@ fn every_block_of_the_recipes_works() {
     every_block_works(RECIPES);
 }
 
+#[test]
+fn every_block_of_the_pages_for_tasks_works() {
+    for page in [STDIO_OVER_HTTP, REMOTE_SERVER, TEAM] {
+        every_block_works(page);
+    }
+}
+
 fn every_block_works(page: &str) {
     let (_demo, remote) = remote();
     let (_gateway, gateway) = gateway();
     for Block { language, text } in blocks(page) {
         match language.as_str() {
             "sh" => {
-                // The script runs this test; that it is there is all that can be seen from here.
-                for line in text.lines().filter(|line| *line != "./test.sh") {
+                for line in text.lines().filter(|line| !BUILDS.contains(line)) {
                     type_it(&here(line, &remote, &gateway));
                 }
             }
             "json" => type_it(&here(&configured(&text), &remote, &gateway)),
-            "rust" => {}
+            "jsonc" => loads(&text),
+            "mermaid" | "rust" | "text" => {}
             other => panic!("nobody runs blocks of {other:?}:\n{text}"),
         }
     }
@@ -190,7 +217,7 @@ fn every_command_and_option_within_the_text_is_there() {
     let (_demo, remote) = remote();
     let (_gateway, gateway) = gateway();
     let helps: Vec<_> = ["bridge", "demo"].map(|name| run(&[name, "--help"], &[]).stdout).into();
-    for code in [README, RECIPES].into_iter().flat_map(inline) {
+    for code in PAGES.into_iter().flat_map(inline) {
         if code.starts_with("switchboard ") {
             type_it(&here(code, &remote, &gateway));
         } else if code.starts_with("--") {

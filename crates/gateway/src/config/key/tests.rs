@@ -60,11 +60,11 @@ fn every_documented_key_may_be_written_in_snake_case() {
     let server = "[mcp_servers.b]\n";
     let prompts = ["includePrompts", "excludePrompts", "includeResources", "excludeResources"];
     let tables = [
-        (server, documented("## Keys of a server")),
+        (server, documented("### Keys of a server")),
         (server, prompts.map(ToOwned::to_owned).to_vec()),
-        ("[switchboard]\n", documented("## The section `switchboard`")),
-        ("[switchboard.keys.ada]\n", documented("What a key may do, everything by default")),
-        ("[switchboard.limits]\n", documented("  if its client hung up.")),
+        ("[switchboard]\n", documented("### Keys of the section `switchboard`")),
+        ("[switchboard.keys.ada]\n", documented("### Keys of a person")),
+        ("[switchboard.limits]\n", documented("### Limits")),
     ];
     for (table, keys) in tables {
         for key in keys {
