@@ -91,6 +91,7 @@ const NO_BOUNDS: &[&str] = &[
     "proto/src/header.rs LEGIBLE",
     "proto/src/json.rs HIGHS",
     "proto/src/json.rs ONES",
+    "proto/src/jsonrpc/member.rs COUNT",
     "proto/src/limits.rs Limits::retry",
     "proto/src/line.rs READ",
     "proto/src/server/legacy/watch.rs SELF",

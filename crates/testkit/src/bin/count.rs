@@ -1,9 +1,11 @@
-//! Prints how much there is to know about the product's code.
+//! Prints how much there is to know about the product's code: here, or in the folder
+//! that is named.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use switchboard_testkit::source::{self, Source};
 use switchboard_testkit::tidy::reads_json;
@@ -15,7 +17,8 @@ const CRATES: [&str; 4] = ["proto", "net", "gateway", "cli"];
 const TYPES: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
 
 fn main() -> io::Result<()> {
-    let mut sources = source::read_all(&source::root())?;
+    let root = std::env::args_os().nth(1).map_or_else(source::root, PathBuf::from);
+    let mut sources = source::read_all(&root)?;
     let is_ours =
         |path: &str| CRATES.iter().any(|it| path.starts_with(&format!("crates/{it}/src/")));
     sources.retain(|source| source.is_product() && is_ours(&source.path));

@@ -312,6 +312,8 @@ async fn a_greeting_is_not_charged_for_as_long_as_its_socket_is_open() {
     hello["params"]["pad"] = json!("x".repeat(90 << 10));
     say(&mut socket, &hello).await;
     let call = set.stage.call().await;
+    call.finish(&json!({"protocolVersion": LEGACY, "capabilities": {}}));
+    assert_eq!(hear(&mut socket).await["id"], hello["id"]);
     assert_eq!(bodies.held(), 0, "the greeting is kept, and not its charge");
     hello["params"]["pad"] = json!("x".repeat(256 << 10));
     hello["id"] = json!(2);
