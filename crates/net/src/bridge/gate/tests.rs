@@ -333,7 +333,6 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
-    #[expect(clippy::disallowed_methods, reason = "any start will do")]
     let now = Instant::now();
     let mut gate = Gate::new(2, Duration::from_secs(1), now);
     gate.stands(Door::Open, now);
