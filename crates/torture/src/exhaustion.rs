@@ -185,7 +185,8 @@ async fn sessions(cx: &Campaign) -> Verdict {
             Err(said) => return Err(format!("{said}")),
         }
     }
-    ensure(open.len() == 50, || format!("{} sessions are open, {refused} refused", open.len()))?;
+    // One key leaves a quarter of them to others.
+    ensure(open.len() == 38, || format!("{} sessions are open, {refused} refused", open.len()))?;
     for caller in open.iter_mut().take(5) {
         ensure(caller.echo("tools__echo", json!({})).await?, || {
             "an open session fails".to_owned()

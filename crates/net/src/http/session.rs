@@ -218,12 +218,21 @@ impl Sessions {
     }
 }
 
+/// A look that comes so late tells that the process was stopped, or the machine.
+const LATE: Duration = Duration::from_secs(2);
+
 /// Looks for idle sessions as long as the endpoint is there.
 async fn reap(sessions: Weak<Sessions>, idle: Duration) {
     let pace = (idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(30));
+    let mut looked = now();
     loop {
         tokio::time::sleep(pace).await;
         let Some(sessions) = sessions.upgrade() else { return };
-        sessions.close_idle();
+        let since = now().saturating_duration_since(std::mem::replace(&mut looked, now()));
+        // After a stop of the process its clients have a moment: what they sent
+        // meanwhile is not read yet.
+        if since < LATE.max(2 * pace) {
+            sessions.close_idle();
+        }
     }
 }
