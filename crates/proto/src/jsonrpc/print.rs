@@ -104,13 +104,4 @@ mod tests {
         assert_eq!(moved.payload(), Some(&br#"{ "k":1e5}"#[..]));
         assert_eq!(moved.with_id(&Id::Integer(7)).text(), &text[..]);
     }
-
-    #[test]
-    fn a_payload_is_replaced_where_it_stands() {
-        let message = Message::request(&Id::Integer(1), "m", Some(b"{}"));
-        let other = message.with_payload(br#"{"a":1}"#);
-        assert_eq!(other.text(), &br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}"#[..]);
-        let bare = Message::request(&Id::Integer(1), "m", None).with_payload(b"{}");
-        assert_eq!(bare.payload(), Some(&b"{}"[..]));
-    }
 }
