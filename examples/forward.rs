@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions};
-use switchboard_net::server::{self, Call, Context, Handler, Notice, Server};
+use switchboard_net::server::{self, Context, Handler, Notice, Request, Server};
 use switchboard_net::stdio::{self, child::Command};
 use switchboard_net::upstream;
 use switchboard_proto::limits::Limits;
@@ -19,7 +19,7 @@ struct Forward {
 }
 
 impl Handler for Forward {
-    async fn call(&self, call: Call, cx: Context) -> Result<Bytes, server::Error> {
+    async fn call(&self, call: Request, cx: Context) -> Result<Bytes, server::Error> {
         let params = without_meta(call.params());
         let options = CallOptions::default().on_progress(move |so_far| {
             cx.progress(so_far.progress, so_far.total, so_far.message.as_deref());

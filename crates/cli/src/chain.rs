@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::stdio;
 use switchboard_net::upstream::{Ancestry, VARIABLE};
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -59,13 +60,9 @@ struct Looping {
 }
 
 impl Inside for Looping {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        if let Up::Open { exchange, .. } = verb {
-            let refusal = Refusal::Loop { ids: self.ids.clone() };
-            face.finish(exchange, &Message::refusal(None, &refusal));
-        }
+    fn open(&self, _: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
+        let refusal = Refusal::Loop { ids: self.ids.clone() };
+        call.finish(&Message::refusal(None, &refusal));
         Works::none()
     }
-
-    fn forget(&self, _: &Arc<Face>) {}
 }

@@ -10,16 +10,17 @@
 //! way (progress, logs, questions) goes back by the leg that its call came by,
 //! to the one client that made it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_net::OwnedTask;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
 use switchboard_net::seal::Sealer;
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::{Ask, Said};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::server::legacy::Phase;
 
@@ -35,7 +36,6 @@ pub(crate) use task::Tasks;
 
 pub(crate) mod alone;
 mod at;
-mod duty;
 mod grant;
 mod greet;
 mod leg;
@@ -45,6 +45,7 @@ mod offer;
 mod open;
 mod question;
 mod reach;
+mod reply;
 mod seek;
 mod session;
 mod state;
@@ -62,8 +63,9 @@ pub struct Front {
     making: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     listens: Listens,
-    /// Calls of which it cannot be told yet whose they are.
-    waiting: Mutex<HashSet<(u64, Exchange)>>,
+    /// Calls of which it could not be told whose they are.
+    #[cfg(test)]
+    late: Mutex<Vec<Call>>,
     /// None only if the system had no randomness for a key: then no state is let through.
     sealer: Option<Arc<Sealer>>,
     /// What is shown of the members.
@@ -113,7 +115,8 @@ impl Front {
             making: Mutex::default(),
             sessions: Mutex::default(),
             listens: Listens::default(),
-            waiting: Mutex::default(),
+            #[cfg(test)]
+            late: Mutex::default(),
             sealer,
             grant,
             person,
@@ -188,36 +191,9 @@ impl Front {
         sessions.into_iter().filter(is_ready).collect()
     }
 
-    /// Questions are numbered so that only the connection that asked knows an
-    /// answer, and calls so that only their owner knows them. A call may be open
-    /// at a server that was granted when it was made.
-    fn tell_all(&self, face: &Arc<Face>, verb: &Up) -> Works {
-        let mut works = Works::none();
-        for bridge in self.fleet.bridges(|_| true) {
-            works.append(bridge.take(face, verb.clone()));
-        }
-        works
-    }
-
-    fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
-        lock(&self.waiting).remove(&(face.number(), exchange));
-        self.unlisten(face.number(), exchange);
-        if let Some(session) = self.session(face)
-            && session.give_up(exchange)
-        {
-            return Works::none();
-        }
-        let works = self.tell_all(face, &Up::Drop { exchange, message });
-        if let Some(session) = self.session(face) {
-            session.forget(exchange);
-        }
-        works
-    }
-
     /// A client is not here any more.
     pub(crate) fn leave(&self, face: &Face) {
         self.forget_listens(face.number());
-        lock(&self.waiting).retain(|(of, _)| *of != face.number());
         lock(&self.sessions).remove(&face.number());
     }
 
@@ -232,22 +208,25 @@ fn id(request: &Message) -> &Id {
 }
 
 impl Inside for Front {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => self.open(face, exchange, &request, said),
-            Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
-            Up::Again { .. } => self.tell_all(face, &verb),
-            Up::Supply { ask, answer } => {
-                if let Some(session) = self.session(face) {
-                    session.questions.remove(ask);
-                }
-                let answer = self.fleet.tasks.given(face, &answer).into_owned();
-                self.tell_all(face, &Up::Supply { ask, answer })
-            }
-            Up::Note { message } => match self.session(face) {
-                Some(session) => session.note(&message),
-                None => Works::none(),
-            },
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        self.take(face, call, &request, said)
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+        self.unlisten(face.number(), call.exchange());
+    }
+
+    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        if let Some(session) = self.session(face) {
+            session.questions.remove(ask);
+        }
+        Some(self.fleet.tasks.given(face, &answer).into_owned())
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        match self.session(face) {
+            Some(session) => session.note(&message),
+            None => Works::none(),
         }
     }
 

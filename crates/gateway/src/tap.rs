@@ -1,20 +1,18 @@
 //! What happens in a gateway: each call from its beginning to its end.
 //!
 //! ```text
-//!   face ──▶ Tapped ──▶ Front or Bridge ──▶ …          a call is opened; the front says whose it is
-//!     └────▶ Tapped::answered ◀── whoever answers      it is over:  counts, a log line, a trace, spans
+//!   client ──▶ Tapped: the call gets an observer ──▶ Front ──▶ …    the front says whose it is
+//!     call is over ──▶ the observer: counts, a log line, a trace, spans
 //! ```
 //!
 //! A tap knows no arguments and no results: they may hold secrets, and nobody
 //! promised to keep them. What it keeps is bounded.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use switchboard_net::face::Face;
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::trace::{self, Parent};
@@ -34,13 +32,6 @@ mod inside;
 mod recent;
 mod target;
 mod tool;
-
-/// Calls that are watched at once. The halves bound the calls of one client;
-/// what is beyond this is served all the same, and not seen.
-const MOST: usize = 1 << 16;
-
-/// Locks that the open calls are spread over.
-const SHARDS: usize = 16;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,7 +72,7 @@ impl Outcome {
 
 /// Sees the calls of all clients of a gateway.
 pub struct Tap {
-    open: [Mutex<HashMap<Key, Call>>; SHARDS],
+    open: AtomicUsize,
     counts: Counts,
     recent: Recent,
     ids: Ids,
@@ -92,12 +83,11 @@ pub struct Tap {
     began: Instant,
 }
 
-type Key = (u64, Exchange);
 type IsThere = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// A call that is not answered yet.
+/// What is seen of a call that is not answered yet.
 #[derive(Clone, Debug)]
-struct Call {
+struct Seen {
     method: Box<str>,
     /// The tool, prompt or resource, as the client calls it.
     offered: Option<Box<str>>,
@@ -127,7 +117,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Default for Tap {
     fn default() -> Self {
         Self {
-            open: std::array::from_fn(|_| Mutex::default()),
+            open: AtomicUsize::new(0),
             counts: Counts::default(),
             recent: Recent::default(),
             ids: Ids::new(),
@@ -167,7 +157,7 @@ impl Tap {
 
     /// Calls that are not answered yet.
     pub fn open_calls(&self) -> usize {
-        self.open.iter().map(|shard| lock(shard).len()).sum()
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Spans that were not sent because there were too many.
@@ -187,12 +177,9 @@ impl Tap {
         }
     }
 
-    fn shard(&self, face: u64) -> MutexGuard<'_, HashMap<Key, Call>> {
-        lock(&self.open[usize::try_from(face % SHARDS as u64).unwrap_or_default()])
-    }
-
     /// A call begins.
-    fn open(&self, face: &Face, exchange: Exchange, request: &Message, transport: &'static str) {
+    fn see(&self, request: &Message, transport: &'static str) -> Seen {
+        self.open.fetch_add(1, Ordering::Relaxed);
         let parent = Parent::of(request);
         let spans = self.spans.get();
         let is_sampled = spans.is_some_and(|(_, sampler)| sampler.takes(parent, &self.ids));
@@ -200,7 +187,7 @@ impl Tap {
             let members = trace::members(request);
             members.into_iter().find(|(key, _)| *key == trace::STATE).map(|(_, text)| text.into())
         });
-        let call = Call {
+        Seen {
             method: target::short(request.method()).into(),
             offered: target::of(request).map(Into::into),
             target: None,
@@ -215,23 +202,11 @@ impl Tap {
             onward: None,
             is_sampled,
             transport,
-        };
-        let mut shard = self.shard(face.number());
-        if shard.len() < MOST / SHARDS {
-            shard.insert((face.number(), exchange), call);
         }
     }
 
     /// A call goes on to a server, as `request`; what that server is to get.
-    pub(crate) fn forward(
-        &self,
-        face: &Face,
-        exchange: Exchange,
-        server: &Arc<str>,
-        request: Message,
-    ) -> Message {
-        let mut shard = self.shard(face.number());
-        let Some(call) = shard.get_mut(&(face.number(), exchange)) else { return request };
+    fn forward(&self, call: &mut Seen, server: &Arc<str>, request: Message) -> Message {
         call.server = Some(Arc::clone(server));
         call.target = target::of(&request).map(Into::into);
         if self.spans.get().is_none() {
@@ -240,19 +215,7 @@ impl Tap {
         let span = self.ids.span();
         call.onward = Some((span, SystemTime::now()));
         let parent = Parent { trace: call.trace, span, flags: u8::from(call.is_sampled) };
-        drop(shard);
         trace::with(&request, &[(trace::PARENT, parent.to_string())])
-    }
-
-    /// The servers that have open calls of a client.
-    pub(crate) fn servers_of(&self, face: &Face) -> Vec<Arc<str>> {
-        let shard = self.shard(face.number());
-        let own = shard.iter().filter(|((number, _), _)| *number == face.number());
-        own.filter_map(|(_, call)| call.server.clone()).collect()
-    }
-
-    fn take(&self, face: &Face, exchange: Exchange) -> Option<Call> {
-        self.shard(face.number()).remove(&(face.number(), exchange))
     }
 }
 

@@ -11,12 +11,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::seal::Sealer;
 use switchboard_net::upstream::{self, Through};
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::{Ask, Said};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
 
@@ -137,6 +138,19 @@ impl Views {
         front
     }
 
+    /// The front of a client, and its session with it.
+    fn front(&self, face: &Arc<Face>, words: Option<&Message>) -> Arc<Front> {
+        let front = self.of(face, words);
+        if face.era() == Era::Legacy && !front.knows(face) {
+            // It greeted while its grant changed.
+            let other = self.each().into_iter().find(|front| front.knows(face));
+            if let Some(other) = other {
+                other.hand_over(face, &front);
+            }
+        }
+        front
+    }
+
     /// Moves everybody to what they see from here on.
     fn regrant(&self) {
         self.rehouse();
@@ -159,20 +173,20 @@ impl Views {
 }
 
 impl Inside for Views {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        let words = match &verb {
-            Up::Open { request, .. } => Some(request),
-            _ => None,
-        };
-        let front = self.of(face, words);
-        if face.era() == Era::Legacy && !front.knows(face) {
-            // It greeted while its grant changed.
-            let other = self.each().into_iter().find(|front| front.knows(face));
-            if let Some(other) = other {
-                other.hand_over(face, &front);
-            }
-        }
-        front.take(face, verb)
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        self.front(face, Some(&request)).open(face, call, request, said)
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.front(face, None).note(face, message)
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+        self.front(face, None).cancel(face, call);
+    }
+
+    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        self.front(face, None).supply(face, ask, answer)
     }
 
     fn forget(&self, face: &Arc<Face>) {
@@ -189,8 +203,8 @@ impl Inside for Views {
 
     fn keeps(&self, face: &Face) -> bool {
         let Some(principal) = self.porter.principal(face.who().name()) else { return false };
-        let servers = self.fleet.tap().servers_of(face);
-        servers.iter().all(|server| principal.grant.has_server(server))
+        let mut servers = face.open_calls().into_iter().filter_map(|call| call.server());
+        servers.all(|server| principal.grant.has_server(&server))
     }
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {

@@ -9,32 +9,30 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
 
+use crate::call::{Call, CallHolder};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Seat, Server, Through, Upstream};
+use crate::upstream::{self, Server, Through, Upstream};
 use crate::who::Who;
 
-mod caller;
 mod children;
 mod common;
 mod connect;
 mod count;
 mod era;
 mod gate;
-mod going;
 mod hide;
 mod idle;
 mod make;
 mod pool;
 mod turn;
 
-use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
@@ -42,6 +40,7 @@ pub use gate::Door;
 pub use hide::Hidden;
 use idle::Places;
 use turn::Gatehouse;
+pub(crate) use turn::Permit;
 
 /// Any number of clients in front of one server.
 ///
@@ -73,24 +72,52 @@ struct State {
     closed: bool,
 }
 
+/// A call on its way to the server.
+#[derive(Clone, Debug)]
+struct Opening {
+    face: Arc<Face>,
+    call: Call,
+    request: Message,
+    said: Said,
+}
+
+impl CallHolder for Bridge {
+    /// The call waits here: it is not made.
+    fn cancel(self: Arc<Self>, call: &Call, _: Option<&Message>) -> Works {
+        lock(&self.state).waiting.remove(call);
+        self.leave_queue(call);
+        Works::none()
+    }
+}
+
 impl Bridge {
-    fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
-        let face = &caller.face;
+    /// Passes a call on once it is known what the server speaks.
+    fn go_on(&self, opening: Opening) -> Works {
+        match self.hold_back(opening) {
+            Some(opening) => self.connect(&opening),
+            None => Works::none(),
+        }
+    }
+
+    /// Passes a call on to the connection that it belongs to.
+    fn connect(&self, opening: &Opening) -> Works {
+        let Opening { face, call, request, said } = opening;
         if let Some(why) = self.hidden.refuses(request) {
-            caller.owner.finish(exchange, &Message::refusal(None, &why));
+            call.finish(&Message::refusal(None, &why));
             return Works::none();
         }
         let eras = self.eras(face);
-        let whose = self.whose(face, exchange, request);
+        let whose = self.whose(face, call.exchange(), request);
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
-                caller.owner.finish(exchange, &Message::refusal(None, &why));
+                call.finish(&Message::refusal(None, &why));
                 return Works::none();
             }
         };
-        let seat = self.seat(caller, exchange, &upstream, whose, request);
-        let works = upstream.open(seat, request, said);
+        self.prepare(opening, &upstream, whose);
+        let is_native = face.era() == upstream.era();
+        let works = upstream.open(call, is_native, request, said);
         if let Whose::Call(..) = whose {
             self.close_after(whose, upstream);
         }
@@ -116,40 +143,13 @@ impl Bridge {
         theirs.map(|(_, upstream)| Arc::clone(upstream)).collect()
     }
 
-    /// Questions are numbered so that only the connection that asked knows an answer.
-    fn supply(&self, face: &Face, ask: Ask, answer: &Message) -> Works {
-        let mut works = Works::none();
-        for upstream in self.serving(face) {
-            works.append(upstream.supply(ask, answer));
-        }
-        works
-    }
-
-    fn again(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
-        let seat = Seat::native(Arc::<Face>::clone(face), exchange);
-        let mut works = Works::none();
-        for upstream in self.serving(face) {
-            works.append(upstream.again(&seat, request));
-        }
-        works
-    }
-
     /// What belongs to no call goes by each connection that is for more than one.
-    fn note(&self, face: &Face, message: &Message) -> Works {
+    fn spread(&self, face: &Face, message: &Message) -> Works {
         let mut works = Works::none();
         for upstream in self.hearing(face, message) {
             works.append(upstream.note(message.clone()));
         }
         works
-    }
-
-    fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, words: Option<&Message>) -> Works {
-        let seat = Seat::native(Arc::<Face>::clone(face), exchange);
-        let mut all = Works::none();
-        for upstream in self.serving(face) {
-            all.append(upstream.drop_call(&seat, words));
-        }
-        all
     }
 
     /// Ends every connection, and waits until each is over.
@@ -186,8 +186,21 @@ impl Drop for Bridge {
 }
 
 impl Inside for Bridge {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        self.take_for(face, Arc::<Face>::clone(face), verb)
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        let (face, call) = (Arc::clone(face), call.clone());
+        let opening = Opening { face, call, request, said };
+        if opening.call.is_internal() && self.is_common() {
+            // How the server stands is known by what comes of this.
+            return self.go_on(opening);
+        }
+        match self.admit(opening) {
+            Some(opening) => self.go_on(opening),
+            None => Works::none(),
+        }
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.spread(face, &message)
     }
 
     fn forget(&self, face: &Arc<Face>) {

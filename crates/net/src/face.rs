@@ -2,15 +2,15 @@
 //!
 //! The half is a pure machine behind a short lock, never held across an await.
 //! A shell steps it with [`Face::step`], waits on a lane with
-//! [`Face::next_frame`]; the inside answers through [`Face::note`],
-//! [`Face::ask`] and [`Face::finish`]. Verbs towards the inside leave in
+//! [`Face::next_frame`]; the inside answers through the [`Call`]. Verbs towards the inside leave in
 //! order, one caller at a time, and each caller gets the work of its own verbs:
 //! a stream that nobody reads must not hold up the call of another lane.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -23,6 +23,7 @@ use switchboard_proto::server::legacy::{Legacy, Phase};
 use switchboard_proto::server::modern::Modern;
 use switchboard_proto::server::{Frame, Half};
 
+use crate::call::{Asker, Call, ReplySink};
 use crate::http::budget::Charge;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
@@ -80,8 +81,10 @@ struct State {
     next_lane: u64,
     /// Of the calls that are open.
     turns: Turns,
-    /// What the requests of open calls are charged for: servers get copies of them.
-    charges: HashMap<Exchange, Arc<Charge>>,
+    /// The calls that are open.
+    calls: HashMap<Exchange, Call>,
+    /// Who asked the questions that are open, and about which call.
+    askers: HashMap<Ask, (Option<Exchange>, Weak<dyn Asker>)>,
     /// What it holds, as far as others count it.
     reading: Reading,
 }
@@ -149,7 +152,8 @@ impl Face {
                 ended: false,
                 next_lane: 1,
                 turns: Turns::default(),
-                charges: HashMap::new(),
+                calls: HashMap::new(),
+                askers: HashMap::new(),
                 reading: Reading::default(),
             }),
             passing: Mutex::new(()),
@@ -207,7 +211,7 @@ impl Face {
         let result = step(&mut state);
         state.settle();
         self.account(&mut state);
-        let mut next = state.next_verb(charge);
+        let mut next = state.half.poll_up();
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
@@ -216,15 +220,57 @@ impl Face {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
             self.hear(&verb);
             let dropped = verb.dropped();
-            works.append(self.inside.take(self, verb));
+            works.append(self.pass_on(verb, charge));
             let mut state = lock(&self.state);
             if let Some(exchange) = dropped {
                 state.half.settle_cancelled(exchange);
                 state.settle();
             }
-            next = state.next_verb(charge);
+            next = state.half.poll_up();
         }
         (result, works)
+    }
+
+    /// What the client wants goes to whoever it concerns: a new call to the inside, all
+    /// else to whoever has the call or asked the question.
+    fn pass_on(self: &Arc<Self>, verb: Up, charge: Option<&Arc<Charge>>) -> Works {
+        match verb {
+            Up::Open { exchange, request, said } => {
+                let sink: Arc<Self> = Arc::clone(self);
+                let call = Call::new(sink, exchange).charged(charge);
+                lock(&self.state).calls.insert(exchange, call.clone());
+                self.inside.open(self, &call, request, said)
+            }
+            Up::Again { exchange, request } => match self.call(exchange) {
+                Some(call) => call.retry(&request),
+                None => Works::none(),
+            },
+            Up::Supply { ask, answer } => {
+                let asker = lock(&self.state).askers.remove(&ask).and_then(|(_, it)| it.upgrade());
+                match (self.inside.supply(self, ask, answer), asker) {
+                    (Some(answer), Some(asker)) => asker.supply(ask, &answer),
+                    _ => Works::none(),
+                }
+            }
+            Up::Note { message } => self.inside.note(self, message),
+            Up::Drop { exchange, message } => {
+                let Some(call) = lock(&self.state).calls.remove(&exchange) else {
+                    return Works::none();
+                };
+                call.observe_end(self, None);
+                self.inside.cancel(self, &call);
+                call.cancel(message.as_ref())
+            }
+        }
+    }
+
+    fn call(&self, exchange: Exchange) -> Option<Call> {
+        lock(&self.state).calls.get(&exchange).cloned()
+    }
+
+    /// The calls that are open.
+    pub fn open_calls(&self) -> Vec<Call> {
+        lock(&self.state).calls.values().cloned().collect()
     }
 
     fn quietly(&self, step: impl FnOnce(&mut Half)) {
@@ -239,38 +285,57 @@ impl Face {
         self.quietly(|half| half.note(exchange, message));
     }
 
-    /// The server needs input. False if this client cannot be asked.
+    /// The server needs input. False if this client cannot be asked. The answer goes to
+    /// `asker`, or to the inside if there is none.
     #[must_use]
-    pub fn ask(self: &Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+    pub fn ask(
+        self: &Arc<Self>,
+        exchange: Option<Exchange>,
+        asker: Option<Weak<dyn Asker>>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool {
         let has_room = || self.parking.get().is_some_and(|parking| parking.has_room(self));
         if self.era == Era::Modern && !has_room() {
             return false;
         }
         let mut state = lock(&self.state);
-        let asked = state.half.ask(exchange, ask, request);
+        let is_asked = state.half.ask(exchange, ask, request);
+        if let Some(asker) = asker.filter(|_| is_asked) {
+            state.askers.insert(ask, (exchange, asker));
+        }
         state.settle();
         self.account(&mut state);
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
-        asked
+        is_asked
     }
 
     /// The server does not need the input any more.
     pub fn recall(&self, ask: Ask, message: &Message) {
+        lock(&self.state).askers.remove(&ask);
         self.quietly(|half| half.recall(ask, message));
     }
 
     /// The answer to a call. From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, answer: &Message) {
-        let other = self.inside.answered(self, exchange, answer);
+        let call = lock(&self.state).calls.remove(&exchange);
+        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(answer)));
         let answer = other.as_ref().unwrap_or(answer);
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);
-        state.charges.remove(&exchange);
+        if self.era == Era::Modern {
+            // Nobody will answer what it was asked about this call.
+            state.askers.retain(|_, (of, _)| *of != Some(exchange));
+        }
         state.settle();
         self.account(&mut state);
+        drop(state);
+        if let Some(call) = call {
+            call.close();
+        }
     }
 
     /// The answer on `lane` takes its time: show a stream.
@@ -290,13 +355,17 @@ impl Face {
             return;
         }
         state.half.end();
-        state.charges.clear();
+        let calls = std::mem::take(&mut state.calls);
+        state.askers.clear();
         state.settle();
         state.close_main();
         state.waiting_for_room.drain(..).for_each(Waker::wake);
         self.account(&mut state);
         drop(state);
         self.inside.forget(self);
+        for call in calls.into_values() {
+            call.abandon(self);
+        }
     }
 
     /// Whether it has ended.
@@ -351,19 +420,6 @@ impl Face {
 }
 
 impl State {
-    /// What the client wants next. A call that it opens holds `charge`.
-    fn next_verb(&mut self, charge: Option<&Arc<Charge>>) -> Option<Up> {
-        let verb = self.half.poll_up()?;
-        match (&verb, charge) {
-            (Up::Open { exchange, .. }, Some(charge)) => {
-                self.charges.insert(*exchange, Arc::clone(charge));
-            }
-            (Up::Drop { exchange, .. }, _) => _ = self.charges.remove(exchange),
-            _ => {}
-        }
-        Some(verb)
-    }
-
     /// Moves what the half gave out to where it is waited for.
     fn settle(&mut self) {
         if !self.turns.is_empty() {
@@ -410,5 +466,61 @@ impl std::fmt::Debug for Face {
             .field("number", &self.number)
             .field("era", &self.era)
             .finish_non_exhaustive()
+    }
+}
+
+impl ReplySink for Face {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn principal(&self) -> &[u8] {
+        Self::principal(self)
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        self.note(exchange, message);
+    }
+
+    fn ask(
+        self: Arc<Self>,
+        exchange: Option<Exchange>,
+        asker: Weak<dyn Asker>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool {
+        Self::ask(&self, exchange, Some(asker), ask, request)
+    }
+
+    fn recall(&self, ask: Ask, message: &Message) {
+        self.recall(ask, message);
+    }
+
+    fn finish(&self, exchange: Exchange, answer: &Message) {
+        self.finish(exchange, answer);
+    }
+
+    fn await_dropped(&self, exchange: Exchange) -> bool {
+        self.await_cancelled(exchange)
+    }
+
+    fn unanswered(&self, exchange: Exchange) {
+        self.end_cancelled(exchange);
+    }
+
+    fn hang_up(&self, exchange: Exchange) {
+        self.hang_up(exchange);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.room_for_more()
+    }
+
+    fn end(self: Arc<Self>) {
+        Self::end(&self);
     }
 }

@@ -1,8 +1,8 @@
 //! What stands behind the clients: a bridge, a server, or something of your own.
 //!
 //! Whatever is served, on stdio or by a site, is an [`Inside`]: it is handed
-//! what each client wants, as verbs that are the same in both eras, and answers
-//! through the client's face. [`crate::server::Server`] is one for those who
+//! each call of a client, in a form that is the same in both eras, and answers
+//! through the [`Call`]. [`crate::server::Server`] is one for those who
 //! answer by themselves, [`crate::bridge::Bridge`] for those who pass on.
 
 use std::fmt;
@@ -13,33 +13,41 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::HeaderName;
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::{Ask, Said};
 use switchboard_proto::jsonrpc::Message;
 
+use crate::call::Call;
 use crate::face::Face;
 use crate::upstream::Through;
 use crate::who::Who;
 
-/// Takes the verbs of every client that is served.
+/// Takes the calls of every client that is served.
 ///
-/// The way back is the face itself: [`Face::note`], [`Face::ask`], [`Face::finish`].
+/// Requests and notifications of one client come in order, and the next one waits until
+/// the method returns. The work that they lead to is driven by the caller, and may go on
+/// for long.
 pub trait Inside: Send + Sync + 'static {
-    /// A client wants something. Verbs of one client come in order, and the next
-    /// waits until this returns; the work that they lead to is driven by whoever
-    /// called, and may go on for long.
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works;
+    /// A client makes a call. `said` are the headers that repeat its arguments.
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works;
+
+    /// A client sends a notification.
+    fn note(&self, _face: &Arc<Face>, _message: Message) -> Works {
+        Works::none()
+    }
+
+    /// A client cancels a call. The call's holder is told after this.
+    fn cancel(&self, _face: &Arc<Face>, _call: &Call) {}
+
+    /// A client answers a question: the answer for the connection that asked it. None if
+    /// the question was the inside's own.
+    fn supply(&self, _face: &Arc<Face>, _ask: Ask, answer: Message) -> Option<Message> {
+        Some(answer)
+    }
 
     /// A client is gone for good. Not told of modern clients on HTTP, for which
     /// each request is a client of its own: it is over when it is finished or
-    /// dropped. Only their listens are forgotten like sessions.
-    fn forget(&self, face: &Arc<Face>);
-
-    /// A call of this client is about to be answered, by whomever. Another answer
-    /// may be put in its place. Told once for each answer, in no order, so
-    /// nothing here may wait; a call that was dropped may be answered all the same.
-    fn answered(&self, _face: &Face, _exchange: Exchange, _answer: &Message) -> Option<Message> {
-        None
-    }
+    /// cancelled. Only their listens are forgotten like sessions.
+    fn forget(&self, _face: &Arc<Face>) {}
 
     /// Whether the open calls of a modern client may go on: what is granted to whom it
     /// speaks for may be less than when they were made.

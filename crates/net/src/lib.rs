@@ -131,6 +131,7 @@
 //! [`listen::serve`]: http::listen::serve
 
 pub mod bridge;
+pub mod call;
 pub mod client;
 mod drive;
 pub mod face;

@@ -63,10 +63,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
-use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::exchange::{Ask, Exchange, Said};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
+use crate::call::Call;
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
@@ -103,7 +104,7 @@ pub use complete::{Completing, Subject};
 pub use content::{Content, Contents};
 pub use context::{Context, Elicited, Page};
 pub use error::Error;
-pub use handler::{Call, Handler};
+pub use handler::{Handler, Request};
 pub use level::Level;
 pub use notice::Notice;
 pub use outcome::{Nature, Outcome};
@@ -127,7 +128,7 @@ pub struct Server {
     hearing: notice::Hearing,
     page: usize,
     cache: Cache,
-    seats: session::Seats,
+    sessions: session::Sessions,
     asks: context::ask::Asks,
     listens: listen::Listens,
     tasks: task::Tasks,
@@ -201,8 +202,8 @@ impl Server {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: Message, said: Said) -> Works {
-        let call = Call { request };
+    fn dispatch(&self, face: &Arc<Face>, record: &Call, request: Message, said: Said) -> Works {
+        let (call, exchange) = (Request { request }, record.exchange());
         let caller = match self.caller(face, &call) {
             Ok(caller) => caller,
             Err(why) => {
@@ -216,7 +217,7 @@ impl Server {
                 Works::none()
             }
             dispatch::Step::Open => Works::none(),
-            dispatch::Step::Work => self.work(face, exchange, caller, call, said),
+            dispatch::Step::Work => self.work(face, record, caller, call, said),
         }
     }
 
@@ -224,21 +225,24 @@ impl Server {
     fn work(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        record: &Call,
         caller: Caller,
-        call: Call,
+        call: Request,
         said: Said,
     ) -> Works {
         let Some(server) = self.this.upgrade() else { return Works::none() };
+        let exchange = record.exchange();
         let way = Way::Call { face: Arc::clone(face), exchange };
         let cx = Context::new(Arc::clone(&server), caller, way, &call.request);
-        self.seats.sit(face.number(), exchange, Arc::clone(&cx.state));
+        let state = Arc::downgrade(&cx.state);
+        if !record.hold(state) {
+            return Works::none();
+        }
         let face = Arc::clone(face);
         Works::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
             let answer = state.run(answer).await;
-            server.seats.rise(face.number(), exchange);
             if let Some(mut result) = answer {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
@@ -255,7 +259,7 @@ impl Server {
         face: &Face,
         exchange: Exchange,
         caller: &Caller,
-        call: &Call,
+        call: &Request,
         result: Result<Bytes, Error>,
     ) {
         let dressed = result.and_then(|result| self.dress(caller, call, result));
@@ -269,33 +273,26 @@ impl Server {
 }
 
 impl Inside for Server {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => {
-                return self.open(face, exchange, request, said);
-            }
-            Up::Again { exchange, request } => {
-                if let Some(call) = self.seats.find(face.number(), exchange) {
-                    call.again(request);
-                }
-            }
-            Up::Supply { ask, answer } => self.asks.supply(ask, answer),
-            Up::Drop { exchange, .. } => {
-                self.unlisten(face.number(), exchange);
-                if let Some(call) = self.seats.rise(face.number(), exchange) {
-                    call.cancel();
-                }
-            }
-            Up::Note { message } => return self.hear(face, message),
-        }
-        Works::none()
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        self.dispatch(face, call, request, said)
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+        self.unlisten(face.number(), call.exchange());
+    }
+
+    fn supply(&self, _: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        self.asks.supply(ask, answer);
+        None
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.hear(face, message)
     }
 
     fn forget(&self, face: &Arc<Face>) {
         self.forget_listens(face.number());
-        for call in self.seats.forget(face.number()) {
-            call.cancel();
-        }
+        self.sessions.forget(face.number());
         self.tasks.forget(face.number());
     }
 }

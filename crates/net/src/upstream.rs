@@ -25,11 +25,11 @@ use switchboard_proto::revision::Era;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::call::{Asker, Call, CallHolder, ReplySink};
 use crate::drive::Stop;
 use crate::face::{Face, lock, now};
 use crate::inside::Works;
 
-mod before;
 mod child;
 mod core;
 mod era;
@@ -42,7 +42,6 @@ mod ping;
 mod pipe;
 mod ration;
 mod rest;
-mod seat;
 mod shown;
 mod sse;
 mod target;
@@ -53,15 +52,12 @@ mod unreadable;
 mod via;
 mod words;
 
-pub(crate) use before::{Before, Passing};
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
 use flood::Flood;
 pub use guise::Guise;
 pub(crate) use guise::{Behind, asked};
 use ration::Ration;
-pub use seat::Recipient;
-pub(crate) use seat::Seat;
 use shown::Shown;
 pub use shown::{Credential, Fetching, NoCredential};
 pub use target::{Server, Strategy, Target, UnknownStrategy};
@@ -85,9 +81,9 @@ pub struct Upstream {
     /// Held by whoever passes verbs to the faces.
     passing: Mutex<()>,
     /// Whom to tell what belongs to no call.
-    faces: Mutex<HashMap<u64, Weak<dyn Recipient>>>,
+    faces: Mutex<HashMap<u64, Weak<dyn ReplySink>>>,
     /// Clients that were told more than they have read.
-    slow: Mutex<Vec<Arc<dyn Recipient>>>,
+    slow: Mutex<Vec<Arc<dyn ReplySink>>>,
     /// Calls may have been answered.
     told: Notify,
     /// Something is due before the deadlines are looked at again.
@@ -182,47 +178,48 @@ impl Upstream {
         if self.modern.load(Ordering::Relaxed) { Era::Modern } else { Era::Legacy }
     }
 
-    /// A client opens a call.
-    pub(crate) fn open(self: &Arc<Self>, seat: Seat, request: &Message, said: &Said) -> Works {
+    /// A client opens a call. `is_native` if it speaks the server's own era.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        call: &Call,
+        is_native: bool,
+        request: &Message,
+        said: &Said,
+    ) -> Works {
         // A modern client is told nothing that belongs to no call.
-        let is_legacy = seat.is_native == (self.era() == Era::Legacy);
+        let is_legacy = is_native == (self.era() == Era::Legacy);
         if is_legacy {
-            self.attach(&seat.owner);
+            self.attach(&call.listener());
         }
         if lock(&self.core).is_full(request, &self.limits) {
             let text = "the server does not read what it is sent; try again later".to_owned();
-            let answer = Message::refusal(None, &Refusal::FarSide { text });
-            seat.owner.finish(seat.exchange, &answer);
+            call.finish(&Message::refusal(None, &Refusal::FarSide { text }));
             return Works::none();
         }
         lock(&self.core).used = now();
-        let works = self.step(|half, now| half.open(seat, request, said, now)).1;
+        call.set_native(is_native);
+        let works = self.begin(call, request, said);
         if request.method() == method::LISTEN {
             self.listen_again();
         }
         self.when_room(works)
     }
 
+    /// Sends a call, unless it was cancelled on its way here.
+    fn begin(self: &Arc<Self>, call: &Call, request: &Message, said: &Said) -> Works {
+        let this = Arc::downgrade(self);
+        let open = |half: &mut Half<Call>, now| {
+            if call.hold(this) {
+                half.open(call.clone(), request, said, now);
+            }
+        };
+        self.step(open).1
+    }
+
     /// A client says something that wants no answer.
     pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
         let works = self.step(|half, now| half.note(message, now)).1;
         self.when_room(works)
-    }
-
-    /// A client answers a question.
-    pub(crate) fn supply(self: &Arc<Self>, ask: Ask, answer: &Message) -> Works {
-        let works = self.step(|half, now| half.supply(ask, answer, now)).1;
-        self.when_room(works)
-    }
-
-    /// A client gave up on a call.
-    pub(crate) fn drop_call(self: &Arc<Self>, seat: &Seat, words: Option<&Message>) -> Works {
-        let drop = |half: &mut Half<Seat>, now| {
-            if let Some(id) = half.find(seat) {
-                half.drop_call(id, words, now);
-            }
-        };
-        self.step(drop).1
     }
 
     /// Waits until no call is open.
@@ -242,7 +239,7 @@ impl Upstream {
     }
 
     /// One step of the half, and what must be sent because of it.
-    fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half<Seat>, Instant) -> R) -> (R, Works) {
+    fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half<Call>, Instant) -> R) -> (R, Works) {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
@@ -376,6 +373,38 @@ impl Upstream {
 /// Why everything fails once we have ended the connection.
 pub(crate) fn over() -> Refusal {
     Refusal::FarSide { text: "Transport closed".to_owned() }
+}
+
+impl CallHolder for Upstream {
+    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> Works {
+        let cancel = |half: &mut Half<Call>, now| {
+            if let Some(id) = half.find(call) {
+                half.drop_call(id, words, now);
+            }
+        };
+        self.step(cancel).1
+    }
+
+    fn retry(self: Arc<Self>, call: &Call, request: &Message) -> Works {
+        let retry = |half: &mut Half<Call>, now| {
+            if let Some(id) = half.find(call) {
+                half.again(id, request, now);
+            }
+        };
+        let works = self.step(retry).1;
+        self.when_room(works)
+    }
+}
+
+impl Asker for Upstream {
+    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> Works {
+        let works = self.step(|half, now| half.supply(ask, answer, now)).1;
+        self.when_room(works)
+    }
+
+    fn progress(self: Arc<Self>, message: Message) -> Works {
+        self.note(message)
+    }
 }
 
 impl std::fmt::Debug for Upstream {

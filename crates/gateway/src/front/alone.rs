@@ -3,17 +3,18 @@
 //! A session outlives its server: when another takes the place of that, the
 //! client's next call makes us repeat its greeting there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use http::HeaderName;
 use serde_json::Value;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::roster::Kind;
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -21,10 +22,9 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::at::At;
-use super::duty::{Duty, Shown};
-use super::leg::Leg;
 use super::list::tell;
 use super::reach::watched;
+use super::reply::{Duty, Reply, Shown};
 use super::session::Session;
 use super::{Front, lock};
 use crate::fleet::{Backend, Fleet};
@@ -44,8 +44,6 @@ pub(crate) struct Alone {
     sessions: Mutex<HashMap<u64, Sitting>>,
     /// What it lists to each person, asked for only where that decides on what they see.
     people: Arc<Views>,
-    /// Calls on which lists decide that are not known yet.
-    waiting: Mutex<HashSet<(u64, Exchange)>>,
     this: Weak<Self>,
 }
 
@@ -86,14 +84,13 @@ impl Alone {
     pub(crate) fn new(fleet: &Arc<Fleet>, name: &Arc<str>, porter: &Arc<Porter>) -> Arc<Self> {
         let (fleet, name, porter) = (Arc::clone(fleet), Arc::clone(name), Arc::clone(porter));
         let people = Views::new(&fleet, [Arc::clone(&name)], &porter);
-        let (sessions, waiting) = (Mutex::default(), Mutex::default());
+        let sessions = Mutex::default();
         let this = |this: &Weak<Self>| Self {
             fleet,
             name,
             porter,
             sessions,
             people,
-            waiting,
             this: Weak::clone(this),
         };
         Arc::new_cyclic(this)
@@ -144,7 +141,7 @@ impl Alone {
         &self,
         face: &Arc<Face>,
         backend: &Backend,
-        exchange: Exchange,
+        call: &Call,
         request: Message,
     ) -> Option<(Message, Duty)> {
         let grant = &self.principal(face).grant;
@@ -172,7 +169,7 @@ impl Alone {
             let request = self.narrowed(face, &request).unwrap_or(request);
             return Some((request, duty.unwrap_or(Duty::Plain)));
         };
-        face.finish(exchange, &refused);
+        call.finish(&refused);
         None
     }
 
@@ -197,133 +194,99 @@ impl Alone {
         Some(self.people.of(face, Some(session.as_ref().map_or(request, |it| &it.hello))))
     }
 
-    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: Message, said: Said) -> Works {
+    fn take(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
         if let Some(backend) = self.fleet.backend(&self.name) {
             let kept = self.kept(face, &backend.plan, &request);
             if self.fleet.must_learn(face, &backend.plan, &request) {
-                return self.open_later(face, exchange, request, said, kept);
+                return self.open_later(face, call, request, said, kept);
             }
         }
-        self.open_now(face, exchange, request, said)
+        self.open_now(face, call, request, said)
     }
 
     /// Goes on with a call once it is known what the server lists, or never will be.
     fn open_later(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: Message,
         said: Said,
         kept: Option<Arc<Front>>,
     ) -> Works {
         let Some(this) = self.this.upgrade() else { return Works::none() };
-        let (face, key) = (Arc::clone(face), (face.number(), exchange));
-        lock(&self.waiting).insert(key);
+        let (face, call) = (Arc::clone(face), call.clone());
         Works::one(async move {
             if let Some(backend) = this.fleet.backend(&this.name) {
                 this.fleet.learn(&face, &backend.plan).await;
             }
             drop(kept);
-            // One that was dropped meanwhile goes nowhere.
-            if lock(&this.waiting).remove(&key) {
-                this.open_now(&face, exchange, request, said).await;
+            // One that was cancelled meanwhile goes nowhere.
+            if !call.is_over() {
+                this.open_now(&face, &call, request, said).await;
             }
         })
     }
 
-    fn open_now(
-        &self,
-        face: &Arc<Face>,
-        exchange: Exchange,
-        request: Message,
-        said: Said,
-    ) -> Works {
+    fn open_now(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
         // The grant may be another since the client came in at the door.
         let is_granted = self.principal(face).may_use(&self.name);
         let Some(backend) = self.fleet.backend(&self.name).filter(|_| is_granted) else {
             let why = Refusal::FarSide { text: "Transport closed".to_owned() };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            call.finish(&Message::refusal(request.id(), &why));
             return Works::none();
         };
         let kept = self.kept(face, &backend.plan, &request);
         let at = At::alone(&self.fleet, kept);
-        let Some((request, duty)) = self.seen(face, &backend, exchange, request) else {
+        let Some((request, duty)) = self.seen(face, &backend, call, request) else {
             return Works::none();
         };
+        let request = call.forward(&self.name, request);
         self.fleet.want(&self.name);
-        let call = (exchange, duty);
         if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
             let session = Session::new(face, request.clone(), at);
             let rules = Rules::new(&backend.plan, &self.principal(face).grant);
             let sitting = Sitting { session: Arc::clone(&session), rules };
             lock(&self.sessions).insert(face.number(), sitting);
             let leg = session.own_leg(&self.name, &backend);
-            return leg.open(&backend, call, request, said);
+            return leg.open(&backend, call, duty, request, said);
         }
-        match self.session(face) {
-            Some(session) => {
-                if request.method() == method::SET_LEVEL {
-                    session.keep_level(&request);
-                }
-                session.leg(&self.name, &backend).open(&backend, call, request, said)
+        if let Some(session) = self.session(face) {
+            if request.method() == method::SET_LEVEL {
+                session.keep_level(&request);
             }
-            None if matches!(call.1, Duty::Plain) && request.method() != method::LISTEN => {
-                backend.bridge.take(face, Up::Open { exchange, request, said })
-            }
-            None => {
-                let leg = Leg::modern(face, &self.name, at, call);
-                backend.bridge.take_for(face, leg, Up::Open { exchange, request, said })
-            }
+            return session.leg(&self.name, &backend).open(&backend, call, duty, request, said);
         }
+        if !matches!(duty, Duty::Plain) || request.method() == method::LISTEN {
+            Reply::new(face, &self.name, at, duty).set_on(call);
+        }
+        backend.bridge.open(face, call, request, said)
     }
 
     fn session(&self, face: &Face) -> Option<Arc<Session>> {
         let session = || Some(Arc::clone(&lock(&self.sessions).get(&face.number())?.session));
         (face.era() == Era::Legacy).then(session).flatten()
     }
-
-    fn drop_call(&self, face: &Arc<Face>, exchange: Exchange, message: Option<Message>) -> Works {
-        let waited = lock(&self.waiting).remove(&(face.number(), exchange));
-        let session = self.session(face);
-        if waited || session.as_ref().is_some_and(|session| session.give_up(exchange)) {
-            return Works::none();
-        }
-        let works = self.tell_all(face, &Up::Drop { exchange, message });
-        if let Some(session) = session {
-            session.forget(exchange);
-        }
-        works
-    }
-
-    /// Whichever server knows it.
-    fn tell_all(&self, face: &Arc<Face>, verb: &Up) -> Works {
-        let mut works = Works::none();
-        for bridge in self.fleet.bridges(|name| *name == *self.name) {
-            works.append(bridge.take(face, verb.clone()));
-        }
-        works
-    }
 }
 
 impl Inside for Alone {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => self.open(face, exchange, request, said),
-            Up::Drop { exchange, message } => self.drop_call(face, exchange, message),
-            Up::Again { .. } | Up::Supply { .. } => self.tell_all(face, &verb),
-            Up::Note { .. } => {
-                let leg = self.session(face).and_then(|session| session.find(&self.name));
-                match leg.as_ref().and_then(|leg| leg.greeted()) {
-                    Some(bridge) => bridge.take(face, verb),
-                    None => self.tell_all(face, &verb),
-                }
-            }
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        self.take(face, call, request, said)
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        let leg = self.session(face).and_then(|session| session.find(&self.name));
+        if let Some(bridge) = leg.as_ref().and_then(|leg| leg.greeted()) {
+            return bridge.note(face, message);
         }
+        let mut works = Works::none();
+        for bridge in self.fleet.bridges(|name| *name == *self.name) {
+            works.append(bridge.note(face, message.clone()));
+        }
+        works
     }
 
     fn forget(&self, face: &Arc<Face>) {
         lock(&self.sessions).remove(&face.number());
-        lock(&self.waiting).retain(|(of, _)| *of != face.number());
         for bridge in self.fleet.bridges(|name| *name == *self.name) {
             bridge.forget(face);
         }

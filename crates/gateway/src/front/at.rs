@@ -8,10 +8,11 @@ use std::sync::{Arc, Weak};
 use switchboard_net::face::Face;
 use switchboard_net::seal::Sealer;
 use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::duty::Duty;
+use super::reply::Duty;
 use super::{Front, state};
 use crate::fleet::Fleet;
 
@@ -42,11 +43,6 @@ impl At {
         Self { fleet: Arc::downgrade(fleet), many: Some(Many { sealer }), _kept: None }
     }
 
-    /// Whether the client hears its server as it is.
-    pub(super) fn is_alone(&self) -> bool {
-        self.many.is_none()
-    }
-
     /// What the server says, in words that the client knows; none if it is not
     /// for its ears.
     pub(super) fn told<'m>(
@@ -56,7 +52,9 @@ impl At {
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
         let fleet = self.fleet.upgrade()?;
-        if !fleet.may_tell(face, server, message) {
+        // Which lists have changed the front tells, for all servers.
+        let is_told = self.many.is_some() && is_about_lists(message);
+        if is_told || !fleet.may_tell(face, server, message) {
             return None;
         }
         match self.many {
@@ -95,4 +93,11 @@ impl At {
             _ => answer,
         }
     }
+}
+
+/// A list has changed in the client's own session with the server.
+fn is_about_lists(message: &Message) -> bool {
+    ["tools", "prompts", "resources"]
+        .iter()
+        .any(|list| method::list_changed(list) == Some(message.method()))
 }

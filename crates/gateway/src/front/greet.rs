@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::{Hints, State};
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method::meta;
 use switchboard_proto::refusal::Refusal;
@@ -46,16 +46,11 @@ pub(super) fn sign(result: &mut Value) {
 
 impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
-    pub(super) fn initialize(
-        &self,
-        face: &Arc<Face>,
-        exchange: Exchange,
-        request: &Message,
-    ) -> Works {
+    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            call.finish(&Message::refusal(request.id(), &why));
             return Works::none();
         }
         // What changed before is no news to it.
@@ -63,7 +58,7 @@ impl Front {
         let session = Session::new(face, request.clone(), self.at());
         let revision = session.revision;
         lock(&self.sessions).insert(face.number(), session);
-        let (face, request) = (Arc::clone(face), request.clone());
+        let (call, request) = (call.clone(), request.clone());
         self.once_settled(move |front| {
             let mut result = json!({
                 "protocolVersion": revision.as_str(),
@@ -76,18 +71,13 @@ impl Front {
                 object.remove("tasks");
             }
             front.instruct(&mut result);
-            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+            call.finish(&Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 
     /// `server/discover`.
-    pub(super) fn discover(
-        &self,
-        face: &Arc<Face>,
-        exchange: Exchange,
-        request: &Message,
-    ) -> Works {
-        let (face, request) = (Arc::clone(face), request.clone());
+    pub(super) fn discover(&self, call: &Call, request: &Message) -> Works {
+        let (call, request) = (call.clone(), request.clone());
         self.once_settled(move |front| {
             let result = json!({
                 "supportedVersions": Revision::names(Era::Modern),
@@ -96,7 +86,7 @@ impl Front {
             // Nobody keeps it, for servers come and go.
             let mut result = dressed(result, Hints::default());
             front.instruct(&mut result);
-            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+            call.finish(&Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 

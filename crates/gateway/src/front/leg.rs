@@ -1,4 +1,4 @@
-//! The way between one client and one server.
+//! The way between one client with a session and one server.
 //!
 //! A server with a session of its own must be greeted before it is called. The
 //! client has greeted us, long ago; its first call makes us repeat its words:
@@ -12,30 +12,26 @@
 //! A server that another takes the place of has a leg of its own: the calls that
 //! it has come back by it, and the next call goes by a new one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::json;
 use switchboard_net::bridge::Bridge;
+use switchboard_net::call::{Asker, Call, ReplyRewrite as _, ReplySink};
 use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_net::upstream::Recipient;
-use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
+use switchboard_net::inside::{Inside as _, Works};
+use switchboard_proto::exchange::{Ask, Exchange, Said};
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 
 use super::at::At;
-use super::duty::Duty;
 use super::lock;
+use super::reply::{Duty, Reply};
 use super::session::Session;
 use crate::fleet::Backend;
-use way::Stage;
-pub(super) use way::Way;
-
-mod way;
 
 /// Our own calls, by numbers that no client gets to.
 const GREETING: Exchange = Exchange(u64::MAX);
@@ -49,47 +45,61 @@ const MOST_WATCHED: usize = 1024;
 /// Bytes of their URIs.
 const MOST_WATCHED_BYTES: usize = 1 << 20;
 
-fn is_ours(exchange: Exchange) -> bool {
-    exchange.0 > WATCH - MOST_WATCHED as u64
-}
-
-/// Stands before a client in its calls to one server.
+/// A client in its calls to one server.
 pub(super) struct Leg {
     face: Arc<Face>,
     server: Arc<str>,
     at: At,
-    /// None for a modern client, which is greeted by nobody.
-    way: Option<Way>,
-    /// Calls that are not answered; as many as a client may have open.
-    calls: Mutex<HashMap<Exchange, Duty>>,
-    /// Calls that the client has cancelled, while their answer is still passed on.
-    cancelled: Mutex<HashMap<Exchange, Duty>>,
+    bridge: Arc<Bridge>,
+    session: Weak<Session>,
+    stage: Mutex<Stage>,
+    /// The resources that the client watches there.
+    watched: Mutex<BTreeSet<String>>,
     this: Weak<Self>,
 }
 
+enum Stage {
+    New,
+    /// What waits here must find the server there.
+    Greeting(Vec<(Call, Message, Said)>, Arc<Backend>),
+    Greeted,
+}
+
 impl Leg {
-    /// For one call of a modern client.
-    pub(super) fn modern(
-        face: &Arc<Face>,
+    pub(super) fn new(session: &Arc<Session>, server: &Arc<str>, backend: &Backend) -> Arc<Self> {
+        Self::with(session, server, backend, Stage::New, BTreeSet::new())
+    }
+
+    /// The client greets the server itself.
+    pub(super) fn greeted_by_client(
+        session: &Arc<Session>,
         server: &Arc<str>,
-        at: At,
-        (exchange, duty): (Exchange, Duty),
+        backend: &Backend,
     ) -> Arc<Self> {
-        let leg = Self::made(face, server, at, None);
-        lock(&leg.calls).insert(exchange, duty);
-        leg
+        Self::with(session, server, backend, Stage::Greeted, BTreeSet::new())
     }
 
-    pub(super) fn legacy(face: &Arc<Face>, server: &Arc<str>, at: At, way: Way) -> Arc<Self> {
-        Self::made(face, server, at, Some(way))
+    /// Takes the place of this one, which leads to a server that was replaced.
+    pub(super) fn replaced(&self, session: &Arc<Session>, backend: &Backend) -> Arc<Self> {
+        Self::with(session, &self.server, backend, Stage::New, self.watched())
     }
 
-    fn made(face: &Arc<Face>, server: &Arc<str>, at: At, way: Option<Way>) -> Arc<Self> {
-        let (face, server) = (Arc::clone(face), Arc::clone(server));
-        let (calls, cancelled) = (Mutex::default(), Mutex::default());
-        Arc::new_cyclic(|this| {
-            let this = Weak::clone(this);
-            Self { face, server, at, way, calls, cancelled, this }
+    fn with(
+        session: &Arc<Session>,
+        server: &Arc<str>,
+        backend: &Backend,
+        stage: Stage,
+        watched: BTreeSet<String>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            face: Arc::clone(&session.face),
+            server: Arc::clone(server),
+            at: session.at.clone(),
+            bridge: Arc::clone(&backend.bridge),
+            session: Arc::downgrade(session),
+            stage: Mutex::new(stage),
+            watched: Mutex::new(watched),
+            this: Weak::clone(this),
         })
     }
 
@@ -100,133 +110,111 @@ impl Leg {
 
     /// Whether it leads there.
     pub(super) fn leads_to(&self, bridge: &Arc<Bridge>) -> bool {
-        self.way.as_ref().is_some_and(|way| Arc::ptr_eq(&way.bridge, bridge))
+        Arc::ptr_eq(&self.bridge, bridge)
     }
 
     /// What the client watches at the server.
     pub(super) fn watched(&self) -> BTreeSet<String> {
-        self.way.as_ref().map(|way| lock(&way.watched).clone()).unwrap_or_default()
+        lock(&self.watched).clone()
     }
 
-    /// Nobody waits for the answer to this call any more.
-    pub(super) fn forget(&self, exchange: Exchange) {
-        lock(&self.calls).remove(&exchange);
-    }
-
-    /// The server is not the client's to call any more: what is open there fails.
+    /// The server is not the client's to call any more: what waits for the greeting
+    /// is not made after it.
     pub(super) fn close(&self) {
-        if let Some(way) = &self.way {
-            // What waits for the greeting is not made after it.
-            *lock(&way.stage) = Stage::New;
-        }
-        let why = Refusal::FarSide { text: "Transport closed".to_owned() };
-        // Not in the head of a loop: the lock must not be held in its body.
-        let calls = std::mem::take(&mut *lock(&self.calls));
-        for exchange in calls.into_keys() {
-            self.face.finish(exchange, &Message::refusal(None, &why));
-        }
+        *lock(&self.stage) = Stage::New;
     }
 
     /// Passes a call on, once the server is greeted.
     pub(super) fn open(
         self: &Arc<Self>,
         backend: &Arc<Backend>,
-        (exchange, duty): (Exchange, Duty),
+        call: &Call,
+        duty: Duty,
         request: Message,
         said: Said,
     ) -> Works {
-        let Some(way) = &self.way else { return Works::none() };
-        lock(&self.calls).insert(exchange, duty);
-        way.heed(&request);
-        let mut stage = lock(&way.stage);
+        self.reply(duty).set_on(call);
+        let listener: Arc<Self> = Arc::clone(self);
+        call.set_listener(listener);
+        self.note_watch(&request);
+        let mut stage = lock(&self.stage);
         match &mut *stage {
             Stage::Greeted => {
                 drop(stage);
-                self.pass(way, Up::Open { exchange, request, said })
+                self.bridge.open(&self.face, call, request, said)
             }
             Stage::Greeting(waiting, _) => {
                 // As many as a client may have calls open, which its half has counted.
-                waiting.push((exchange, request, said));
+                waiting.retain(|(waits, ..)| !waits.is_over());
+                waiting.push((call.clone(), request, said));
                 Works::none()
             }
             Stage::New => {
-                let waiting = vec![(exchange, request, said)];
+                let waiting = vec![(call.clone(), request, said)];
                 *stage = Stage::Greeting(waiting, Arc::clone(backend));
                 drop(stage);
-                self.introduce(way)
+                self.introduce()
             }
         }
+    }
+
+    fn reply(&self, duty: Duty) -> Reply {
+        Reply::new(&self.face, &self.server, self.at.clone(), duty).within(&self.session)
     }
 
     /// Greets the server although nobody calls.
     pub(super) fn greet(self: &Arc<Self>, backend: &Arc<Backend>) -> Works {
-        let Some(way) = &self.way else { return Works::none() };
-        let mut stage = lock(&way.stage);
+        let mut stage = lock(&self.stage);
         let Stage::New = *stage else { return Works::none() };
         *stage = Stage::Greeting(Vec::new(), Arc::clone(backend));
         drop(stage);
-        self.introduce(way)
+        self.introduce()
     }
 
-    fn introduce(self: &Arc<Self>, way: &Way) -> Works {
-        let Some(session) = way.session.upgrade() else { return Works::none() };
-        let request = session.hello.clone();
-        self.pass(way, Up::Open { exchange: GREETING, request, said: None })
-    }
-
-    fn pass(self: &Arc<Self>, way: &Way, verb: Up) -> Works {
-        way.bridge.take_for(&self.face, Arc::<Self>::clone(self), verb)
-    }
-
-    /// Whether the call waited for the greeting: it is not made.
-    pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        let Some(way) = &self.way else { return false };
-        match &mut *lock(&way.stage) {
-            Stage::Greeting(waiting, _) => {
-                let before = waiting.len();
-                waiting.retain(|(waits, ..)| *waits != exchange);
-                waiting.len() < before
-            }
-            _ => false,
+    fn introduce(self: &Arc<Self>) -> Works {
+        match self.session.upgrade() {
+            Some(session) => self.call(GREETING, session.hello.clone()),
+            None => Works::none(),
         }
+    }
+
+    /// Makes a call of our own.
+    fn call(self: &Arc<Self>, exchange: Exchange, request: Message) -> Works {
+        let sink: Arc<Self> = Arc::clone(self);
+        self.bridge.open(&self.face, &Call::new(sink, exchange), request, None)
     }
 
     /// The bridge to the server, if it has been greeted.
     pub(super) fn greeted(&self) -> Option<&Arc<Bridge>> {
-        let way = self.way.as_ref()?;
-        matches!(*lock(&way.stage), Stage::Greeted).then_some(&way.bridge)
+        matches!(*lock(&self.stage), Stage::Greeted).then_some(&self.bridge)
     }
 
     /// Says how much is to be logged; what the server answers is between it and us.
     pub(super) fn set_level(self: &Arc<Self>, request: &Message) -> Works {
-        match &self.way {
-            Some(way) if self.greeted().is_some() => {
-                let request = request.clone();
-                self.pass(way, Up::Open { exchange: LEVEL, request, said: None })
-            }
-            _ => Works::none(),
+        match self.greeted() {
+            Some(_) => self.call(LEVEL, request.clone()),
+            None => Works::none(),
         }
     }
 
     /// The server has answered the greeting.
-    fn handle_greeting(self: Arc<Self>, answer: &Message) {
-        let Some(way) = &self.way else { return };
+    fn handle_greeting(self: &Arc<Self>, answer: &Message) {
         let is_welcome = answer.kind() == Kind::Result;
         let next = if is_welcome { Stage::Greeted } else { Stage::New };
         // What is held until the end of this keeps the server there.
-        let Stage::Greeting(waiting, _backend) = std::mem::replace(&mut *lock(&way.stage), next)
+        let Stage::Greeting(waiting, _backend) = std::mem::replace(&mut *lock(&self.stage), next)
         else {
             return;
         };
         if !is_welcome {
-            for (exchange, ..) in waiting {
-                self.answer(exchange, answer);
+            for (call, ..) in &waiting {
+                call.finish(answer);
             }
             return;
         }
         let message = Message::notification(method::INITIALIZED, None);
-        let mut works = self.pass(way, Up::Note { message });
-        if let Some(level) = way.session.upgrade().and_then(|session| session.level()) {
+        let mut works = self.bridge.note(&self.face, message);
+        if let Some(level) = self.session.upgrade().and_then(|session| session.level()) {
             works.append(self.set_level(&level));
         }
         // Those that wait here watch by themselves.
@@ -234,17 +222,16 @@ impl Leg {
             let params = json!({"uri": uri}).to_string();
             let request =
                 Message::request(&Id::Integer(0), method::SUBSCRIBE, Some(params.as_bytes()));
-            let exchange = Exchange(WATCH - number);
-            works.append(self.pass(way, Up::Open { exchange, request, said: None }));
+            works.append(self.call(Exchange(WATCH - number), request));
         }
-        for (exchange, request, said) in waiting {
-            works.append(self.pass(way, Up::Open { exchange, request, said }));
+        for (call, request, said) in waiting {
+            works.append(self.bridge.open(&self.face, &call, request, said));
         }
         works.detach();
     }
 
     /// What the client watched at a server that this one takes the place of.
-    fn watched_before(&self, waiting: &[(Exchange, Message, Said)]) -> BTreeSet<String> {
+    fn watched_before(&self, waiting: &[(Call, Message, Said)]) -> BTreeSet<String> {
         let mut watched = self.watched();
         for (_, request, _) in waiting {
             if request.method() == method::SUBSCRIBE
@@ -256,24 +243,23 @@ impl Leg {
         watched
     }
 
-    /// Passes an answer on, in words that lead back to this server.
-    fn answer(&self, exchange: Exchange, answer: &Message) {
-        let duty = lock(&self.calls).remove(&exchange);
-        let cancelled = || lock(&self.cancelled).remove(&exchange);
-        let Some(duty) = duty.or_else(cancelled) else { return };
-        let answer = self.at.answer(&self.face, &self.server, &duty, answer);
-        self.face.finish(exchange, &answer);
-    }
-
-    /// A list has changed in the client's own session with the server.
-    fn is_about_lists(message: &Message) -> bool {
-        ["tools", "prompts", "resources"]
-            .iter()
-            .any(|list| method::list_changed(list) == Some(message.method()))
+    /// Remembers what the client watches.
+    fn note_watch(&self, request: &Message) {
+        let mut watched = lock(&self.watched);
+        match request.method() {
+            method::SUBSCRIBE if watched.len() < MOST_WATCHED => {
+                let bytes: usize = watched.iter().map(String::len).sum();
+                let uri = request.uri().filter(|uri| bytes + uri.len() <= MOST_WATCHED_BYTES);
+                watched.extend(uri.map(Cow::into_owned));
+            }
+            method::UNSUBSCRIBE => _ = request.uri().map(|uri| watched.remove(&*uri)),
+            _ => {}
+        }
     }
 }
 
-impl Recipient for Leg {
+/// Hears what belongs to no call, and what comes of our own calls.
+impl ReplySink for Leg {
     fn number(&self) -> u64 {
         self.face.number()
     }
@@ -283,67 +269,39 @@ impl Recipient for Leg {
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        // Which lists have changed the front tells, for all servers.
-        let is_told = !self.at.is_alone() && Self::is_about_lists(message);
-        if exchange.is_some_and(is_ours) || is_told {
-            return;
-        }
-        if let Some(message) = self.at.told(&self.face, &self.server, message) {
-            self.face.note(exchange, &message);
+        let told = self.at.told(&self.face, &self.server, message);
+        if let (Some(message), None) = (told, exchange) {
+            self.face.note(None, &message);
         }
     }
 
-    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
-        let Some(request) = self.at.told(&self.face, &self.server, request) else { return false };
-        let way = self.way.as_ref().filter(|_| !self.at.is_alone());
-        let session = way.and_then(|way| Some((way, way.session.upgrade()?)));
-        let Some((way, session)) = session else {
-            return Face::ask(&self.face, exchange, ask, &request);
-        };
-        let other = session.questions.add(&way.bridge, ask, &request);
-        let is_asked = Face::ask(&self.face, exchange, ask, other.as_ref().unwrap_or(&request));
+    fn ask(
+        self: Arc<Self>,
+        _: Option<Exchange>,
+        asker: Weak<dyn Asker>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool {
+        let reply = self.reply(Duty::Plain);
+        let Some(request) = reply.question(&asker, ask, request) else { return false };
+        let is_asked = Face::ask(&self.face, None, Some(asker), ask, &request);
         if !is_asked {
-            session.questions.remove(ask);
+            reply.recalled(ask);
         }
         is_asked
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        if let Some(session) = self.way.as_ref().and_then(|way| way.session.upgrade()) {
-            session.questions.remove(ask);
-        }
+        self.reply(Duty::Plain).recalled(ask);
         self.face.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, answer: &Message) {
-        match exchange {
-            GREETING => {
-                if let Some(leg) = self.this.upgrade() {
-                    leg.handle_greeting(answer);
-                }
-            }
-            _ if is_ours(exchange) => {}
-            _ => self.answer(exchange, answer),
+        if exchange == GREETING
+            && let Some(leg) = self.this.upgrade()
+        {
+            leg.handle_greeting(answer);
         }
-    }
-
-    fn await_dropped(&self, exchange: Exchange) -> bool {
-        let mut calls = lock(&self.calls);
-        if !calls.contains_key(&exchange) || !self.face.await_cancelled(exchange) {
-            return false;
-        }
-        let duty = calls.remove(&exchange);
-        lock(&self.cancelled).extend(duty.map(|duty| (exchange, duty)));
-        true
-    }
-
-    fn unanswered(&self, exchange: Exchange) {
-        lock(&self.cancelled).remove(&exchange);
-        self.face.end_cancelled(exchange);
-    }
-
-    fn hang_up(&self, exchange: Exchange) {
-        self.face.hang_up(exchange);
     }
 
     fn is_slow(&self) -> bool {

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::{Change, Changes, Hints, Kind, State};
@@ -84,14 +85,14 @@ impl Front {
     pub(super) fn list(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         kind: Kind,
     ) -> Works {
         for server in self.members().iter() {
             self.want(server);
         }
-        let (face, request) = (Arc::clone(face), request.clone());
+        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
         // What is too old is shown once more while it is read again (CACHE-5).
         self.freshen(kind);
         self.once_settled(move |front| {
@@ -107,7 +108,7 @@ impl Front {
                     Message::refusal(request.id(), &why)
                 }
             };
-            face.finish(exchange, &answer);
+            call.finish(&answer);
         })
     }
 

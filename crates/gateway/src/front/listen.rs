@@ -14,9 +14,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Bridge;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_net::inside::{Inside as _, Works};
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::refusal::Refusal;
@@ -54,11 +55,13 @@ pub(super) struct Listens {
 #[derive(Debug)]
 struct Listen {
     face: Arc<Face>,
-    exchange: Exchange,
+    call: Call,
     id: Id,
     lists: BTreeSet<&'static str>,
     /// The servers whose resources it is about.
     servers: Vec<(Arc<str>, Weak<Bridge>)>,
+    /// The calls to these servers.
+    parts: Mutex<Vec<Call>>,
     stage: Mutex<Stage>,
     /// The task that acknowledges it without the servers that are late.
     patience: OnceLock<OwnedTask>,
@@ -111,11 +114,11 @@ impl Wanted {
 
 impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
-    pub(super) fn listen(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
-        let (listen, parts) = match self.begin(face, exchange, request) {
+    pub(super) fn listen(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+        let (listen, parts) = match self.begin(face, call, request) {
             Ok(begun) => begun,
             Err(why) => {
-                face.finish(exchange, &Message::refusal(request.id(), &why));
+                call.finish(&Message::refusal(request.id(), &why));
                 return Works::none();
             }
         };
@@ -125,8 +128,9 @@ impl Front {
             self.want(&server);
             let owner = Part::new(&listen, &server, &self.this);
             let request = narrowed(request, &share);
-            let open = Up::Open { exchange, request, said: None };
-            works.append(backend.bridge.take_for(face, owner, open));
+            let part = Call::new(owner, call.exchange());
+            lock(&listen.parts).push(part.clone());
+            works.append(backend.bridge.open(face, &part, request, None));
         }
         if !listen.acknowledge_if_known() {
             let late = Arc::downgrade(&listen);
@@ -147,7 +151,7 @@ impl Front {
     fn begin(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
     ) -> Result<(Arc<Listen>, Parts), Refusal> {
         let mut wanted = Wanted::read(request)?;
@@ -176,20 +180,24 @@ impl Front {
         face.introduce(&greet::identity());
         let listen = Arc::new(Listen {
             face: Arc::clone(face),
-            exchange,
+            call: call.clone(),
             id: super::id(request).clone(),
             lists: wanted.lists,
             servers,
+            parts: Mutex::default(),
             stage: Mutex::new(Stage { pending, ..Stage::default() }),
             patience: OnceLock::new(),
         });
-        lock(&self.listens.open).insert((face.number(), exchange), Arc::clone(&listen));
+        lock(&self.listens.open).insert((face.number(), call.exchange()), Arc::clone(&listen));
         Ok((listen, parts))
     }
 
     /// A listen is over, if it was one.
     pub(super) fn unlisten(&self, face: u64, exchange: Exchange) {
-        lock(&self.listens.open).remove(&(face, exchange));
+        let listen = lock(&self.listens.open).remove(&(face, exchange));
+        if let Some(listen) = listen {
+            listen.leave();
+        }
     }
 
     pub(super) fn forget_listens(&self, face: u64) {
@@ -200,7 +208,7 @@ impl Front {
     fn end_listen(&self, face: u64, exchange: Exchange) {
         let listen = lock(&self.listens.open).remove(&(face, exchange));
         if let Some(listen) = listen {
-            self.tell_all(&listen.face, &Up::Drop { exchange, message: None }).detach();
+            listen.leave();
             listen.finish();
         }
     }
@@ -235,7 +243,7 @@ impl Front {
         };
         let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
         for listen in open.iter().filter(|listen| !listen.servers.iter().all(is_there)) {
-            self.end_listen(listen.face.number(), listen.exchange);
+            self.end_listen(listen.face.number(), listen.call.exchange());
         }
     }
 
@@ -246,7 +254,7 @@ impl Front {
             if lock(&listen.stage).is_acknowledged {
                 let params = listen.stamped(json!({}));
                 let message = Message::notification(name, Some(&params));
-                tell(&listen.face, Some(listen.exchange), &message);
+                tell(&listen.face, Some(listen.call.exchange()), &message);
             }
         }
     }
@@ -272,8 +280,17 @@ impl Listen {
         drop(stage);
         let params = self.stamped(json!({"notifications": honoured}));
         let message = Message::notification(method::ACKNOWLEDGED, Some(&params));
-        self.face.note(Some(self.exchange), &message);
+        self.call.note(&message);
         true
+    }
+
+    /// The servers need not tell it anything any more.
+    fn leave(&self) {
+        // Not in the head of the loop: the lock must not be held in its body.
+        let parts = std::mem::take(&mut *lock(&self.parts));
+        for part in parts {
+            part.cancel(None).detach();
+        }
     }
 
     fn finish(&self) {
@@ -281,7 +298,7 @@ impl Listen {
         greet::sign(&mut result);
         result["_meta"][meta::SUBSCRIPTION] = self.subscription();
         let answer = Message::result(&self.id, result.to_string().as_bytes());
-        self.face.finish(self.exchange, &answer);
+        self.call.finish(&answer);
     }
 
     fn subscription(&self) -> Value {

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::{Deferred, Definition, Hints, Kind};
-use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 
-use super::{Front, lock};
+use super::Front;
 use crate::catalog::{Catalog, Owned};
 use crate::route::Servers;
 
@@ -145,20 +146,20 @@ impl Front {
     pub(super) fn route_later(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         said: Said,
     ) -> Works {
         let Some(front) = self.this.upgrade() else { return Works::none() };
-        let (face, request) = (Arc::clone(face), request.clone());
-        let key = (face.number(), exchange);
-        lock(&self.waiting).insert(key);
+        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
+        #[cfg(test)]
+        super::lock(&self.late).push(call.clone());
         Works::one(async move {
             front.until_told(&request).await;
-            // One that was dropped meanwhile goes nowhere.
-            if lock(&front.waiting).remove(&key) {
+            // One that was cancelled meanwhile goes nowhere.
+            if !call.is_over() {
                 let catalog = front.catalog();
-                front.route_now(&face, exchange, &request, said, &catalog).await;
+                front.route_now(&face, &call, &request, said, &catalog).await;
             }
         })
     }
@@ -166,7 +167,7 @@ impl Front {
     /// How many calls wait until it can be told whose they are.
     #[cfg(test)]
     pub(crate) fn waiting_calls(&self) -> usize {
-        lock(&self.waiting).len()
+        super::lock(&self.late).iter().filter(|call| !call.is_over()).count()
     }
 
     /// Waits until a call can be told whose it is, for a while at most.

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_net::inside::{Inside as _, Works};
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::duty::Duty;
-use super::leg::Leg;
+use super::reply::{Duty, Reply};
 use super::seek::Sought;
 use super::task::Errand;
 use super::{Front, greet, id, seek, state};
@@ -20,10 +20,10 @@ use crate::route::{self, Nowhere, Way};
 use crate::sight;
 
 impl Front {
-    pub(super) fn open(
+    pub(super) fn take(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         said: Said,
     ) -> Works {
@@ -34,24 +34,24 @@ impl Front {
         };
         if is_removed {
             let why = Refusal::UnknownMethod { method: request.method().to_owned() };
-            face.turn_away(exchange, request.id(), &why);
+            face.turn_away(call.exchange(), request.id(), &why);
             return Works::none();
         }
         if let Some(why) = sight::doubt(request) {
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            call.finish(&Message::refusal(request.id(), &why));
             return Works::none();
         }
         if request.method().starts_with("tasks/") {
-            return self.task(face, exchange, request, said);
+            return self.task(face, call, request, said);
         }
         let catalog = self.catalog();
         match self.sought(request, &catalog) {
-            Sought::Plain => self.route(face, exchange, request, said, &catalog),
-            Sought::Find => self.find(face, exchange, request),
+            Sought::Plain => self.route(face, call, request, said, &catalog),
+            Sought::Find => self.find(face, call, request),
             // The client saw no arguments to repeat as headers.
-            Sought::Call(request) => self.route(face, exchange, &request, None, &catalog),
+            Sought::Call(request) => self.route(face, call, &request, None, &catalog),
             Sought::Unclear => {
-                seek::refuse(face, exchange, request);
+                seek::refuse(face, call, request);
                 Works::none()
             }
         }
@@ -60,21 +60,21 @@ impl Front {
     fn route(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         said: Said,
         catalog: &Catalog,
     ) -> Works {
         if self.may_come(request, catalog) {
-            return self.route_later(face, exchange, request, said);
+            return self.route_later(face, call, request, said);
         }
-        self.route_now(face, exchange, request, said, catalog)
+        self.route_now(face, call, request, said, catalog)
     }
 
     pub(super) fn route_now(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         said: Said,
         catalog: &Catalog,
@@ -82,7 +82,7 @@ impl Front {
         if request.method() == method::CALL_TOOL
             && let Err(why) = catalog.check_headers(request, &said)
         {
-            face.turn_away(exchange, request.id(), &why);
+            face.turn_away(call.exchange(), request.id(), &why);
             return Works::none();
         }
         let way = match route::route(request, catalog, self) {
@@ -92,30 +92,30 @@ impl Front {
             way => way,
         };
         match way {
-            Way::Here => self.answer(face, exchange, request),
-            Way::List(kind) => self.list(face, exchange, request, kind),
-            Way::To { server, request } => self.forward(face, exchange, &server, request, said),
+            Way::Here => self.answer(face, call, request),
+            Way::List(kind) => self.list(face, call, request, kind),
+            Way::To { server, request } => self.forward(face, call, &server, request, said),
             Way::Nowhere(Nowhere::Method { method }) => {
-                face.turn_away(exchange, request.id(), &Refusal::UnknownMethod { method });
+                face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
                 Works::none()
             }
             Way::Nowhere(nowhere) => {
                 let error = nowhere.error(face.era());
-                face.finish(exchange, &Message::error(request.id(), &error));
+                call.finish(&Message::error(request.id(), &error));
                 Works::none()
             }
         }
     }
 
     /// What concerns the client and us alone.
-    fn answer(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
+    fn answer(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
         match request.method() {
-            method::INITIALIZE => self.initialize(face, exchange, request),
-            method::DISCOVER => self.discover(face, exchange, request),
-            method::LISTEN => self.listen(face, exchange, request),
-            method::SET_LEVEL => self.set_level(face, exchange, request),
+            method::INITIALIZE => self.initialize(face, call, request),
+            method::DISCOVER => self.discover(call, request),
+            method::LISTEN => self.listen(face, call, request),
+            method::SET_LEVEL => self.set_level(face, call, request),
             _ => {
-                face.finish(exchange, &Message::result(id(request), b"{}"));
+                call.finish(&Message::result(id(request), b"{}"));
                 Works::none()
             }
         }
@@ -125,37 +125,35 @@ impl Front {
     pub(super) fn forward(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         server: &Arc<str>,
         request: Message,
         said: Said,
     ) -> Works {
         let refuse = |why: &Refusal| {
-            face.finish(exchange, &Message::refusal(request.id(), why));
+            call.finish(&Message::refusal(request.id(), why));
             Works::none()
         };
         let backend = self.fleet.backend(server).filter(|_| self.members().contains(server));
         let Some(backend) = backend else {
             return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
         };
-        let request = self.fleet.tap().forward(face, exchange, server, request);
+        let request = call.forward(server, request);
+        let rewrite = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
         let refuse = |why: &Refusal| {
-            face.finish(exchange, &Message::refusal(request.id(), why));
+            call.finish(&Message::refusal(request.id(), why));
             Works::none()
         };
-        let duty = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
         self.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
-            let leg = session.leg(server, &backend);
-            return leg.open(&backend, (exchange, duty), request, said);
+            return session.leg(server, &backend).open(&backend, call, rewrite, request, said);
         }
         face.introduce(&greet::identity());
         match state::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
-                let leg = Leg::modern(face, server, self.at(), (exchange, duty));
-                let open = Up::Open { exchange, request, said };
-                backend.bridge.take_for(face, leg, open)
+                Reply::new(face, server, self.at(), rewrite).set_on(call);
+                backend.bridge.open(face, call, request, said)
             }
             Err(why) => refuse(&why),
         }

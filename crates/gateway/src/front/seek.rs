@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::roster::Kind;
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
@@ -123,8 +123,8 @@ impl Front {
     }
 
     /// `find_tools`, once every server is known or has had its moment.
-    pub(super) fn find(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Works {
-        let (face, request) = (Arc::clone(face), request.clone());
+    pub(super) fn find(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
         self.once_settled(move |front| {
             let argument = |name| request.inside(Member::Arguments, &[name]);
             let query = argument("query").and_then(Part::as_string);
@@ -133,21 +133,21 @@ impl Front {
                 Some(query) => found(&front.catalog().find(&query, limit.clamp(1, MOST))),
                 None => failed("arguments.query must be a string"),
             };
-            finish(&face, exchange, &request, result);
+            finish(&face, &call, &request, result);
         })
     }
 }
 
 /// Answers a call that does not say of what.
-pub(super) fn refuse(face: &Face, exchange: Exchange, request: &Message) {
-    finish(face, exchange, request, failed("arguments.name must be a string"));
+pub(super) fn refuse(face: &Face, call: &Call, request: &Message) {
+    finish(face, call, request, failed("arguments.name must be a string"));
 }
 
-fn finish(face: &Face, exchange: Exchange, request: &Message, mut result: Value) {
+fn finish(face: &Face, call: &Call, request: &Message, mut result: Value) {
     if face.era() == Era::Modern {
         greet::sign(&mut result);
     }
-    face.finish(exchange, &Message::result(id(request), result.to_string().as_bytes()));
+    call.finish(&Message::result(id(request), result.to_string().as_bytes()));
 }
 
 /// The call that is meant: everything else about it stays, its progress token too.

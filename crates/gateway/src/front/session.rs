@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use switchboard_net::bridge::Bridge;
+use switchboard_net::call::{Asker, Call};
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_net::server::Level;
-use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::at::At;
-use super::leg::{Leg, Way};
+use super::leg::Leg;
 use super::question::Questions;
 use super::{Front, id, lock};
 use crate::fleet::{Backend, Backends};
@@ -33,7 +32,7 @@ pub(super) struct Session {
     legs: Mutex<BTreeMap<Arc<str>, Arc<Leg>>>,
     /// Ways to servers that others took the place of; as long as calls are open there.
     old: Mutex<Vec<Weak<Leg>>>,
-    at: At,
+    pub(super) at: At,
 }
 
 impl Session {
@@ -56,24 +55,21 @@ impl Session {
     /// The way to a server, made if need be.
     pub(super) fn leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
         let mut legs = lock(&self.legs);
-        let way = Way::new(&backend.bridge, self);
-        let way = match legs.get(server) {
+        let leg = match legs.get(server) {
             Some(leg) if leg.leads_to(&backend.bridge) => return Arc::clone(leg),
             Some(old) => {
                 self.retire(old);
-                way.after(old)
+                old.replaced(self, backend)
             }
-            None => way,
+            None => Leg::new(self, server, backend),
         };
-        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
         legs.insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
 
     /// The way to a server that the client greets itself.
     pub(super) fn own_leg(self: &Arc<Self>, server: &Arc<str>, backend: &Backend) -> Arc<Leg> {
-        let way = Way::new(&backend.bridge, self).greeted();
-        let leg = Leg::legacy(&self.face, server, self.at.clone(), way);
+        let leg = Leg::greeted_by_client(self, server, backend);
         lock(&self.legs).insert(Arc::clone(server), Arc::clone(&leg));
         leg
     }
@@ -107,6 +103,12 @@ impl Session {
         for leg in left.into_iter().map(|(_, leg)| leg).chain(old) {
             leg.close();
         }
+        let why = Refusal::FarSide { text: "Transport closed".to_owned() };
+        for call in self.face.open_calls() {
+            if call.server().is_some_and(|server| is_left(&server)) {
+                call.finish(&Message::refusal(None, &why));
+            }
+        }
     }
 
     /// Calls that are open come back by this way, and others go by another.
@@ -125,27 +127,11 @@ impl Session {
         lock(&self.legs).values().cloned().collect()
     }
 
-    /// Nobody waits for the answer to this call any more.
-    pub(super) fn forget(&self, exchange: Exchange) {
-        for leg in self.legs() {
-            leg.forget(exchange);
-        }
-    }
-
-    /// Whether the call had not left yet: now it never will.
-    pub(super) fn give_up(&self, exchange: Exchange) -> bool {
-        let waited = self.legs().iter().any(|leg| leg.give_up(exchange));
-        if waited {
-            self.forget(exchange);
-        }
-        waited
-    }
-
     /// Something that concerns every server that the client has called.
     pub(super) fn note(&self, message: &Message) -> Works {
         let mut works = Works::none();
-        if let Some((bridge, message)) = self.on_question(message) {
-            return bridge.take(&self.face, Up::Note { message });
+        if let Some((asker, message)) = self.on_question(message) {
+            return asker.progress(message);
         }
         let legs = self.legs();
         // Progress is about a question of one server, and only one can be meant here.
@@ -154,13 +140,13 @@ impl Session {
             return works;
         }
         for bridge in legs.iter().filter_map(|leg| leg.greeted()) {
-            works.append(bridge.take(&self.face, Up::Note { message: message.clone() }));
+            works.append(bridge.note(&self.face, message.clone()));
         }
         works
     }
 
     /// Progress on a question, for who asked it.
-    fn on_question(&self, message: &Message) -> Option<(Arc<Bridge>, Message)> {
+    fn on_question(&self, message: &Message) -> Option<(Arc<dyn Asker>, Message)> {
         self.questions.find(message).filter(|_| message.method() == method::PROGRESS)
     }
 
@@ -175,23 +161,18 @@ impl Session {
 
 impl Front {
     /// `logging/setLevel`: for every server that the client has called or will call.
-    pub(super) fn set_level(
-        &self,
-        face: &Arc<Face>,
-        exchange: Exchange,
-        request: &Message,
-    ) -> Works {
+    pub(super) fn set_level(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
         let level = request.log_level();
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
         let session = self.session(face).filter(|_| is_known);
         let Some(session) = session else {
             let what = "params.level must be one of the levels of syslog".to_owned();
             let why = Refusal::BadParams { what };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            call.finish(&Message::refusal(request.id(), &why));
             return Works::none();
         };
         session.keep_level(request);
-        face.finish(exchange, &Message::result(id(request), b"{}"));
+        call.finish(&Message::result(id(request), b"{}"));
         let mut works = Works::none();
         for leg in session.legs() {
             works.append(leg.set_level(request));

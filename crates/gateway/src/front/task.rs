@@ -11,9 +11,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
-use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
 use switchboard_proto::method;
@@ -71,7 +72,7 @@ impl Front {
     pub(super) fn task(
         &self,
         face: &Arc<Face>,
-        exchange: Exchange,
+        call: &Call,
         request: &Message,
         said: Said,
     ) -> Works {
@@ -82,12 +83,12 @@ impl Front {
         };
         if !is_known || !self.has_tasks(face.era()) {
             let method = request.method().to_owned();
-            face.turn_away(exchange, request.id(), &Refusal::UnknownMethod { method });
+            face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
             return Works::none();
         }
         if face.era() == Era::Modern && !declares(request) {
             let needed = json!({"extensions": {TASKS: {}}});
-            face.turn_away(exchange, request.id(), &Refusal::NeedsMore { needed });
+            face.turn_away(call.exchange(), request.id(), &Refusal::NeedsMore { needed });
             return Works::none();
         }
         let meant = match request.method() {
@@ -95,14 +96,14 @@ impl Front {
             _ => self.whose_task(face, request).map(Some),
         };
         match meant {
-            Ok(Some((server, request))) => self.forward(face, exchange, &server, request, said),
+            Ok(Some((server, request))) => self.forward(face, call, &server, request, said),
             Ok(None) => {
-                face.finish(exchange, &Message::result(id(request), br#"{"tasks":[]}"#));
+                call.finish(&Message::result(id(request), br#"{"tasks":[]}"#));
                 Works::none()
             }
             Err(nowhere) => {
                 let answer = Message::error(request.id(), &nowhere.error(face.era()));
-                face.finish(exchange, &answer);
+                call.finish(&answer);
                 Works::none()
             }
         }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_net::face::Face;
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::recent::Trace;
-use super::{Call, Outcome, Tap};
+use super::{Outcome, Seen, Tap};
 use crate::policy;
 use crate::span::{Kind, Span};
 
@@ -23,7 +22,7 @@ struct End {
 
 impl Tap {
     /// A call was answered, or given up if there is no answer.
-    pub(super) fn close(&self, face: &Face, call: &Call, answer: Option<&Message>) {
+    pub(super) fn close(&self, face: &Face, call: &Seen, answer: Option<&Message>) {
         let outcome = answer.map_or(Outcome::Cancelled, |answer| Outcome::of(&call.method, answer));
         let code = answer.and_then(Message::error_code);
         let end = End { outcome, code, took: call.since.elapsed() };
@@ -37,23 +36,7 @@ impl Tap {
         }
     }
 
-    /// A client gave up on a call.
-    pub(super) fn give_up(&self, face: &Face, exchange: Exchange) {
-        if let Some(call) = self.take(face, exchange) {
-            self.close(face, &call, None);
-        }
-    }
-
-    /// A client is gone, and its calls with it.
-    pub(super) fn forget(&self, face: &Face) {
-        let number = face.number();
-        let gone: Vec<_> = self.shard(number).extract_if(|key, _| key.0 == number).collect();
-        for (_, call) in gone {
-            self.close(face, &call, None);
-        }
-    }
-
-    fn count(&self, call: &Call, end: &End) {
+    fn count(&self, call: &Seen, end: &End) {
         self.counts.request(&call.method, end.outcome, end.took);
         let tool = call.target.as_deref().filter(|_| &*call.method == method::CALL_TOOL);
         if let (Some(server), Some(tool)) = (&call.server, tool) {
@@ -64,7 +47,7 @@ impl Tap {
     }
 
     /// Our span for the client, and the one towards the server.
-    fn send_spans(&self, face: &Face, call: &Call, end: &End) {
+    fn send_spans(&self, face: &Face, call: &Seen, end: &End) {
         let Some((spans, _)) = self.spans.get() else { return };
         let until = call.at + end.took;
         let mut attributes = said_of(call, call.offered.as_deref(), end);
@@ -116,7 +99,7 @@ impl End {
 }
 
 /// `tools/call echo`; what has many names goes by its method alone.
-fn name(call: &Call, target: Option<&str>) -> String {
+fn name(call: &Seen, target: Option<&str>) -> String {
     match (&*call.method, target) {
         (method::CALL_TOOL | method::GET_PROMPT, Some(target)) => {
             format!("{} {target}", call.method)
@@ -127,7 +110,7 @@ fn name(call: &Call, target: Option<&str>) -> String {
 
 /// What OpenTelemetry's conventions want said of a call. The words of an error
 /// are a server's, and may hold anything: they stay out.
-fn said_of(call: &Call, target: Option<&str>, end: &End) -> Vec<(&'static str, Value)> {
+fn said_of(call: &Seen, target: Option<&str>, end: &End) -> Vec<(&'static str, Value)> {
     let mut said: Vec<(&'static str, Value)> = vec![("mcp.method.name", (&*call.method).into())];
     let key = match &*call.method {
         method::CALL_TOOL => "gen_ai.tool.name",
@@ -161,7 +144,7 @@ fn shown(id: &Id) -> String {
 }
 
 /// One line for each call: at `info` if it failed, else at `debug`.
-fn log(face: &Face, call: &Call, end: &End) {
+fn log(face: &Face, call: &Seen, end: &End) {
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(

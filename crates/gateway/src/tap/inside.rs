@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use http::HeaderName;
+use switchboard_net::call::{Call, CallObserver};
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::{Ask, Said};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 
-use super::{Tap, tool};
+use super::{Seen, Tap, tool};
 
 /// An inside whose calls are seen.
 pub struct Tapped {
@@ -44,44 +46,70 @@ impl Tapped {
     fn has_tools(&self) -> bool {
         self.server.is_none() && self.tap.recent.is_wanted()
     }
+}
 
-    fn open(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Option<Works> {
-        self.tap.open(face, exchange, request, self.transport);
-        let asked = tool::asked(request).filter(|_| self.has_tools())?;
-        if asked == tool::TRACE {
-            let answer = tool::trace(&self.tap, face, request);
-            face.finish(exchange, &answer);
-            return Some(Works::none());
+/// Sees one call.
+struct Observer {
+    tap: Arc<Tap>,
+    call: Seen,
+    /// The gateway's own tools are among those of its list.
+    has_tools: bool,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.tap.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl CallObserver for Observer {
+    fn forward(&mut self, server: &Arc<str>, request: Message) -> Message {
+        self.tap.forward(&mut self.call, server, request)
+    }
+
+    fn finish(self: Box<Self>, face: &Face, answer: Option<&Message>) -> Option<Message> {
+        let call = &self.call;
+        self.tap.close(face, call, answer);
+        let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
+        let ours = call.offered.as_deref().and_then(tool::ours);
+        match (&*call.method, ours) {
+            (method::LIST_TOOLS, _) => tool::listed(answer),
+            (method::CALL_TOOL, Some(tool::MANIFEST)) => Some(tool::manifest(answer, face.era())),
+            (method::CALL_TOOL, _) => tool::told(answer, call.trace),
+            _ => None,
         }
-        // What this client may see, and nothing else, is what it gets to list.
-        let request = tool::list(request);
-        Some(self.inside.take(face, Up::Open { exchange, request, said: None }))
     }
 }
 
 impl Inside for Tapped {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        match verb {
-            Up::Open { exchange, request, said } => {
-                if let Some(works) = self.open(face, exchange, &request) {
-                    return works;
-                }
-                let request = match &self.server {
-                    Some(server) => self.tap.forward(face, exchange, server, request),
-                    None => request,
-                };
-                self.inside.take(face, Up::Open { exchange, request, said })
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        let (tap, has_tools) = (Arc::clone(&self.tap), self.has_tools());
+        let seen = self.tap.see(&request, self.transport);
+        call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
+        match tool::asked(&request).filter(|_| has_tools) {
+            None => self.inside.open(face, call, request, said),
+            Some(tool::TRACE) => {
+                call.finish(&tool::trace(&self.tap, face, &request));
+                Works::none()
             }
-            Up::Drop { exchange, message } => {
-                self.tap.give_up(face, exchange);
-                self.inside.take(face, Up::Drop { exchange, message })
-            }
-            other => self.inside.take(face, other),
+            // What this client may see, and nothing else, is what it gets to list.
+            Some(_) => self.inside.open(face, call, tool::list(&request), None),
         }
     }
 
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.inside.note(face, message)
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+        self.inside.cancel(face, call);
+    }
+
+    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        self.inside.supply(face, ask, answer)
+    }
+
     fn forget(&self, face: &Arc<Face>) {
-        self.tap.forget(face);
         self.inside.forget(face);
     }
 
@@ -95,25 +123,6 @@ impl Inside for Tapped {
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
         self.inside.leads_back(who, through)
-    }
-
-    fn answered(&self, face: &Face, exchange: Exchange, answer: &Message) -> Option<Message> {
-        let other = self.inside.answered(face, exchange, answer);
-        let answer = other.as_ref().unwrap_or(answer);
-        let Some(call) = self.tap.take(face, exchange) else { return other };
-        self.tap.close(face, &call, Some(answer));
-        let ours = call.offered.as_deref().and_then(tool::ours);
-        let ours = ours.filter(|_| &*call.method == method::CALL_TOOL);
-        if !self.has_tools() || answer.kind() != Kind::Result {
-            return other;
-        }
-        let changed = match (&*call.method, ours) {
-            (method::LIST_TOOLS, _) => tool::listed(answer),
-            (_, Some(tool::MANIFEST)) => Some(tool::manifest(answer, face.era())),
-            (method::CALL_TOOL, _) => tool::told(answer, call.trace),
-            _ => None,
-        };
-        changed.or(other)
     }
 }
 

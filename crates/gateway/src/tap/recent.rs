@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use switchboard_net::face::Face;
 use switchboard_proto::moment;
 
-use super::{Call, Outcome, lock};
+use super::{Outcome, Seen, lock};
 use crate::policy;
 
 /// Calls that are remembered, of all clients together.
@@ -28,7 +28,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn of(call: &Call, outcome: Outcome, code: Option<i64>, elapsed: Duration) -> Self {
+    pub(super) fn of(call: &Seen, outcome: Outcome, code: Option<i64>, elapsed: Duration) -> Self {
         let (server, tool) = (call.server.as_deref().map(Into::into), call.offered.clone());
         Self { id: call.trace, server, tool, at: call.at, elapsed, outcome, code }
     }

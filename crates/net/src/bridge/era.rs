@@ -12,23 +12,21 @@ use std::sync::{Arc, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::client::probe::{self, Verdict};
-use switchboard_proto::exchange::{Carrier, Exchange, Up};
+use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::going::{self, Going};
-use super::{Bridge, Caller, Whose, hide};
+use super::{Bridge, Hidden, Opening, Whose};
+use crate::call::Call;
 use crate::face::{Face, lock};
-use crate::upstream::{Before, Eras, Found, Passing, Recipient, Seat, Upstream};
+use crate::upstream::{Eras, Found, Upstream};
 
 /// What waits until the server's era is known.
 #[derive(Default)]
 pub(super) struct Waiting {
-    opens: Vec<(Caller, Up)>,
-    /// Calls that have waited, and are being made.
-    going: Going,
+    opens: Vec<Opening>,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
     /// The connection that it was asked by, for whoever needs one first.
@@ -42,11 +40,16 @@ impl Waiting {
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.opens.len() + self.going.len()
+        self.opens.len()
+    }
+
+    /// A call is not wanted any more.
+    pub(super) fn remove(&mut self, call: &Call) {
+        self.opens.retain(|open| open.call != *call);
     }
 
     pub(super) fn forget(&mut self, face: &Face) {
-        self.opens.retain(|(theirs, _)| theirs.face.number() != face.number());
+        self.opens.retain(|open| open.face.number() != face.number());
     }
 }
 
@@ -64,83 +67,68 @@ impl Bridge {
         Eras { clients, server }
     }
 
-    /// Whose a call is. The answer to a greeting may be about the era.
-    pub(super) fn seat(
-        &self,
-        caller: &Caller,
-        exchange: Exchange,
-        upstream: &Arc<Upstream>,
-        whose: Whose,
-        request: &Message,
-    ) -> Seat {
-        let Caller { face, owner, hears, is_aside } = caller;
-        let is_new = !Arc::ptr_eq(owner, hears) && face.era() == Era::Legacy;
-        // Who watches over the server must hear of its end.
-        if is_new || *is_aside && self.is_common() {
-            upstream.attach(hears);
+    /// What must be known of the answer before its client has it: that to a greeting
+    /// may be about the era, and that to a list may name tools that are hidden.
+    pub(super) fn prepare(&self, opening: &Opening, upstream: &Arc<Upstream>, whose: Whose) {
+        let call = &opening.call;
+        // The supervisor must hear of the server's end.
+        if call.is_internal() && self.is_common() {
+            upstream.attach(&call.listener());
         }
-        let is_native = face.era() == upstream.era();
-        let owner = if request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
-            upstream.attach(owner);
-            let (caller, request) = (caller.clone(), request.clone());
-            let greeting = Greeting { caller, request, exchange, whose };
-            Greeter::before(self, upstream, greeting)
-        } else {
-            hide::owner(&self.hidden, caller, upstream, request)
-        };
-        Seat { owner, exchange, is_native, is_aside: *is_aside }
+        if opening.request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
+            let (bridge, upstream) = (Weak::clone(&self.this), Arc::downgrade(upstream));
+            let greeting = Greeting { opening: opening.clone(), whose };
+            call.set_intercept(move |answer| match (bridge.upgrade(), upstream.upgrade()) {
+                (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
+                    bridge.reconsider(greeting, upstream, answer.clone());
+                    true
+                }
+                _ => false,
+            });
+        } else if self.hidden.concerns(&opening.request) {
+            call.set_rewrite(Arc::<Hidden>::clone(&self.hidden));
+        }
     }
 
     /// Keeps a modern client's call until it is known what the server speaks.
-    pub(super) fn hold_back(&self, caller: &Caller, verb: Up) -> Option<Up> {
-        let Caller { face, owner, .. } = caller;
-        let is_common = self.is_common();
-        if face.era() == Era::Legacy && !is_common {
-            return Some(verb);
+    pub(super) fn hold_back(&self, opening: Opening) -> Option<Opening> {
+        let era = opening.face.era();
+        if era == Era::Legacy && !self.is_common() {
+            return Some(opening);
         }
         let mut state = lock(&self.state);
         // Where all share one it is not started twice, and what it speaks is settled.
         let is_unknown = match state.connections.get(&Whose::Everybody) {
             Some(_) => false,
-            None if face.era() == Era::Legacy => state.waiting.asking.is_some(),
+            None if era == Era::Legacy => state.waiting.asking.is_some(),
             None => self.server.speaks(Era::Modern).is_none(),
         };
-        match &verb {
-            Up::Drop { exchange: dropped, .. } => {
-                let before = state.waiting.opens.len();
-                state.waiting.opens.retain(|(theirs, open)| {
-                    let is_it = matches!(open, Up::Open { exchange, .. } if exchange == dropped);
-                    !(is_it && theirs.face.number() == face.number())
-                });
-                let was_waiting = state.waiting.opens.len() < before;
-                let verb = state.waiting.going.keep((caller.clone(), verb));
-                verb.filter(|_| !was_waiting).map(|(_, verb)| verb)
-            }
-            Up::Open { exchange, .. } if is_unknown => {
-                if state.closed || state.waiting.opens.len() >= self.limits().calls {
-                    drop(state);
-                    owner.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
-                    return None;
-                }
-                state.waiting.opens.push((caller.clone(), verb));
-                if state.waiting.asking.is_none() {
-                    let limits = self.limits();
-                    let sharing = Sharing::Shared;
-                    let server = self.server_for(face);
-                    let asking = Upstream::new(server, Era::Modern, sharing, None, limits);
-                    state.waiting.asking = Some(Arc::clone(&asking));
-                    let bridge = Weak::clone(&self.this);
-                    state.close(async move { settle(&bridge, asking).await });
-                }
-                None
-            }
-            _ => Some(verb),
+        if !is_unknown {
+            return Some(opening);
         }
+        if state.closed || state.waiting.opens.len() >= self.limits().calls {
+            drop(state);
+            opening.call.finish(&Message::refusal(None, &Refusal::TooManyCalls));
+            return None;
+        }
+        let this: Weak<Self> = Weak::clone(&self.this);
+        if !opening.call.hold(this) {
+            return None;
+        }
+        if state.waiting.asking.is_none() {
+            let server = self.server_for(&opening.face);
+            let asking = Upstream::new(server, Era::Modern, Sharing::Shared, None, self.limits());
+            state.waiting.asking = Some(Arc::clone(&asking));
+            let bridge = Weak::clone(&self.this);
+            state.close(async move { settle(&bridge, asking).await });
+        }
+        state.waiting.opens.push(opening);
+        None
     }
 
     /// A legacy client's greeting was refused: is that because of its era?
     fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
-        let server = self.server_for(&greeting.caller.face);
+        let server = self.server_for(&greeting.opening.face);
         let limits = self.limits();
         let sharing = greeting.whose.sharing();
         // A child that refused may be gone, or may answer nothing else any more.
@@ -150,13 +138,11 @@ impl Bridge {
             let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
             if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
-                let Greeting { caller, request, exchange, .. } = greeting;
-                let is_aside = caller.is_aside;
-                let seat = Seat { owner: caller.owner, exchange, is_native: false, is_aside };
-                fresh.open(seat, &request, &None).detach();
+                let Opening { call, request, .. } = greeting.opening;
+                fresh.open(&call, false, &request, &None).detach();
                 old.close().await;
             } else {
-                greeting.caller.owner.finish(greeting.exchange, &answer);
+                greeting.opening.call.finish(&answer);
                 fresh.close().await;
             }
         });
@@ -216,20 +202,10 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         if is_kept && !state.closed {
             state.waiting.spare = Some(Arc::clone(&asking));
         }
-        let opens = std::mem::take(&mut state.waiting.opens);
-        for open in &opens {
-            state.waiting.going.begin(open);
-        }
-        opens
+        std::mem::take(&mut state.waiting.opens)
     };
     for open in opens {
-        let key = going::key(&open);
-        let (caller, verb) = open;
-        bridge.pass_on(&caller, verb).detach();
-        let dropped = lock(&bridge.state).waiting.going.end(key);
-        if let Some((caller, verb)) = dropped {
-            bridge.pass_on(&caller, verb).detach();
-        }
+        bridge.connect(&open).detach();
     }
     let unused = {
         let mut state = lock(&bridge.state);
@@ -243,27 +219,9 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
 }
 
 /// A greeting on its way.
-#[derive(Clone, Debug)]
 struct Greeting {
-    caller: Caller,
-    request: Message,
-    exchange: Exchange,
+    opening: Opening,
     whose: Whose,
-}
-
-/// Waits for the answer to a greeting in place of its client.
-#[derive(Debug)]
-struct Greeter {
-    greeting: Greeting,
-    bridge: Weak<Bridge>,
-    upstream: Weak<Upstream>,
-}
-
-impl Greeter {
-    fn before(bridge: &Bridge, upstream: &Arc<Upstream>, greeting: Greeting) -> Arc<dyn Recipient> {
-        let (bridge, upstream) = (Weak::clone(&bridge.this), Arc::downgrade(upstream));
-        Arc::new(Passing(Self { greeting, bridge, upstream }))
-    }
 }
 
 /// Whether an answer says that the server is modern: by the versions it names
@@ -281,19 +239,4 @@ fn names_modern(answer: &Message) -> bool {
 fn may_be_era(answer: &Message) -> bool {
     let is_refused = answer.kind() == Kind::Error && answer.id().is_some();
     is_refused || names_modern(answer)
-}
-
-impl Before for Greeter {
-    fn owner(&self) -> &Arc<dyn Recipient> {
-        &self.greeting.caller.owner
-    }
-
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        match (self.bridge.upgrade(), self.upstream.upgrade()) {
-            (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
-                bridge.reconsider(self.greeting.clone(), upstream, answer.clone());
-            }
-            _ => self.greeting.caller.owner.finish(exchange, answer),
-        }
-    }
 }

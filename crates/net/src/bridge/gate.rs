@@ -161,6 +161,11 @@ impl<W> Gate<W> {
         self.waiting.len() < before
     }
 
+    /// Takes out what waits and is not wanted any more.
+    pub(super) fn withdraw(&mut self, is_meant: impl Fn(&W) -> bool) {
+        self.waiting.retain(|waiter| !is_meant(&waiter.what));
+    }
+
     /// A client is gone.
     pub(super) fn forget(&mut self, client: u64) {
         self.open.retain(|(number, _), _| *number != client);

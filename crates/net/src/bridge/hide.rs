@@ -2,16 +2,13 @@
 //!
 //! This is `--ignore-tool` of mcp-remote, with its patterns and its words.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::revision::Era;
 
-use super::Caller;
-use crate::upstream::{Before, Passing, Recipient, Upstream};
+use crate::call::ReplyRewrite;
 
 /// Names of tools, with `*` for any characters; their case does not count.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +46,7 @@ impl Hidden {
     }
 
     /// Whether the answer to `request` has to be looked through.
-    fn concerns(&self, request: &Message) -> bool {
+    pub(super) fn concerns(&self, request: &Message) -> bool {
         !self.patterns.is_empty() && request.method() == method::LIST_TOOLS
     }
 
@@ -83,38 +80,9 @@ fn fits(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// Who is told the answer: the client, or somebody who looks through it first.
-pub(super) fn owner(
-    hidden: &Arc<Hidden>,
-    caller: &Caller,
-    upstream: &Upstream,
-    request: &Message,
-) -> Arc<dyn Recipient> {
-    let owner = Arc::clone(&caller.owner);
-    if !hidden.concerns(request) {
-        return owner;
-    }
-    if caller.face.era() == Era::Legacy {
-        // What belongs to no call is told to the client, who outlives this one.
-        upstream.attach(&caller.hears);
-    }
-    Arc::new(Passing(Blinkered { owner, hidden: Arc::clone(hidden) }))
-}
-
-/// A client that asked for a list.
-#[derive(Debug)]
-struct Blinkered {
-    owner: Arc<dyn Recipient>,
-    hidden: Arc<Hidden>,
-}
-
-impl Before for Blinkered {
-    fn owner(&self) -> &Arc<dyn Recipient> {
-        &self.owner
-    }
-
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.owner.finish(exchange, &self.hidden.without(answer));
+impl ReplyRewrite for Hidden {
+    fn answer<'m>(&self, answer: &'m Message) -> Cow<'m, Message> {
+        Cow::Owned(self.without(answer))
     }
 }
 

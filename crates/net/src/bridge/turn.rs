@@ -1,46 +1,42 @@
 //! Calls that wait at the gate of a bridge, and are let on in turn.
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use super::gate::{Call, Door, Entry, Gate, Key, NOBODY};
-use super::going::{self, Going};
-use super::{Bridge, Caller};
+use super::gate::{self, Door, Entry, Gate, Key, NOBODY};
+use super::{Bridge, Opening};
+use crate::call::Call;
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
-use crate::upstream::{Before, Passing, Recipient};
 
 /// The gate, and what is under way at it.
 #[derive(Debug)]
 pub(super) struct Gatehouse {
-    gate: Gate<(Caller, Up)>,
+    gate: Gate<Opening>,
     /// Looks at the time while calls wait for the server.
     watching: Option<OwnedTask>,
     /// A thread lets waiting calls on, one after the other.
     is_draining: bool,
-    going: Going,
 }
 
 impl Gatehouse {
-    pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, watching: None, is_draining: false, going: Going::default() })
+    pub(super) fn new(gate: Gate<Opening>) -> Mutex<Self> {
+        Mutex::new(Self { gate, watching: None, is_draining: false })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
     /// room later begins another.
-    fn next(&mut self) -> Option<(Caller, Up)> {
+    fn next(&mut self) -> Option<Opening> {
         let next = self.gate.poll(now());
         self.is_draining = next.is_some();
-        self.going = Going::default();
-        next.inspect(|open| self.going.begin(open))
+        next
     }
 }
 
@@ -72,59 +68,49 @@ fn counts(request: &Message) -> bool {
 }
 
 impl Bridge {
-    /// Lets a verb on, or keeps it until its turn.
-    pub(super) fn admit(
-        &self,
-        mut caller: Caller,
-        verb: Up,
-        is_counted: bool,
-    ) -> Option<(Caller, Up)> {
-        let Some(house) = &self.house else { return Some((caller, verb)) };
-        let number = caller.face.number();
-        match &verb {
-            Up::Open { exchange, request, .. } => {
-                let (exchange, counts) = (*exchange, is_counted && counts(request));
-                let key = (number, exchange);
-                let linked =
-                    !lock(house).gate.is_open() && self.is_linked(&caller.face, exchange, request);
-                if counts {
-                    let (owner, bridge) = (Arc::clone(&caller.owner), Weak::clone(&self.this));
-                    caller.owner = Arc::new(Passing(Turn { owner, key, bridge }));
-                }
-                let principal = mark(caller.face.principal());
-                let call = Call { key, principal, counts, linked };
-                let entry = lock(house).gate.enter(call, (caller, verb), now());
-                self.let_in(house, exchange, entry)
-            }
-            Up::Drop { exchange, .. } => {
-                let mut here = lock(house);
-                let was_waiting = here.gate.leave((number, *exchange), now());
-                let verb = here.going.keep((caller, verb)).filter(|_| !was_waiting);
-                drop(here);
-                self.call_next();
-                verb
-            }
-            Up::Again { .. } | Up::Supply { .. } | Up::Note { .. } => Some((caller, verb)),
+    /// Lets a call on, or keeps it until its turn.
+    pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
+        let Some(house) = &self.house else { return Some(opening) };
+        let Opening { face, call, request, .. } = &opening;
+        let counts = !call.is_internal() && counts(request);
+        let linked = !lock(house).gate.is_open() && self.is_linked(face, call.exchange(), request);
+        let (key, principal) = (key(&opening), mark(face.principal()));
+        let this: Weak<Self> = Weak::clone(&self.this);
+        if !call.hold(this) {
+            return None;
         }
-    }
-
-    fn let_in(
-        &self,
-        house: &Mutex<Gatehouse>,
-        exchange: Exchange,
-        entry: Entry<(Caller, Up)>,
-    ) -> Option<(Caller, Up)> {
-        let (caller, why) = match entry {
-            Entry::Passes(open) => return Some(open),
+        let call = gate::Call { key, principal, counts, linked };
+        let entry = lock(house).gate.enter(call, opening, now());
+        let (opening, why) = match entry {
+            Entry::Passes(opening) => {
+                self.permit(&opening);
+                return Some(opening);
+            }
             Entry::Waits => {
                 self.watch_gate(house);
                 return None;
             }
-            Entry::Fails((caller, _), text) => (caller, Refusal::FarSide { text }),
-            Entry::Crowded((caller, _)) => (caller, Refusal::TooManyCalls),
+            Entry::Fails(opening, text) => (opening, Refusal::FarSide { text }),
+            Entry::Crowded(opening) => (opening, Refusal::TooManyCalls),
         };
-        caller.owner.finish(exchange, &Message::refusal(None, &why));
+        opening.call.finish(&Message::refusal(None, &why));
         None
+    }
+
+    /// The call was let on: its permit ends with it.
+    fn permit(&self, opening: &Opening) {
+        if !opening.call.is_internal() && counts(&opening.request) {
+            let (bridge, key) = (Weak::clone(&self.this), key(opening));
+            opening.call.set_permit(Permit { bridge, key });
+        }
+    }
+
+    /// A call that waits is not wanted any more.
+    pub(super) fn leave_queue(&self, call: &Call) {
+        if let Some(house) = &self.house {
+            lock(house).gate.withdraw(|opening| opening.call == *call);
+            self.call_next();
+        }
     }
 
     /// Whether a call has a link to go by that lives.
@@ -147,19 +133,9 @@ impl Bridge {
         loop {
             // Not in the head of a loop: the lock must not be held in its body.
             let next = lock(house).next();
-            let Some(open) = next else { return };
-            self.make(house, open);
-        }
-    }
-
-    /// Makes a call that has waited, and drops it if its client has meanwhile.
-    fn make(&self, house: &Mutex<Gatehouse>, open: (Caller, Up)) {
-        let key = going::key(&open);
-        let (caller, verb) = open;
-        self.go_on(&caller, verb).detach();
-        let dropped = lock(house).going.end(key);
-        if let Some((caller, verb)) = dropped {
-            self.go_on(&caller, verb).detach();
+            let Some(opening) = next else { return };
+            self.permit(&opening);
+            self.go_on(opening).detach();
         }
     }
 
@@ -171,8 +147,8 @@ impl Bridge {
             let gate = &mut lock(house).gate;
             (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
-        for ((caller, verb), text) in vain {
-            fail(&caller, &verb, text);
+        for (opening, text) in vain {
+            fail(&opening, text);
         }
         if opens {
             self.fill_pool();
@@ -228,8 +204,8 @@ impl Bridge {
             }
             (late, next)
         };
-        for (caller, verb) in late {
-            fail(&caller, &verb, "the server did not start in time".to_owned());
+        for opening in late {
+            fail(&opening, "the server did not start in time".to_owned());
         }
         next
     }
@@ -279,27 +255,23 @@ async fn watch(bridge: Weak<Bridge>) {
     }
 }
 
-fn fail(caller: &Caller, verb: &Up, text: String) {
-    if let Up::Open { exchange, .. } = verb {
-        let answer = Message::refusal(None, &Refusal::FarSide { text });
-        caller.owner.finish(*exchange, &answer);
-    }
+fn fail(opening: &Opening, text: String) {
+    opening.call.finish(&Message::refusal(None, &Refusal::FarSide { text }));
 }
 
-/// Who has a turn: it ends with the answer.
-struct Turn {
-    owner: Arc<dyn Recipient>,
-    key: Key,
+fn key(opening: &Opening) -> Key {
+    (opening.face.number(), opening.call.exchange())
+}
+
+/// The place of one call among those that the server may have at once. It is free again
+/// when this is dropped.
+pub(crate) struct Permit {
     bridge: Weak<Bridge>,
+    key: Key,
 }
 
-impl Before for Turn {
-    fn owner(&self) -> &Arc<dyn Recipient> {
-        &self.owner
-    }
-
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.owner.finish(exchange, answer);
+impl Drop for Permit {
+    fn drop(&mut self) {
         if let Some(bridge) = self.bridge.upgrade()
             && let Some(house) = &bridge.house
         {
@@ -309,14 +281,10 @@ impl Before for Turn {
     }
 }
 
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("owner", &self.owner).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use switchboard_proto::exchange::Carrier;
     use switchboard_proto::limits::Limits;
     use switchboard_proto::revision::Era;
@@ -336,14 +304,16 @@ mod tests {
         let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), false);
         let exchange = Exchange(1);
         let request = Message::request(&1.into(), method::CALL_TOOL, None);
-        bridge.take(&face, Up::Open { exchange, request, said: None }).detach();
+        let call = Call::new(Arc::<Face>::clone(&face), exchange);
+        bridge.open(&face, &call, request, None).detach();
         assert_eq!(bridge.queued(), 1, "the server is not there yet");
         let house = bridge.house.as_ref().unwrap();
         // As `stands` does, but nobody lets the call on.
         lock(house).gate.stands(Door::Open, now());
         let open = lock(house).next().unwrap();
-        bridge.take(&face, Up::Drop { exchange, message: None }).detach();
-        bridge.make(house, open);
+        call.cancel(None).detach();
+        bridge.permit(&open);
+        bridge.go_on(open).detach();
         assert_eq!(bridge.calls(), 0, "nobody waits for it");
         bridge.close().await;
     }

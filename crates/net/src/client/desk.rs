@@ -1,9 +1,8 @@
 //! Where a server's words arrive: answers, notes and questions.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
 use switchboard_proto::exchange::{Ask, Exchange};
@@ -12,13 +11,14 @@ use switchboard_proto::refusal::Refusal;
 use tokio::sync::mpsc;
 
 use super::cache::Place;
-use super::far::{Back, Far};
+use super::far::Far;
 use super::options::ClientOptions;
 use super::question::Answer;
 use super::slot::{Heard, Slot, notification, send};
+use crate::call::{Asker, ReplySink};
 use crate::drive::OwnedTask;
-use crate::face::{lock, next_number};
-use crate::upstream::{Recipient, over};
+use crate::face::{Face, lock, next_number};
+use crate::upstream::over;
 
 /// Told by the other end of the line; tells whoever waits.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub(super) struct Desk {
     /// Whose results are kept here, if any are.
     pub(super) place: Place,
     options: Arc<ClientOptions>,
-    back: Back,
+    /// What tells us from others, if a bridge knows us by it.
+    face: Option<Arc<Face>>,
     connected: AtomicBool,
     state: Mutex<State>,
 }
@@ -46,13 +47,13 @@ struct State {
 
 impl Desk {
     pub(super) fn new(place: Place, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
-        let face = far.face();
+        let face = far.face().cloned();
         Arc::new(Self {
             // A bridge knows us by the number of the face.
-            number: face.map_or_else(next_number, |face| face.number()),
+            number: face.as_ref().map_or_else(next_number, |face| face.number()),
             place,
             options,
-            back: far.back(),
+            face,
             connected: AtomicBool::new(true),
             state: Mutex::default(),
         })
@@ -132,7 +133,7 @@ impl Desk {
     fn answer(
         self: Arc<Self>,
         exchange: Option<Exchange>,
-        ask: Ask,
+        (asker, ask): (Weak<dyn Asker>, Ask),
         answer: &Answer,
         params: Value,
     ) {
@@ -151,15 +152,18 @@ impl Desk {
             };
             drop(asking);
             if let Some(desk) = desk.upgrade() {
-                desk.supply(ask, &message);
+                supply(&asker, ask, &message);
                 lock(&desk.state).asked.remove(&ask);
             }
         });
         state.asked.insert(ask, task);
     }
+}
 
-    fn supply(&self, ask: Ask, answer: &Message) {
-        self.back.supply(ask, answer);
+/// Answers a question, if the connection that asked it is still there.
+fn supply(asker: &Weak<dyn Asker>, ask: Ask, answer: &Message) {
+    if let Some(asker) = asker.upgrade() {
+        asker.supply(ask, answer).detach();
     }
 }
 
@@ -179,13 +183,13 @@ impl Drop for Asking {
     }
 }
 
-impl Recipient for Desk {
+impl ReplySink for Desk {
     fn number(&self) -> u64 {
         self.number
     }
 
     fn principal(&self) -> &[u8] {
-        self.back.principal()
+        self.face.as_ref().map_or(b"", |face| face.principal())
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
@@ -206,14 +210,20 @@ impl Recipient for Desk {
         }
     }
 
-    fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
+    fn ask(
+        self: Arc<Self>,
+        exchange: Option<Exchange>,
+        asker: Weak<dyn Asker>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool {
         let params = request.payload_value().unwrap_or_default();
         let answers = &self.options.callbacks.answers;
         match answers.find(request.method(), &params) {
-            Some(answer) => self.answer(exchange, ask, &answer, params),
+            Some(answer) => self.answer(exchange, (asker, ask), &answer, params),
             None if answers.knows(request.method()) => {
                 let what = "this mode of elicitation was not declared".to_owned();
-                self.supply(ask, &Message::refusal(None, &Refusal::BadEnvelope { what }));
+                supply(&asker, ask, &Message::refusal(None, &Refusal::BadEnvelope { what }));
             }
             None => return false,
         }
@@ -247,14 +257,6 @@ impl Recipient for Desk {
             // A listener that is behind will see that its link works again.
             _ = ear.try_send(Heard::Lost);
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        false
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::ready(()))
     }
 
     fn end(self: Arc<Self>) {

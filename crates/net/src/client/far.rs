@@ -1,18 +1,18 @@
 //! The other end of a line: a connection of its own, or one behind a bridge.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Ask, Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
 use super::desk::Desk;
 use crate::bridge::Bridge;
+use crate::call::{Call, ReplySink};
 use crate::face::Face;
 use crate::inside::{Inside as _, Works};
-use crate::upstream::{Recipient, Seat, Server, Upstream};
+use crate::upstream::{Server, Upstream};
 
 /// Where calls go.
 #[derive(Clone)]
@@ -39,33 +39,18 @@ impl Far {
         }
     }
 
-    pub(super) fn open(&self, desk: &Arc<Desk>, exchange: Exchange, request: &Message) -> Works {
-        let owner = Arc::<Desk>::clone(desk);
+    /// Opens a call; what must be done for it.
+    pub(super) fn open(&self, call: &Call, request: &Message) -> Works {
         match self {
-            Self::Own(upstream) => upstream.open(Seat::native(owner, exchange), request, &None),
-            Self::Behind(bridge, face) => {
-                let request = request.clone();
-                bridge.take_aside(face, owner, Up::Open { exchange, request, said: None })
-            }
-        }
-    }
-
-    pub(super) fn drop_call(&self, desk: &Arc<Desk>, exchange: Exchange, words: Message) -> Works {
-        match self {
-            Self::Own(upstream) => {
-                let seat = Seat::native(Arc::<Desk>::clone(desk), exchange);
-                upstream.drop_call(&seat, Some(&words))
-            }
-            Self::Behind(bridge, face) => {
-                bridge.take(face, Up::Drop { exchange, message: Some(words) })
-            }
+            Self::Own(upstream) => upstream.open(call, true, request, &None),
+            Self::Behind(bridge, face) => bridge.open(face, call, request.clone(), None),
         }
     }
 
     pub(super) fn note(&self, message: Message) -> Works {
         match self {
             Self::Own(upstream) => upstream.note(message),
-            Self::Behind(bridge, face) => bridge.take(face, Up::Note { message }),
+            Self::Behind(bridge, face) => bridge.note(face, message),
         }
     }
 
@@ -86,7 +71,7 @@ impl Far {
     /// Has it tell the desk what belongs to no call.
     pub(super) fn attach(&self, desk: &Arc<Desk>) {
         if let Self::Own(upstream) = self {
-            upstream.attach(&(Arc::clone(desk) as Arc<dyn Recipient>));
+            upstream.attach(&(Arc::clone(desk) as Arc<dyn ReplySink>));
         }
     }
 
@@ -118,41 +103,6 @@ impl Far {
             Self::Behind(_, face) => face.end(),
         }
     }
-
-    /// The way back, for the answers to questions.
-    pub(super) fn back(&self) -> Back {
-        match self {
-            Self::Own(upstream) => Back::Own(Arc::downgrade(upstream)),
-            Self::Behind(bridge, face) => Back::Behind(Arc::downgrade(bridge), Arc::clone(face)),
-        }
-    }
-}
-
-/// The same for who must not keep it there.
-pub(super) enum Back {
-    Own(Weak<Upstream>),
-    Behind(Weak<Bridge>, Arc<Face>),
-}
-
-impl Back {
-    /// Who stands behind us there.
-    pub(super) fn principal(&self) -> &[u8] {
-        match self {
-            Self::Own(_) => b"",
-            Self::Behind(_, face) => face.principal(),
-        }
-    }
-
-    pub(super) fn supply(&self, ask: Ask, answer: &Message) {
-        let works = match self {
-            Self::Own(upstream) => upstream.upgrade().map(|it| it.supply(ask, answer)),
-            Self::Behind(bridge, face) => {
-                let supply = Up::Supply { ask, answer: answer.clone() };
-                bridge.upgrade().map(|bridge| bridge.take(face, supply))
-            }
-        };
-        works.into_iter().for_each(Works::detach);
-    }
 }
 
 impl std::fmt::Debug for Far {
@@ -161,11 +111,5 @@ impl std::fmt::Debug for Far {
             Self::Own(upstream) => upstream.fmt(f),
             Self::Behind(_, face) => face.fmt(f),
         }
-    }
-}
-
-impl std::fmt::Debug for Back {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Back").finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@ use super::error::CallError;
 use super::far::Far;
 use super::options::ClientOptions;
 use super::slot::{Patience, Slot};
+use crate::call::Call;
 use crate::drive::{Either, race};
 use crate::face::now;
 use crate::upstream::Server;
@@ -48,7 +49,13 @@ impl Line {
     /// Opens a call; its place, and what keeps it open.
     pub(super) fn open(&self, exchange: Exchange, slot: &Arc<Slot>) -> Open {
         self.desk.await_answer(exchange, slot);
-        Open { line: self.clone(), exchange, over: false }
+        let sink = Arc::<Desk>::clone(&self.desk);
+        // Behind a bridge our calls are beside those of its clients.
+        let call = match self.far.face() {
+            Some(_) => Call::internal(sink, exchange),
+            None => Call::new(sink, exchange),
+        };
+        Open { line: self.clone(), call, over: false }
     }
 
     /// Sends a request and waits for its answer, whatever that is.
@@ -61,7 +68,7 @@ impl Line {
     ) -> Result<Message, CallError> {
         let mut open = self.open(exchange, &slot);
         let started = now();
-        let works = self.far.open(&self.desk, exchange, request);
+        let works = self.far.open(&open.call, request);
         // On HTTP the work is the call itself, so it goes on here.
         let working = async {
             works.await;
@@ -83,7 +90,7 @@ impl Line {
 
     /// Starts a call that is not answered soon; the works are on their way.
     pub(super) fn start(&self, open: &Open, request: &Message) {
-        self.far.open(&self.desk, open.exchange, request).detach();
+        self.far.open(&open.call, request).detach();
     }
 
     /// A plain question within a time.
@@ -105,7 +112,7 @@ impl Line {
 #[derive(Debug)]
 pub(super) struct Open {
     line: Line,
-    exchange: Exchange,
+    call: Call,
     over: bool,
 }
 
@@ -116,8 +123,8 @@ impl Open {
         }
         let params = serde_json::json!({"requestId": 0, "reason": reason}).to_string();
         let words = Message::notification(method::CANCELLED, Some(params.as_bytes()));
-        self.line.desk.forget(self.exchange);
-        self.line.far.drop_call(&self.line.desk, self.exchange, words).detach();
+        self.line.desk.forget(self.call.exchange());
+        self.call.cancel(Some(&words)).detach();
     }
 }
 

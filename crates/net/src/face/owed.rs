@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
@@ -71,13 +71,16 @@ impl Face {
     pub fn give_up(self: &Arc<Self>, why: &Refusal) -> Works {
         let owed = lock(&self.state).half.owed_calls();
         let answer = Message::refusal(None, why);
-        for &exchange in &owed {
+        let mut dropped = Vec::new();
+        for exchange in owed {
+            dropped.extend(self.call(exchange));
             self.finish(exchange, &answer);
         }
         let mut works = self.step(Half::handle_silence).1;
         let _passing = lock(&self.passing);
-        for exchange in owed {
-            works.append(self.inside.take(self, Up::Drop { exchange, message: None }));
+        for call in dropped {
+            self.inside.cancel(self, &call);
+            works.append(call.cancel(None));
         }
         works
     }

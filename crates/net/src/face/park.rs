@@ -36,10 +36,15 @@ impl Face {
 
     /// The inside does not take a call; over HTTP a modern client learns so by the status too (MH-14).
     pub fn turn_away(&self, exchange: Exchange, id: Option<&Id>, why: &Refusal) {
-        // What turns it away has no answer that another could stand for.
-        _ = self.inside.answered(self, exchange, &Message::refusal(id, why));
-        lock(&self.state).charges.remove(&exchange);
+        let call = lock(&self.state).calls.remove(&exchange);
+        if let Some(call) = &call {
+            // What turns it away has no answer that another could stand for.
+            _ = call.observe_end(self, Some(&Message::refusal(id, why)));
+        }
         self.quietly(|half| half.turn_away(exchange, id, why));
+        if let Some(call) = call {
+            call.close();
+        }
     }
 
     /// Questions of a modern client's call are put to it together.

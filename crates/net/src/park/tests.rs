@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use switchboard_proto::exchange::{Ask, Carrier, Lane, Up};
+use switchboard_proto::exchange::{Ask, Carrier, Lane, Said};
 use switchboard_proto::jsonrpc::{Id, parse};
 use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 
 use super::*;
+use crate::call::Call;
 use crate::inside::{Inside, Works};
 use crate::who::Turns;
 
@@ -16,17 +17,13 @@ use crate::who::Turns;
 struct Curious;
 
 impl Inside for Curious {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        if let Up::Open { exchange, .. } = verb {
-            let question = Message::request(&Id::from(1), "roots/list", None);
-            if !face.ask(Some(exchange), Ask(exchange.0), &question) {
-                face.finish(exchange, &Message::result(&Id::from(1), b"{\"asked\":false}"));
-            }
+    fn open(&self, face: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
+        let question = Message::request(&Id::from(1), "roots/list", None);
+        if !face.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
+            call.finish(&Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         Works::none()
     }
-
-    fn forget(&self, _: &Arc<Face>) {}
 }
 
 /// A call of a client that can be asked for roots, or the same with a state.
@@ -117,7 +114,7 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
     for number in 2..=4 {
         tokio::time::sleep(GATHER * 3 / 4).await;
         let question = Message::request(&Id::from(number), "roots/list", None);
-        assert!(face.ask(Some(Exchange(1)), Ask(number), &question));
+        assert!(face.ask(Some(Exchange(1)), None, Ask(number), &question));
     }
     tokio::time::sleep(GATHER * 3).await;
     let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {

@@ -238,7 +238,7 @@ impl Builder {
             hearing: super::notice::Hearing::default(),
             page: self.page,
             cache: self.cache,
-            seats: super::session::Seats::default(),
+            sessions: super::session::Sessions::default(),
             asks: super::context::ask::Asks::default(),
             listens: super::listen::Listens::default(),
             tasks: super::task::Tasks::default(),

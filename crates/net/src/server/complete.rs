@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::catalog::Catalog;
 use super::context::Context;
 use super::error::Error;
-use super::handler::{Call, Job};
+use super::handler::{Job, Request};
 
 /// Values in one answer; the specification allows no more.
 const MOST: usize = 100;
@@ -39,7 +39,7 @@ pub(super) type Completion =
     dyn Fn(Completing, Context) -> Job<Result<Vec<String>, Error>> + Send + Sync;
 
 impl Completing {
-    pub(super) fn read(call: &Call) -> Result<Self, Error> {
+    pub(super) fn read(call: &Request) -> Result<Self, Error> {
         let params = call.value()?;
         let text = |path: &str| {
             let text = params.pointer(path).and_then(Value::as_str).map(str::to_owned);

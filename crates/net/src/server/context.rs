@@ -20,8 +20,10 @@ use super::level::Level;
 use super::session::Caller;
 use super::task::{self, Task};
 use super::tool::schema::Promise;
+use crate::call::{Call, CallHolder};
 use crate::drive::{Either, Stop, race};
 use crate::face::{Face, lock};
+use crate::inside::Works;
 
 pub(super) mod ask;
 mod form;
@@ -82,11 +84,6 @@ impl State {
         }
     }
 
-    /// The client is back, by another request, which speaks for itself (META-3).
-    pub(super) fn again(&self, request: Message) {
-        *lock(&self.retry) = Some(request);
-    }
-
     /// Who calls, as it says of itself at present.
     fn speaker(&self) -> Caller {
         match &*lock(&self.retry) {
@@ -104,7 +101,7 @@ impl State {
     }
 
     /// Nobody wants the answer any more.
-    pub(super) fn cancel(&self) {
+    pub(super) fn give_up(&self) {
         self.unwanted.say();
         self.over.say();
     }
@@ -120,6 +117,23 @@ impl State {
                 None
             }
         }
+    }
+}
+
+impl CallHolder for State {
+    fn cancel(self: Arc<Self>, _: &Call, _: Option<&Message>) -> Works {
+        self.give_up();
+        Works::none()
+    }
+
+    /// The client is back, by another request, which speaks for itself (META-3).
+    fn retry(self: Arc<Self>, _: &Call, request: &Message) -> Works {
+        *lock(&self.retry) = Some(request.clone());
+        Works::none()
+    }
+
+    fn abandon(&self) {
+        self.give_up();
     }
 }
 

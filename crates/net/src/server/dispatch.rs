@@ -20,7 +20,7 @@ use switchboard_proto::revision::{Era, Revision};
 use super::complete::{self, Completing};
 use super::context::Context;
 use super::error::Error;
-use super::handler::Call;
+use super::handler::Request;
 use super::level::Level;
 use super::session::{Caller, Session};
 use super::tool::{Tool, ToolResult};
@@ -42,7 +42,7 @@ pub(super) enum Step {
 
 impl Server {
     /// Who made a call; why not, if it cannot be served at all.
-    pub(super) fn caller(&self, face: &Arc<Face>, call: &Call) -> Result<Caller, Refusal> {
+    pub(super) fn caller(&self, face: &Arc<Face>, call: &Request) -> Result<Caller, Refusal> {
         let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
         if face.era() == Era::Modern {
             if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
@@ -59,7 +59,7 @@ impl Server {
         if matches!(call.method(), method::DISCOVER | method::LISTEN) {
             return Err(unknown());
         }
-        let session = self.seats.session(face.number());
+        let session = self.sessions.get(face.number());
         session.map(Caller::Session).ok_or(Refusal::NotInitialized)
     }
 
@@ -69,7 +69,7 @@ impl Server {
         face: &Arc<Face>,
         exchange: Exchange,
         caller: &Caller,
-        call: &Call,
+        call: &Request,
     ) -> Step {
         let empty = || Ok(Bytes::from_static(b"{}"));
         let done = match (call.method(), caller) {
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// A page of a list, if there is such a shelf.
-    fn list(&self, caller: &Caller, call: &Call) -> Option<Result<Bytes, Error>> {
+    fn list(&self, caller: &Caller, call: &Request) -> Option<Result<Bytes, Error>> {
         let catalog = self.catalog();
         let cursor = call.request.string(Member::Cursor);
         if cursor.is_none() && call.request.has(Member::Cursor) {
@@ -127,7 +127,7 @@ impl Server {
     /// Answers what takes its time.
     pub(super) async fn answer(
         &self,
-        call: &Call,
+        call: &Request,
         said: &Said,
         cx: Context,
     ) -> Result<Bytes, Error> {
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    async fn raw(&self, call: &Call, cx: Context) -> Result<Bytes, Error> {
+    async fn raw(&self, call: &Request, cx: Context) -> Result<Bytes, Error> {
         match &self.raw {
             Some(handler) => Arc::clone(handler).call(call.clone(), cx).await,
             None => Err(Error::unknown_method(call.method())),
@@ -185,7 +185,7 @@ impl Server {
     async fn call_tool(
         &self,
         tool: Arc<Tool>,
-        call: &Call,
+        call: &Request,
         said: &Said,
         cx: Context,
     ) -> Result<ToolResult, Error> {
@@ -212,7 +212,7 @@ impl Server {
     }
 }
 
-fn set_level(session: &Session, call: &Call) -> Result<Bytes, Error> {
+fn set_level(session: &Session, call: &Request) -> Result<Bytes, Error> {
     let name = call.text("level")?;
     let level = Level::parse(&name).ok_or_else(|| Error::invalid_params(unknown_level(&name)))?;
     *lock(&session.level) = Some(level);
@@ -220,7 +220,7 @@ fn set_level(session: &Session, call: &Call) -> Result<Bytes, Error> {
 }
 
 /// A log level that does not exist is a mistake worth telling (META-4).
-fn check_level(call: &Call) -> Result<(), Refusal> {
+fn check_level(call: &Request) -> Result<(), Refusal> {
     let Some(level) = call.request.part(Member::MetaLogLevel) else { return Ok(()) };
     let name = level.as_string().unwrap_or_default();
     let broken = || Refusal::BadEnvelope { what: unknown_level(&name) };
@@ -230,7 +230,7 @@ fn check_level(call: &Call) -> Result<(), Refusal> {
 /// A state that leads to a call of ours has done so before it gets here; one that
 /// was sealed and does not is forged, or of a server that is no more (MRTR-8).
 /// Any other is a raw handler's own.
-fn check_state(call: &Call) -> Result<(), Refusal> {
+fn check_state(call: &Request) -> Result<(), Refusal> {
     let state = call.request.string(Member::RequestState);
     let sealed = state.is_some_and(|state| Sealer::is_sealed(&state));
     if sealed { Err(Refusal::BadState) } else { Ok(()) }

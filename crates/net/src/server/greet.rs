@@ -10,7 +10,7 @@ use switchboard_proto::revision::{Era, Revision};
 use super::Server;
 use super::catalog::Catalog;
 use super::error::Error;
-use super::handler::Call;
+use super::handler::Request;
 use super::session::Session;
 use super::task;
 use crate::face::Face;
@@ -31,7 +31,7 @@ pub(super) struct Identity {
 
 impl Server {
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
-    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Call) -> Result<Bytes, Error> {
+    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Request) -> Result<Bytes, Error> {
         let params = call.value()?;
         let asked = params["protocolVersion"].as_str();
         let asked = asked
@@ -39,7 +39,7 @@ impl Server {
         let revision = self.settle_on(asked)?;
         let offered = self.capabilities(&self.catalog(), revision);
         let session = Session::new(face, revision, &params, offered.clone());
-        self.seats.greet(face.number(), session);
+        self.sessions.greet(face.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,

@@ -24,12 +24,12 @@ use super::notice::Notice;
 /// ```
 /// use bytes::Bytes;
 /// use serde_json::json;
-/// use switchboard_net::server::{Call, Context, Error, Handler, Notice, Server};
+/// use switchboard_net::server::{Request, Context, Error, Handler, Notice, Server};
 ///
 /// struct Echo;
 ///
 /// impl Handler for Echo {
-///     async fn call(&self, call: Call, _: Context) -> Result<Bytes, Error> {
+///     async fn call(&self, call: Request, _: Context) -> Result<Bytes, Error> {
 ///         match call.method() {
 ///             "tools/list" => Ok(Bytes::from_static(br#"{"tools":[]}"#)),
 ///             // Parameters and results are text: what you do not know survives.
@@ -55,7 +55,8 @@ pub trait Handler: Send + Sync + 'static {
     /// The future is driven by the task of the client's connection. It is
     /// dropped when the client cancels, right after [`Context::cancelled`] has
     /// told it so.
-    fn call(&self, call: Call, cx: Context) -> impl Future<Output = Result<Bytes, Error>> + Send;
+    fn call(&self, call: Request, cx: Context)
+    -> impl Future<Output = Result<Bytes, Error>> + Send;
 
     /// A client said something that wants no answer. Nothing is done about it by default.
     fn notified(&self, notice: Notice) -> impl Future<Output = ()> + Send {
@@ -66,11 +67,11 @@ pub trait Handler: Send + Sync + 'static {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct Request {
     pub(super) request: Message,
 }
 
-impl Call {
+impl Request {
     /// The method.
     pub fn method(&self) -> &str {
         self.request.method()
@@ -108,12 +109,12 @@ pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler whose type is forgotten.
 pub(super) trait Erased: Send + Sync {
-    fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>>;
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>>;
     fn notified(self: Arc<Self>, notice: Notice) -> Job<()>;
 }
 
 impl<H: Handler> Erased for H {
-    fn call(self: Arc<Self>, call: Call, cx: Context) -> Job<Result<Bytes, Error>> {
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>> {
         Box::pin(async move { Handler::call(&*self, call, cx).await })
     }
 

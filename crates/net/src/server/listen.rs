@@ -13,7 +13,7 @@ use switchboard_proto::revision::Revision;
 
 use super::Server;
 use super::error::Error;
-use super::handler::Call;
+use super::handler::Request;
 use super::session::{Session, covers};
 use crate::face::{Face, lock};
 
@@ -62,7 +62,7 @@ pub(super) enum Change<'a> {
 }
 
 impl Filter {
-    fn read(call: &Call) -> Result<Self, Error> {
+    fn read(call: &Request) -> Result<Self, Error> {
         let wanted = call.request.part(Member::Notifications).filter(|wanted| wanted.is_object());
         let wanted = wanted
             .ok_or_else(|| Error::invalid_params("params.notifications must be an object"))?;
@@ -115,7 +115,7 @@ impl Server {
         &self,
         face: &Arc<Face>,
         exchange: Exchange,
-        call: &Call,
+        call: &Request,
     ) -> Option<Result<Bytes, Error>> {
         let mut filter = match Filter::read(call) {
             Ok(filter) => filter,
@@ -185,7 +185,7 @@ impl Server {
         let Some(name) = method::list_changed(list) else { return };
         let message = Message::notification(name, None);
         let told = |session: &Arc<Session>| session.is_ready() && session.expects(list);
-        for session in self.seats.sessions().into_iter().filter(told) {
+        for session in self.sessions.all().into_iter().filter(told) {
             tell(&session.face, None, &message);
         }
         self.tell_listens(Change::List(list), name, &json!({}));
@@ -196,7 +196,7 @@ impl Server {
         let params = json!({"uri": uri});
         let text = params.to_string();
         let message = Message::notification(method::UPDATED, Some(text.as_bytes()));
-        for session in self.seats.sessions().into_iter().filter(|session| session.watches(uri)) {
+        for session in self.sessions.all().into_iter().filter(|session| session.watches(uri)) {
             tell(&session.face, None, &message);
         }
         self.tell_listens(Change::Resource(uri), method::UPDATED, &params);

@@ -109,7 +109,7 @@ impl Server {
         }
         let caller = match face.era() {
             Era::Modern => Some(Caller::Request(message.clone())),
-            Era::Legacy => self.seats.session(face.number()).map(Caller::Session),
+            Era::Legacy => self.sessions.get(face.number()).map(Caller::Session),
         };
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
             return Works::none();

@@ -10,7 +10,7 @@ use switchboard_proto::{method, project};
 
 use super::Server;
 use super::error::Error;
-use super::handler::Call;
+use super::handler::Request;
 use super::session::Caller;
 
 pub use project::Cache;
@@ -20,7 +20,7 @@ impl Server {
     pub(super) fn dress(
         &self,
         caller: &Caller,
-        call: &Call,
+        call: &Request,
         result: Bytes,
     ) -> Result<Bytes, Error> {
         let dressed = match caller.era() {
@@ -37,7 +37,7 @@ impl Server {
 
     /// Whether a call, or the task that it asks for, is one of a tool whose
     /// output schema is listed inside another.
-    fn is_wrapped(&self, call: &Call) -> bool {
+    fn is_wrapped(&self, call: &Request) -> bool {
         let text = |name| call.text(name).unwrap_or_default();
         match call.method() {
             method::CALL_TOOL => {

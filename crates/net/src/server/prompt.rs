@@ -13,7 +13,7 @@ use super::content::Content;
 use super::context::Context;
 use super::entry::{self, describe};
 use super::error::Error;
-use super::handler::{Call, Job};
+use super::handler::{Job, Request};
 
 /// Arguments of a prompt, by name. They are always strings.
 pub type PromptArguments = BTreeMap<String, String>;
@@ -44,7 +44,7 @@ impl Prompt {
     }
 
     /// Fills it in for a call.
-    pub(super) async fn get(&self, call: &Call, cx: Context) -> Result<Bytes, Error> {
+    pub(super) async fn get(&self, call: &Request, cx: Context) -> Result<Bytes, Error> {
         let arguments = read_arguments(call)?;
         let missing = self.required.iter().find(|name| !arguments.contains_key(*name));
         if let Some(name) = missing {
@@ -55,7 +55,7 @@ impl Prompt {
 }
 
 /// The arguments of a call, which are strings all (ERR-3).
-fn read_arguments(call: &Call) -> Result<PromptArguments, Error> {
+fn read_arguments(call: &Request) -> Result<PromptArguments, Error> {
     let Some(arguments) = call.request.part(Member::Arguments) else {
         return Ok(PromptArguments::new());
     };

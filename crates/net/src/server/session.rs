@@ -4,13 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
-use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
-use super::context::State;
 use super::error::Error;
 use super::level::Level;
 use crate::face::{Face, lock};
@@ -143,56 +141,34 @@ impl Caller {
     }
 }
 
-/// Clients and calls that are there, in parts so that clients do not wait for one another.
+/// The legacy clients, in parts so that clients do not wait for one another.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
-    parts: [Mutex<Part>; 16],
+pub(super) struct Sessions {
+    parts: [Mutex<HashMap<u64, Arc<Session>>>; 16],
 }
 
-#[derive(Debug, Default)]
-struct Part {
-    sessions: HashMap<u64, Arc<Session>>,
-    calls: HashMap<(u64, Exchange), Arc<State>>,
-}
-
-impl Seats {
-    fn part(&self, face: u64) -> &Mutex<Part> {
+impl Sessions {
+    fn part(&self, face: u64) -> &Mutex<HashMap<u64, Arc<Session>>> {
         let index = usize::try_from(face % 16).unwrap_or_default();
         &self.parts[index]
     }
 
     pub(super) fn greet(&self, face: u64, session: Arc<Session>) {
-        lock(self.part(face)).sessions.insert(face, session);
+        lock(self.part(face)).insert(face, session);
     }
 
-    pub(super) fn session(&self, face: u64) -> Option<Arc<Session>> {
-        lock(self.part(face)).sessions.get(&face).cloned()
+    pub(super) fn get(&self, face: u64) -> Option<Arc<Session>> {
+        lock(self.part(face)).get(&face).cloned()
     }
 
-    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
-        let all = self
-            .parts
-            .iter()
-            .flat_map(|part| lock(part).sessions.values().cloned().collect::<Vec<_>>());
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        let all =
+            self.parts.iter().flat_map(|part| lock(part).values().cloned().collect::<Vec<_>>());
         all.collect()
     }
 
-    pub(super) fn sit(&self, face: u64, exchange: Exchange, call: Arc<State>) {
-        lock(self.part(face)).calls.insert((face, exchange), call);
-    }
-
-    pub(super) fn find(&self, face: u64, exchange: Exchange) -> Option<Arc<State>> {
-        lock(self.part(face)).calls.get(&(face, exchange)).cloned()
-    }
-
-    pub(super) fn rise(&self, face: u64, exchange: Exchange) -> Option<Arc<State>> {
-        lock(self.part(face)).calls.remove(&(face, exchange))
-    }
-
-    /// A client is gone: its session, and the calls it had open.
-    pub(super) fn forget(&self, face: u64) -> Vec<Arc<State>> {
-        let mut part = lock(self.part(face));
-        part.sessions.remove(&face);
-        part.calls.extract_if(|&(of, _), _| of == face).map(|(_, call)| call).collect()
+    /// A client is gone.
+    pub(super) fn forget(&self, face: u64) {
+        lock(self.part(face)).remove(&face);
     }
 }

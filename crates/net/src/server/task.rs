@@ -206,7 +206,7 @@ impl Task {
     fn cancel(&self) {
         self.end(End::Cancelled);
         if let Some(state) = lock(&self.state).upgrade() {
-            state.cancel();
+            state.give_up();
         }
     }
 

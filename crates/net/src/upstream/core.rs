@@ -9,15 +9,15 @@ use switchboard_proto::exchange::{Down, Lane};
 use switchboard_proto::jsonrpc::Message;
 use tokio::sync::Notify;
 
-use super::Seat;
+use crate::call::Call;
 use crate::drive::Stop;
 use crate::face::now;
 
 /// What is behind the lock of an upstream.
 pub(super) struct Core {
-    pub(super) half: Half<Seat>,
+    pub(super) half: Half<Call>,
     /// What the half has to tell and nobody has passed on yet.
-    pub(super) down: VecDeque<Down<Seat>>,
+    pub(super) down: VecDeque<Down<Call>>,
     pub(super) road: Road,
     pub(super) outbound: VecDeque<Message>,
     pub(super) outbound_bytes: usize,
@@ -97,7 +97,7 @@ fn is_sooner(due: Instant, now: Instant, look: Instant) -> bool {
 }
 
 impl Core {
-    pub(super) fn new(half: Half<Seat>, road: Road) -> Self {
+    pub(super) fn new(half: Half<Call>, road: Road) -> Self {
         Self {
             half,
             down: VecDeque::new(),

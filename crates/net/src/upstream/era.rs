@@ -1,7 +1,7 @@
 //! Which era a server is spoken to in, and for clients of which.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
@@ -17,7 +17,8 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::{Recipient, Road, Seat, Strategy, Target, Upstream};
+use super::{Road, Strategy, Target, Upstream};
+use crate::call::{Asker, Call, ReplySink};
 use crate::face::{lock, next_number, now};
 
 /// Numbers the connections, so that no two use the same number for a question.
@@ -61,7 +62,7 @@ impl Eras {
         sharing: Sharing,
         hello: Option<Message>,
         limits: &Limits,
-    ) -> Half<Seat> {
+    ) -> Half<Call> {
         let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
         let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
         match (self.clients, self.server) {
@@ -146,8 +147,8 @@ impl Upstream {
         self.turn(Eras::both(Era::Modern), self.sharing());
         self.scout(true);
         let (scout, told) = Scout::new();
-        let seat = Seat::native(scout, Exchange(1));
-        self.open(seat.clone(), question, &None).detach();
+        let call = Call::new(scout, Exchange(1));
+        self.open(&call, true, question, &None).detach();
         let waiting = tokio::time::timeout(CHILD_WAIT, told);
         let reply = match self.stop.until(waiting).await {
             None => return Found::Nothing,
@@ -157,7 +158,7 @@ impl Upstream {
             Some(Ok(_)) => Reply::Broken,
         };
         self.scout(false);
-        self.drop_call(&seat, None).detach();
+        call.cancel(None).detach();
         match reply {
             Reply::Silence | Reply::Broken => Found::Silent,
             reply => found(Carrier::Pipe, &reply),
@@ -192,7 +193,7 @@ impl Scout {
     }
 }
 
-impl Recipient for Scout {
+impl ReplySink for Scout {
     fn number(&self) -> u64 {
         self.number
     }
@@ -203,7 +204,13 @@ impl Recipient for Scout {
 
     fn note(&self, _exchange: Option<Exchange>, _message: &Message) {}
 
-    fn ask(self: Arc<Self>, _of: Option<Exchange>, _ask: Ask, _request: &Message) -> bool {
+    fn ask(
+        self: Arc<Self>,
+        _of: Option<Exchange>,
+        _asker: Weak<dyn Asker>,
+        _ask: Ask,
+        _request: &Message,
+    ) -> bool {
         false
     }
 
@@ -215,14 +222,4 @@ impl Recipient for Scout {
             _ = tell.send(answer.clone());
         }
     }
-
-    fn is_slow(&self) -> bool {
-        false
-    }
-
-    fn room(self: Arc<Self>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn end(self: Arc<Self>) {}
 }

@@ -13,7 +13,8 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::era::Scout;
-use super::{Seat, Target, Upstream};
+use super::{Target, Upstream};
+use crate::call::Call;
 use crate::face::lock;
 
 /// Nothing else counts as idle while a ping is open, so none is open for long.
@@ -42,11 +43,11 @@ impl Upstream {
 
     async fn ping(self: &Arc<Self>) {
         let (scout, told) = Scout::new();
-        let seat = Seat::native(scout, Exchange(1));
+        let call = Call::new(scout, Exchange(1));
         let ping = Message::request(&Id::from(1), method::PING, None);
         // Not by `open`: a ping is no use of the connection.
-        self.step(|half, now| half.open(seat.clone(), &ping, &None, now)).1.detach();
+        self.begin(&call, &ping, &None).detach();
         _ = self.stop.until(tokio::time::timeout(ANSWER_WAIT, told)).await;
-        self.drop_call(&seat, None).detach();
+        call.cancel(None).detach();
     }
 }

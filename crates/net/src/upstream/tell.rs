@@ -5,10 +5,11 @@ use std::sync::{Arc, TryLockError, Weak};
 
 use bytes::Bytes;
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Down, Exchange, Lane, To};
+use switchboard_proto::exchange::{Down, Lane, To};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 
-use super::{Recipient, Seat, Upstream};
+use super::Upstream;
+use crate::call::{Asker, Call, ReplySink};
 use crate::face::lock;
 use crate::inside::Works;
 
@@ -45,7 +46,7 @@ impl Upstream {
     }
 
     /// Somebody wants to be told what belongs to no call.
-    pub(crate) fn attach(&self, face: &Arc<dyn Recipient>) {
+    pub(crate) fn attach(&self, face: &Arc<dyn ReplySink>) {
         let mut faces = lock(&self.faces);
         let there = faces.get(&face.number()).is_some_and(|known| known.strong_count() > 0);
         if !there {
@@ -68,7 +69,7 @@ impl Upstream {
     }
 
     /// Everybody who is told what belongs to no call.
-    pub(crate) fn attached(&self) -> Vec<Arc<dyn Recipient>> {
+    pub(crate) fn attached(&self) -> Vec<Arc<dyn ReplySink>> {
         lock(&self.faces).values().filter_map(Weak::upgrade).collect()
     }
 
@@ -91,53 +92,60 @@ impl Upstream {
         }
     }
 
-    fn next_down(&self) -> Option<Down<Seat>> {
+    fn next_down(&self) -> Option<Down<Call>> {
         lock(&self.core).down.pop_front()
     }
 
-    fn tell(self: &Arc<Self>, verb: Down<Seat>) {
+    fn tell(self: &Arc<Self>, verb: Down<Call>) {
         tracing::trace!(server = self.name, verb = verb.name(), "to the client");
         match verb {
-            Down::Note { to, message } => {
-                self.each(&to, |face, exchange| face.note(exchange, &message));
+            Down::Note { to: To::Call(call), message } => self.about(&call, |it| it.note(&message)),
+            Down::Note { to: To::Session, message } => {
+                self.to_all(|listener| listener.note(None, &message));
             }
             Down::Ask { to, ask, request } => {
-                let mut asked = false;
-                self.each(&to, |face, exchange| {
-                    asked = asked || Arc::clone(face).ask(exchange, ask, &request);
-                });
-                if !asked {
+                let this: Arc<dyn Asker> = Arc::<Self>::clone(self);
+                let asker = Arc::downgrade(&this);
+                let mut is_asked = false;
+                match to {
+                    To::Call(call) => {
+                        self.about(&call, |it| is_asked = it.ask(asker, ask, &request));
+                    }
+                    To::Session => self.to_all(|listener| {
+                        let asker = asker.clone();
+                        is_asked = is_asked || Arc::clone(listener).ask(None, asker, ask, &request);
+                    }),
+                }
+                if !is_asked {
                     self.step(|half, now| half.refuse_ask(ask, now)).1.detach();
                 }
             }
-            Down::Recall { to, ask, message } => {
-                self.each(&to, |face, _| face.recall(ask, &message));
+            Down::Recall { to: To::Call(call), ask, message } => {
+                self.about(&call, |it| it.recall(ask, &message));
             }
-            Down::Finish { to, answer } => {
-                to.owner.finish(to.exchange, &answer);
-                self.watch_slow(&to.owner);
+            Down::Recall { to: To::Session, ask, message } => {
+                self.to_all(|listener| listener.recall(ask, &message));
             }
-            Down::Unanswered { to } => to.owner.unanswered(to.exchange),
+            Down::Finish { to, answer } => self.about(&to, |it| it.finish(&answer)),
+            Down::Unanswered { to } => to.unanswered(),
         }
     }
 
-    /// Everybody whom `to` means.
-    fn each(&self, to: &To<Seat>, mut tell: impl FnMut(&Arc<dyn Recipient>, Option<Exchange>)) {
-        match to {
-            To::Call(seat) => {
-                tell(&seat.owner, Some(seat.exchange));
-                self.watch_slow(&seat.owner);
-            }
-            To::Session => {
-                for face in &self.attached() {
-                    tell(face, None);
-                    self.watch_slow(face);
-                }
-            }
+    /// Tells the client of a call.
+    fn about(&self, call: &Call, tell: impl FnOnce(&Call)) {
+        tell(call);
+        self.watch_slow(call.sink());
+    }
+
+    /// Tells everybody who hears what belongs to no call.
+    fn to_all(&self, mut tell: impl FnMut(&Arc<dyn ReplySink>)) {
+        for listener in &self.attached() {
+            tell(listener);
+            self.watch_slow(listener);
         }
     }
 
-    fn watch_slow(&self, face: &Arc<dyn Recipient>) {
+    fn watch_slow(&self, face: &Arc<dyn ReplySink>) {
         if face.is_slow() {
             let mut slow = lock(&self.slow);
             if !slow.iter().any(|known| Arc::ptr_eq(known, face)) {

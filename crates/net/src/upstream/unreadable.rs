@@ -10,8 +10,9 @@ use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::{self, Answered, Message, Refused};
 use switchboard_proto::refusal::Refusal;
 
+use super::Upstream;
 use super::http::lane_of;
-use super::{Seat, Upstream};
+use crate::call::Call;
 use crate::face::{lock, now};
 use crate::inside::Works;
 
@@ -44,7 +45,7 @@ impl Upstream {
     /// Fails the call that was answered. The stream of a POST belongs to one
     /// call, whatever id is said on it.
     fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: String) -> Works {
-        let fail = |half: &mut Half<Seat>, now| {
+        let fail = |half: &mut Half<Call>, now| {
             let lane = match answered {
                 Answered::Nothing => return,
                 _ if lane != Lane::MAIN => Some(lane),

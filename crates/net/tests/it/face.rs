@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
-use switchboard_proto::exchange::{Carrier, Lane, Up};
-use switchboard_proto::jsonrpc::parse;
+use switchboard_proto::exchange::{Carrier, Lane, Said};
+use switchboard_proto::jsonrpc::{Message, parse};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
@@ -20,8 +21,11 @@ struct Busy {
 }
 
 impl Inside for Busy {
-    fn take(&self, _: &Arc<Face>, verb: Up) -> Works {
-        let Up::Note { message } = verb else { return Works::none() };
+    fn open(&self, _: &Arc<Face>, _: &Call, _: Message, _: Said) -> Works {
+        Works::none()
+    }
+
+    fn note(&self, _: &Arc<Face>, message: Message) -> Works {
         self.taken.lock().unwrap().push(message.method().to_owned());
         assert_ne!(message.method(), "notifications/panic", "as told");
         if message.method() == "notifications/first" {
@@ -30,8 +34,6 @@ impl Inside for Busy {
         }
         Works::one(std::future::pending())
     }
-
-    fn forget(&self, _: &Arc<Face>) {}
 }
 
 fn say(face: &Arc<Face>, method: &str) -> Works {

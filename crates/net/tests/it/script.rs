@@ -3,13 +3,14 @@
 //! `initialize` (with the version that was asked for) and `tools/list` are
 //! answered at once, so that a test can get to its point.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use switchboard_net::call::CallHolder;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside, Works};
-use switchboard_proto::exchange::{Ask, Exchange, Up};
+use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::{Id, Message, parse_one};
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +21,7 @@ use crate::peer::within;
 pub(crate) struct Script {
     verbs: mpsc::UnboundedSender<Heard>,
     forgotten: watch::Sender<usize>,
+    held: Mutex<Vec<Arc<Held>>>,
 }
 
 /// The test's end of a [`Script`].
@@ -49,7 +51,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         let (sender, verbs) = mpsc::unbounded_channel();
         let (count, forgotten) = watch::channel(0);
-        let inside = Arc::new(Script { verbs: sender, forgotten: count });
+        let inside = Arc::new(Script { verbs: sender, forgotten: count, held: Mutex::default() });
         Self { inside, verbs, forgotten }
     }
 
@@ -99,13 +101,20 @@ impl Stage {
     }
 }
 
+impl Script {
+    fn heard(&self, face: &Arc<Face>, verb: Up) {
+        _ = self.verbs.send(Heard { face: Arc::clone(face), verb });
+    }
+}
+
 impl Inside for Script {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        let face = Arc::clone(face);
-        let Up::Open { exchange, request, .. } = &verb else {
-            _ = self.verbs.send(Heard { face, verb });
-            return Works::none();
-        };
+    fn open(
+        &self,
+        face: &Arc<Face>,
+        call: &switchboard_net::call::Call,
+        request: Message,
+        said: Said,
+    ) -> Works {
         let params: Value = serde_json::from_slice(request.payload().unwrap_or(b"{}")).unwrap();
         let result = match request.method() {
             "initialize" if params["capabilities"]["slow"] == true => None,
@@ -117,16 +126,53 @@ impl Inside for Script {
             _ => None,
         };
         let Some(result) = result else {
-            _ = self.verbs.send(Heard { face, verb });
+            let held = Arc::new(Held { face: Arc::clone(face), verbs: self.verbs.clone() });
+            let holder: Weak<Held> = Arc::downgrade(&held);
+            assert!(call.hold(holder), "it has just begun");
+            self.held.lock().unwrap().push(held);
+            self.heard(face, Up::Open { exchange: call.exchange(), request, said });
             return Works::none();
         };
-        let exchange = *exchange;
+        let call = call.clone();
         // As work, because that is how a real inside answers.
-        Works::one(async move { face.finish(exchange, &answer(&result)) })
+        Works::one(async move { call.finish(&answer(&result)) })
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.heard(face, Up::Note { message });
+        Works::none()
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &switchboard_net::call::Call) {
+        self.heard(face, Up::Drop { exchange: call.exchange(), message: None });
+    }
+
+    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        self.heard(face, Up::Supply { ask, answer });
+        None
     }
 
     fn forget(&self, _: &Arc<Face>) {
         self.forgotten.send_modify(|count| *count += 1);
+    }
+}
+
+/// Has a call that the test answers.
+#[derive(Debug)]
+struct Held {
+    face: Arc<Face>,
+    verbs: mpsc::UnboundedSender<Heard>,
+}
+
+impl CallHolder for Held {
+    fn cancel(self: Arc<Self>, _: &switchboard_net::call::Call, _: Option<&Message>) -> Works {
+        Works::none()
+    }
+
+    fn retry(self: Arc<Self>, call: &switchboard_net::call::Call, request: &Message) -> Works {
+        let verb = Up::Again { exchange: call.exchange(), request: request.clone() };
+        _ = self.verbs.send(Heard { face: Arc::clone(&self.face), verb });
+        Works::none()
     }
 }
 
@@ -139,7 +185,7 @@ impl Call {
     /// Asks the client; true if it can be asked.
     pub(crate) fn ask(&self, ask: u64, method: &str) -> bool {
         let request = Message::request(&Id::from(ask), method, Some(b"{}"));
-        self.face.ask(Some(self.exchange), Ask(ask), &request)
+        self.face.ask(Some(self.exchange), None, Ask(ask), &request)
     }
 
     pub(crate) fn finish(&self, result: &Value) {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
+use switchboard_net::call::{Asker, ReplySink};
 use switchboard_net::face::Face;
-use switchboard_net::upstream::Recipient;
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-impl Recipient for Part {
+impl ReplySink for Part {
     fn number(&self) -> u64 {
         self.listen.face.number()
     }
@@ -65,7 +65,7 @@ impl Recipient for Part {
         self.settle(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
-    fn ask(self: Arc<Self>, _: Option<Exchange>, _: Ask, _: &Message) -> bool {
+    fn ask(self: Arc<Self>, _: Option<Exchange>, _: Weak<dyn Asker>, _: Ask, _: &Message) -> bool {
         false
     }
 

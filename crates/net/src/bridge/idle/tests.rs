@@ -8,15 +8,16 @@ use switchboard_proto::revision::Era;
 
 use super::*;
 use crate::bridge::Children;
+use crate::call::ReplySink;
 use crate::face::Face;
 use crate::stdio::child::Command;
-use crate::upstream::{Eras, Recipient, Server};
+use crate::upstream::{Eras, Server};
 use crate::who::Who;
 
 /// A server that is never reached, and one face for whom it is in use.
 struct Crowd {
     bridge: Arc<Bridge>,
-    face: Arc<dyn Recipient>,
+    face: Arc<dyn ReplySink>,
 }
 
 impl Crowd {

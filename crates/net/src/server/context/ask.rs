@@ -203,12 +203,12 @@ impl<'a> Asked<'a> {
         match &self.cx.state.way {
             Way::Call { face, exchange } => {
                 face.introduce(&self.cx.server().identity.text);
-                face.ask(Some(*exchange), self.ask, &request(params))
+                face.ask(Some(*exchange), None, self.ask, &request(params))
             }
             Way::Task(task) => match task.face() {
                 Some(face) => {
                     task.asked(self.ask);
-                    face.ask(None, self.ask, &request(&task.related(params.clone())))
+                    face.ask(None, None, self.ask, &request(&task.related(params.clone())))
                 }
                 None => task.ask(self.ask, key, json!({"method": method, "params": params})),
             },

@@ -16,13 +16,13 @@ use crate::face::lock;
 use crate::server::Server;
 use crate::server::context::{Context, Way};
 use crate::server::error::Error;
-use crate::server::handler::{Call, Caught};
+use crate::server::handler::{Caught, Request};
 use crate::server::listen::{Change, tell};
 use crate::server::session::Caller;
 use crate::server::tool::{Answer, Tool, ToolResult};
 
 /// Whether the library makes a task of this call (TASK-1, UTL-9).
-pub(in crate::server) fn wanted(tool: &Tool, call: &Call, cx: &Context) -> Result<bool, Error> {
+pub(in crate::server) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, Error> {
     let accepted = cx.state.task_ttl.is_some();
     let core = cx.revision().rules().core_tasks;
     match tool.support {
@@ -103,7 +103,7 @@ impl Context {
             let ran = if let Ok(ran) = in_time {
                 ran
             } else {
-                cx.state.cancel();
+                cx.state.give_up();
                 running.await
             };
             task.end(match ran {
@@ -151,7 +151,7 @@ impl Server {
 
     pub(in crate::server) async fn answer_task(
         &self,
-        call: &Call,
+        call: &Request,
         cx: &Context,
     ) -> Result<Bytes, Error> {
         let era = cx.era();
@@ -187,7 +187,7 @@ impl Server {
     }
 
     /// Answers to a task's questions; keys that nobody asks about are ignored (TASK-5).
-    fn update_task(&self, task: &Task, call: &Call) -> Result<(), Error> {
+    fn update_task(&self, task: &Task, call: &Request) -> Result<(), Error> {
         let answers = call.request.part(Member::InputResponses).unwrap_or(Part::new(b"{}"));
         let answers: serde_json::Map<String, Value> = answers
             .read()
@@ -204,7 +204,7 @@ impl Server {
     }
 
     /// The tasks of a session, oldest first.
-    fn list_tasks(&self, call: &Call, cx: &Context) -> Result<Value, Error> {
+    fn list_tasks(&self, call: &Request, cx: &Context) -> Result<Value, Error> {
         let mut tasks: Vec<_> = lock(&self.tasks.by_id).values().cloned().collect();
         tasks.retain(|task| self.tasks.find(&task.id, &cx.state.caller, principal(cx)).is_some());
         tasks.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));

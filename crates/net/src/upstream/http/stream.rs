@@ -186,9 +186,9 @@ impl Upstream {
 
     /// A server that lets a call's connection go means its client's too.
     fn pass_hang_up(&self, lane: Lane) {
-        let seat = lock(&self.core).half.ticket(lane).cloned();
-        if let Some(seat) = seat {
-            seat.owner.hang_up(seat.exchange);
+        let call = lock(&self.core).half.ticket(lane).cloned();
+        if let Some(call) = call {
+            call.sink().hang_up(call.exchange());
         }
     }
 

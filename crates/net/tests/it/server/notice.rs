@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Call, Context, Error, Handler, Notice, Server, Tool};
+use switchboard_net::server::{Builder, Context, Error, Handler, Notice, Request, Server, Tool};
 use tokio::sync::mpsc;
 
 use super::{LEGACY, MODERN, fixture, serve};
@@ -70,7 +70,7 @@ async fn a_notification_over_http_is_taken_and_heard() {
 struct Forwards(mpsc::Sender<Notice>);
 
 impl Handler for Forwards {
-    async fn call(&self, call: Call, _: Context) -> Result<Bytes, Error> {
+    async fn call(&self, call: Request, _: Context) -> Result<Bytes, Error> {
         Err(Error::unknown_method(call.method()))
     }
 

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use switchboard_net::server::{Call, Context, Error, Handler, Server, Tool};
+use switchboard_net::server::{Context, Error, Handler, Request, Server, Tool};
 
 use super::{LEGACY, serve, text};
 
 struct Echo;
 
 impl Handler for Echo {
-    async fn call(&self, call: Call, cx: Context) -> Result<Bytes, Error> {
+    async fn call(&self, call: Request, cx: Context) -> Result<Bytes, Error> {
         match call.method() {
             "tools/list" => Ok(Bytes::from_static(br#"{"tools":[],"ttlMs":7}"#)),
             "x/echo" => {

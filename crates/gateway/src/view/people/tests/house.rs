@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::http::gate::{Gate, Turned};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::{Inside, Works};
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::exchange::{Exchange, Said};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::patch;
@@ -191,17 +192,18 @@ fn stamped(name: &str, id: &Id, mut params: Value) -> Message {
 }
 
 impl Inside for House {
-    fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
-        let Up::Open { exchange, request, .. } = verb else { return Works::none() };
-        let Some(mut result) = self.answer(face, exchange, &request) else { return Works::none() };
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, _: Said) -> Works {
+        let Some(mut result) = self.answer(face, call.exchange(), &request) else {
+            return Works::none();
+        };
         if face.era() == Era::Modern {
             result["resultType"] = "complete".into();
         }
         let answer = Message::result(request.id().unwrap(), result.to_string().as_bytes());
-        let (face, mut held) = (Arc::clone(face), self.held.subscribe());
+        let (call, mut held) = (call.clone(), self.held.subscribe());
         Works::one(async move {
             held.wait_for(|held| *held != Some(request.method())).await.unwrap();
-            face.finish(exchange, &answer);
+            call.finish(&answer);
         })
     }
 

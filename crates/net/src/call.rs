@@ -1,0 +1,415 @@
+//! One request of a client, from the moment it is opened until it is over.
+//!
+//! The record is the only thing that an answer, a question, a cancel or a retry looks
+//! for. It knows the client that waits, the holder that has the call at present (a
+//! queue or a connection to a server), and what is released when the call is over.
+//!
+//! ```text
+//!   ClientConnection ──▶ Call ──▶ Backend::open ──▶ … ──▶ a connection holds it
+//!     cancel, retry ────▶ Call ──▶ its holder
+//!     answer, progress ◀── Call ◀── its connection
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use switchboard_proto::client::Ticket;
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::jsonrpc::Message;
+
+use crate::bridge::Permit;
+use crate::face::{Face, lock};
+use crate::http::budget::Charge;
+use crate::inside::Works;
+
+/// One request, and who must be told what comes of it. Clones are the same call.
+#[derive(Clone)]
+pub struct Call(Arc<Record>);
+
+struct Record {
+    sink: Arc<dyn ReplySink>,
+    exchange: Exchange,
+    /// The gateway makes it for itself, beside the calls of clients.
+    is_internal: bool,
+    /// Its client speaks the era of the server.
+    is_native: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    holder: Option<Weak<dyn CallHolder>>,
+    /// The name of the server that it was sent to.
+    server: Option<Arc<str>>,
+    /// Hears what the server says that belongs to no call; the sink if there is none.
+    listener: Option<Arc<dyn ReplySink>>,
+    rewrite: Option<Arc<dyn ReplyRewrite>>,
+    intercept: Option<Intercept>,
+    observer: Option<Box<dyn CallObserver>>,
+    /// Its place among the calls that the server may have at once.
+    permit: Option<Permit>,
+    /// The bytes of its request.
+    charge: Option<Arc<Charge>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Phase {
+    #[default]
+    Open,
+    /// The client has cancelled it. Its answer may still be passed on.
+    Cancelled,
+    Over,
+}
+
+/// Sees the answer first. If it returns true, another answer will follow.
+type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
+
+/// Where a server's words about calls go: a client that is served, or a client of ours.
+///
+/// Called while messages are passed on, so nothing here may wait.
+pub trait ReplySink: fmt::Debug + Send + Sync {
+    /// Tells it from all others.
+    fn number(&self) -> u64;
+    /// The identity that it speaks for; empty if it has shown none.
+    fn principal(&self) -> &[u8];
+    /// A notification, about a call or about the session.
+    fn note(&self, exchange: Option<Exchange>, message: &Message);
+    /// The server needs input, and `asker` takes the answer. False if the client cannot be asked.
+    fn ask(
+        self: Arc<Self>,
+        exchange: Option<Exchange>,
+        asker: Weak<dyn Asker>,
+        ask: Ask,
+        request: &Message,
+    ) -> bool;
+    /// The server does not need the input any more.
+    fn recall(&self, ask: Ask, message: &Message);
+    /// The answer to a call. An answer that was made on our side has no id.
+    fn finish(&self, exchange: Exchange, answer: &Message);
+    /// The server may still answer this call, which was cancelled. True if
+    /// that answer is to be passed on: then `finish` or `unanswered` follows.
+    fn await_dropped(&self, _exchange: Exchange) -> bool {
+        false
+    }
+    /// A cancelled call gets no answer.
+    fn unanswered(&self, _exchange: Exchange) {}
+    /// The server ended the connection of a call on purpose: its answer takes long.
+    fn hang_up(&self, _exchange: Exchange) {}
+    /// The connection to the server is gone; it may come back.
+    fn lost(&self, _why: &str) {}
+    /// Whether it reads slower than it is written to.
+    fn is_slow(&self) -> bool {
+        false
+    }
+    /// Waits until it has read enough.
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+    /// It is disconnected.
+    fn end(self: Arc<Self>) {}
+}
+
+/// Who asked a question, and takes what the client says to it.
+pub trait Asker: Send + Sync {
+    /// The answer.
+    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> Works;
+    /// Progress on the question.
+    fn progress(self: Arc<Self>, message: Message) -> Works;
+}
+
+/// Who has a call: a queue, a connection, or the code that answers it.
+pub trait CallHolder: Send + Sync {
+    /// The client cancels the call; its own words, if it said any.
+    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> Works;
+    /// A modern client is back with input for the call, by this request.
+    fn retry(self: Arc<Self>, _call: &Call, _request: &Message) -> Works {
+        Works::none()
+    }
+    /// The client is gone. A connection to a server is told for all its calls at once.
+    fn abandon(&self) {}
+}
+
+/// What is changed in a server's words about a call before the client gets them.
+pub trait ReplyRewrite: Send + Sync {
+    /// The answer.
+    fn answer<'m>(&self, answer: &'m Message) -> Cow<'m, Message>;
+    /// A notification on the way; none if the client must not hear it.
+    fn note<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
+        Some(Cow::Borrowed(message))
+    }
+    /// A question; none if the client must not be asked.
+    fn question<'m>(
+        &self,
+        _asker: &Weak<dyn Asker>,
+        _ask: Ask,
+        request: &'m Message,
+    ) -> Option<Cow<'m, Message>> {
+        Some(Cow::Borrowed(request))
+    }
+    /// The question is not open: it was recalled, or could not be put.
+    fn recalled(&self, _ask: Ask) {}
+}
+
+/// Sees a call: for counts, log lines and traces.
+pub trait CallObserver: Send {
+    /// It is sent to a server, as `request`; what that server gets.
+    fn forward(&mut self, server: &Arc<str>, request: Message) -> Message;
+    /// It is over; without an answer if its client gave it up. Another answer may be returned.
+    fn finish(self: Box<Self>, client: &Face, answer: Option<&Message>) -> Option<Message>;
+}
+
+impl Call {
+    /// A request of whom `sink` tells.
+    pub fn new(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
+        Self::with(sink, exchange, false)
+    }
+
+    /// A request that the gateway makes for itself: it takes no permit from clients.
+    pub(crate) fn internal(sink: Arc<dyn ReplySink>, exchange: Exchange) -> Self {
+        Self::with(sink, exchange, true)
+    }
+
+    fn with(sink: Arc<dyn ReplySink>, exchange: Exchange, is_internal: bool) -> Self {
+        let (is_native, state) = (AtomicBool::new(true), Mutex::default());
+        Self(Arc::new(Record { sink, exchange, is_internal, is_native, state }))
+    }
+
+    /// The same, holding the charge for the bytes of its request.
+    pub(crate) fn charged(self, charge: Option<&Arc<Charge>>) -> Self {
+        lock(&self.0.state).charge = charge.map(Arc::clone);
+        self
+    }
+
+    /// Its number at its client.
+    pub fn exchange(&self) -> Exchange {
+        self.0.exchange
+    }
+
+    /// Who is told what comes of it.
+    pub(crate) fn sink(&self) -> &Arc<dyn ReplySink> {
+        &self.0.sink
+    }
+
+    /// Whether the gateway makes it for itself.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.0.is_internal
+    }
+
+    /// Whether nobody waits for its answer any more.
+    pub fn is_over(&self) -> bool {
+        lock(&self.0.state).phase != Phase::Open
+    }
+
+    /// The server that it was sent to.
+    pub fn server(&self) -> Option<Arc<str>> {
+        lock(&self.0.state).server.clone()
+    }
+
+    /// `holder` has it from here on. False if it is over: then nothing may be made of it.
+    #[must_use]
+    pub fn hold(&self, holder: Weak<dyn CallHolder>) -> bool {
+        let mut state = lock(&self.0.state);
+        let is_open = state.phase == Phase::Open;
+        if is_open {
+            state.holder = Some(holder);
+        }
+        is_open
+    }
+
+    /// Its client speaks the server's own era.
+    pub(crate) fn set_native(&self, is_native: bool) {
+        self.0.is_native.store(is_native, Ordering::Relaxed);
+    }
+
+    /// Changes what the server says before the client gets it.
+    pub fn set_rewrite(&self, rewrite: Arc<dyn ReplyRewrite>) {
+        lock(&self.0.state).rewrite = Some(rewrite);
+    }
+
+    /// Has `listener` hear what the server says that belongs to no call.
+    pub fn set_listener(&self, listener: Arc<dyn ReplySink>) {
+        lock(&self.0.state).listener = Some(listener);
+    }
+
+    /// Who hears what the server says that belongs to no call.
+    pub(crate) fn listener(&self) -> Arc<dyn ReplySink> {
+        lock(&self.0.state).listener.clone().unwrap_or_else(|| Arc::clone(&self.0.sink))
+    }
+
+    /// Has `intercept` see the answer first.
+    pub(crate) fn set_intercept(&self, intercept: impl FnOnce(&Message) -> bool + Send + 'static) {
+        lock(&self.0.state).intercept = Some(Box::new(intercept));
+    }
+
+    /// Keeps a permit until the call is over.
+    pub(crate) fn set_permit(&self, permit: Permit) {
+        let mut state = lock(&self.0.state);
+        if state.phase == Phase::Open {
+            state.permit = Some(permit);
+            return;
+        }
+        drop(state);
+        drop(permit);
+    }
+
+    /// Has it seen by `observer`.
+    pub fn set_observer(&self, observer: Box<dyn CallObserver>) {
+        lock(&self.0.state).observer = Some(observer);
+    }
+
+    /// It is sent to a server, as `request`; what that server gets.
+    pub fn forward(&self, server: &Arc<str>, request: Message) -> Message {
+        let mut state = lock(&self.0.state);
+        state.server = Some(Arc::clone(server));
+        match &mut state.observer {
+            Some(observer) => observer.forward(server, request),
+            None => request,
+        }
+    }
+
+    /// The answer. Only the first one counts.
+    pub fn finish(&self, answer: &Message) {
+        let mut state = lock(&self.0.state);
+        if state.phase == Phase::Over {
+            return;
+        }
+        let (intercept, rewrite) = (state.intercept.take(), state.rewrite.clone());
+        drop(state);
+        if intercept.is_some_and(|intercept| intercept(answer)) {
+            return;
+        }
+        let answer = rewrite.as_ref().map_or(Cow::Borrowed(answer), |it| it.answer(answer));
+        lock(&self.0.state).holder = None;
+        self.0.sink.finish(self.0.exchange, &answer);
+        self.close();
+    }
+
+    /// A notification on the way.
+    pub fn note(&self, message: &Message) {
+        let rewrite = lock(&self.0.state).rewrite.clone();
+        let message = match &rewrite {
+            Some(rewrite) => rewrite.note(message),
+            None => Some(Cow::Borrowed(message)),
+        };
+        if let Some(message) = message {
+            self.0.sink.note(Some(self.0.exchange), &message);
+        }
+    }
+
+    /// The server needs input. False if the client cannot be asked.
+    pub(crate) fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
+        let rewrite = lock(&self.0.state).rewrite.clone();
+        let sink = Arc::clone(&self.0.sink);
+        let Some(rewrite) = rewrite else {
+            return sink.ask(Some(self.0.exchange), asker, ask, request);
+        };
+        let Some(request) = rewrite.question(&asker, ask, request) else { return false };
+        let is_asked = sink.ask(Some(self.0.exchange), asker, ask, &request);
+        if !is_asked {
+            rewrite.recalled(ask);
+        }
+        is_asked
+    }
+
+    /// The server does not need the input any more.
+    pub(crate) fn recall(&self, ask: Ask, message: &Message) {
+        if let Some(rewrite) = &lock(&self.0.state).rewrite {
+            rewrite.recalled(ask);
+        }
+        self.0.sink.recall(ask, message);
+    }
+
+    /// A cancelled call gets no answer.
+    pub(crate) fn unanswered(&self) {
+        self.0.sink.unanswered(self.0.exchange);
+        self.close();
+    }
+
+    /// The client cancels it: whoever has it is told. Does nothing if that was done.
+    pub fn cancel(&self, words: Option<&Message>) -> Works {
+        let mut state = lock(&self.0.state);
+        if state.phase == Phase::Open {
+            state.phase = Phase::Cancelled;
+        }
+        let holder = state.holder.take().and_then(|holder| holder.upgrade());
+        let released = (state.permit.take(), state.charge.take());
+        drop(state);
+        let rest = holder.map_or_else(Works::none, |holder| holder.cancel(self, words));
+        // The next call goes on once the server knows that this one is cancelled.
+        drop(released);
+        rest
+    }
+
+    /// A modern client is back with input, by this request.
+    pub(crate) fn retry(&self, request: &Message) -> Works {
+        let holder = lock(&self.0.state).holder.as_ref().and_then(Weak::upgrade);
+        holder.map_or_else(Works::none, |holder| holder.retry(self, request))
+    }
+
+    /// The client is gone.
+    pub(crate) fn abandon(&self, client: &Face) {
+        self.observe_end(client, None);
+        self.close();
+        let holder = lock(&self.0.state).holder.take().and_then(|holder| holder.upgrade());
+        if let Some(holder) = holder {
+            holder.abandon();
+        }
+    }
+
+    /// Its observer sees its end; without an answer if the client gave it up.
+    pub(crate) fn observe_end(&self, client: &Face, answer: Option<&Message>) -> Option<Message> {
+        let observer = lock(&self.0.state).observer.take();
+        observer.and_then(|observer| observer.finish(client, answer))
+    }
+
+    /// It is over: what it held is released.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.0.state);
+        state.phase = Phase::Over;
+        // Not under the lock: the next call may be let on.
+        let released = (state.permit.take(), state.charge.take(), state.rewrite.take());
+        drop(state);
+        drop(released);
+    }
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Ticket for Call {
+    fn owner(&self) -> u64 {
+        self.0.sink.number()
+    }
+
+    fn principal(&self) -> &[u8] {
+        self.0.sink.principal()
+    }
+
+    fn is_native(&self) -> bool {
+        self.0.is_native.load(Ordering::Relaxed)
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        self.0.sink.await_dropped(self.0.exchange)
+    }
+
+    fn counts(&self) -> bool {
+        !self.0.is_internal
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("sink", &self.0.sink)
+            .field("exchange", &self.0.exchange)
+            .finish_non_exhaustive()
+    }
+}
