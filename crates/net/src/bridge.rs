@@ -38,7 +38,7 @@ use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
-pub use gate::Door;
+pub use gate::{Door, Outage};
 pub use hide::Hidden;
 use idle::Places;
 use turn::Gatehouse;
@@ -77,7 +77,7 @@ impl Bridge {
     fn open(&self, caller: &Caller, exchange: Exchange, request: &Message, said: &Said) -> Works {
         let face = &caller.face;
         if let Some(why) = self.hidden.refuses(request) {
-            caller.owner.finish(exchange, &Message::refusal(None, &why));
+            caller.owner.finish(exchange, why.into());
             return Works::none();
         }
         let eras = self.eras(face);
@@ -85,7 +85,7 @@ impl Bridge {
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
-                caller.owner.finish(exchange, &Message::refusal(None, &why));
+                caller.owner.finish(exchange, why.into());
                 return Works::none();
             }
         };

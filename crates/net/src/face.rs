@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -261,10 +262,12 @@ impl Face {
         self.quietly(|half| half.recall(ask, message));
     }
 
-    /// The answer to a call. From here on the client has its time to come for it.
-    pub fn finish(&self, exchange: Exchange, answer: &Message) {
-        let other = self.inside.answered(self, exchange, answer);
-        let answer = other.as_ref().unwrap_or(answer);
+    /// The answer to a call, or why there is none: here a failure becomes an error.
+    /// From here on the client has its time to come for it.
+    pub fn finish(&self, exchange: Exchange, outcome: impl Into<Outcome>) {
+        let answer = outcome.into().into_message(self.inside.words());
+        let other = self.inside.answered(self, exchange, &answer);
+        let answer = other.as_ref().unwrap_or(&answer);
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use http::HeaderName;
 use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
 use crate::face::Face;
@@ -39,6 +40,11 @@ pub trait Inside: Send + Sync + 'static {
     /// nothing here may wait; a call that was dropped may be answered all the same.
     fn answered(&self, _face: &Face, _exchange: Exchange, _answer: &Message) -> Option<Message> {
         None
+    }
+
+    /// How much clients are told of what goes wrong with a server.
+    fn words(&self) -> Words {
+        Words::Full
     }
 
     /// Whether the open calls of a modern client may go on: what is granted to whom it

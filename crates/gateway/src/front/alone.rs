@@ -14,6 +14,7 @@ use switchboard_net::roster::Kind;
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -78,7 +79,6 @@ impl Rules {
 }
 
 /// What clients hear of a server that keeps silent about what it has.
-const UNKNOWN: &str = "it is not known yet what this server offers";
 
 const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
 
@@ -161,9 +161,7 @@ impl Alone {
                 Some(_) => {
                     Message::error(request.id(), &Nowhere::unseen(&request).error(face.era()))
                 }
-                None => {
-                    Message::refusal(request.id(), &Refusal::FarSide { text: UNKNOWN.to_owned() })
-                }
+                None => Message::refusal(request.id(), &Refusal::ListsUnknown),
             }
         } else {
             let listed = Kind::ALL.into_iter().find(|kind| kind.method() == request.method());
@@ -241,8 +239,7 @@ impl Alone {
         // The grant may be another since the client came in at the door.
         let is_granted = self.principal(face).may_use(&self.name);
         let Some(backend) = self.fleet.backend(&self.name).filter(|_| is_granted) else {
-            let why = Refusal::FarSide { text: "Transport closed".to_owned() };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            face.finish(exchange, Failure::CLOSED);
             return Works::none();
         };
         let kept = self.kept(face, &backend.plan, &request);

@@ -23,9 +23,9 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_net::upstream::Recipient;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::failure::{Failure, Outcome};
+use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 
 use super::at::At;
 use super::duty::Duty;
@@ -119,11 +119,10 @@ impl Leg {
             // What waits for the greeting is not made after it.
             *lock(&way.stage) = Stage::New;
         }
-        let why = Refusal::FarSide { text: "Transport closed".to_owned() };
         // Not in the head of a loop: the lock must not be held in its body.
         let calls = std::mem::take(&mut *lock(&self.calls));
         for exchange in calls.into_keys() {
-            self.face.finish(exchange, &Message::refusal(None, &why));
+            self.face.finish(exchange, Failure::CLOSED);
         }
     }
 
@@ -209,9 +208,9 @@ impl Leg {
     }
 
     /// The server has answered the greeting.
-    fn handle_greeting(self: Arc<Self>, answer: &Message) {
+    fn handle_greeting(self: Arc<Self>, outcome: &Outcome) {
         let Some(way) = &self.way else { return };
-        let is_welcome = answer.kind() == Kind::Result;
+        let is_welcome = outcome.result().is_some();
         let next = if is_welcome { Stage::Greeted } else { Stage::New };
         // What is held until the end of this keeps the server there.
         let Stage::Greeting(waiting, _backend) = std::mem::replace(&mut *lock(&way.stage), next)
@@ -220,7 +219,7 @@ impl Leg {
         };
         if !is_welcome {
             for (exchange, ..) in waiting {
-                self.answer(exchange, answer);
+                self.answer(exchange, outcome.clone());
             }
             return;
         }
@@ -257,12 +256,12 @@ impl Leg {
     }
 
     /// Passes an answer on, in words that lead back to this server.
-    fn answer(&self, exchange: Exchange, answer: &Message) {
+    fn answer(&self, exchange: Exchange, outcome: Outcome) {
         let duty = lock(&self.calls).remove(&exchange);
         let cancelled = || lock(&self.cancelled).remove(&exchange);
         let Some(duty) = duty.or_else(cancelled) else { return };
-        let answer = self.at.answer(&self.face, &self.server, &duty, answer);
-        self.face.finish(exchange, &answer);
+        let change = |answer: &_| self.at.answer(&self.face, &self.server, &duty, answer);
+        self.face.finish(exchange, outcome.and_then(change));
     }
 
     /// A list has changed in the client's own session with the server.
@@ -315,15 +314,15 @@ impl Recipient for Leg {
         self.face.recall(ask, message);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
         match exchange {
             GREETING => {
                 if let Some(leg) = self.this.upgrade() {
-                    leg.handle_greeting(answer);
+                    leg.handle_greeting(&outcome);
                 }
             }
             _ if is_ours(exchange) => {}
-            _ => self.answer(exchange, answer),
+            _ => self.answer(exchange, outcome),
         }
     }
 

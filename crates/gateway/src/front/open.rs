@@ -5,6 +5,7 @@ use std::sync::Arc;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::{Exchange, Said, Up};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -130,13 +131,10 @@ impl Front {
         request: Message,
         said: Said,
     ) -> Works {
-        let refuse = |why: &Refusal| {
-            face.finish(exchange, &Message::refusal(request.id(), why));
-            Works::none()
-        };
         let backend = self.fleet.backend(server).filter(|_| self.members().contains(server));
         let Some(backend) = backend else {
-            return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
+            face.finish(exchange, Failure::CLOSED);
+            return Works::none();
         };
         let request = self.fleet.tap().forward(face, exchange, server, request);
         let refuse = |why: &Refusal| {

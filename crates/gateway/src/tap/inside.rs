@@ -9,6 +9,7 @@ use switchboard_net::inside::{Inside, Works};
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 
@@ -95,6 +96,11 @@ impl Inside for Tapped {
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
         self.inside.leads_back(who, through)
+    }
+
+    /// Clients of a gateway need not own its servers.
+    fn words(&self) -> Words {
+        Words::Brief
     }
 
     fn answered(&self, face: &Face, exchange: Exchange, answer: &Message) -> Option<Message> {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use switchboard_proto::client::Sharing;
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::{Carrier, Exchange, Up};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -119,7 +120,7 @@ impl Bridge {
             Up::Open { exchange, .. } if is_unknown => {
                 if state.closed || state.waiting.opens.len() >= self.limits().calls {
                     drop(state);
-                    owner.finish(*exchange, &Message::refusal(None, &Refusal::TooManyCalls));
+                    owner.finish(*exchange, Refusal::TooManyCalls.into());
                     return None;
                 }
                 state.waiting.opens.push((caller.clone(), verb));
@@ -156,7 +157,7 @@ impl Bridge {
                 fresh.open(seat, &request, &None).detach();
                 old.close().await;
             } else {
-                greeting.caller.owner.finish(greeting.exchange, &answer);
+                greeting.caller.owner.finish(greeting.exchange, answer.into());
                 fresh.close().await;
             }
         });
@@ -277,10 +278,9 @@ fn names_modern(answer: &Message) -> bool {
     matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
 }
 
-/// Whether an answer may be about the era: of refusals, only the server's own words are.
+/// Whether an answer may be about the era.
 fn may_be_era(answer: &Message) -> bool {
-    let is_refused = answer.kind() == Kind::Error && answer.id().is_some();
-    is_refused || names_modern(answer)
+    answer.kind() == Kind::Error || names_modern(answer)
 }
 
 impl Before for Greeter {
@@ -288,12 +288,14 @@ impl Before for Greeter {
         &self.greeting.caller.owner
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        match (self.bridge.upgrade(), self.upstream.upgrade()) {
-            (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
-                bridge.reconsider(self.greeting.clone(), upstream, answer.clone());
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        match (self.bridge.upgrade(), self.upstream.upgrade(), outcome) {
+            (Some(bridge), Some(upstream), Outcome::Answered(answer))
+                if may_be_era(&answer) && !upstream.is_stopped() =>
+            {
+                bridge.reconsider(self.greeting.clone(), upstream, answer);
             }
-            _ => self.greeting.caller.owner.finish(exchange, answer),
+            (.., outcome) => self.greeting.caller.owner.finish(exchange, outcome),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use switchboard_proto::exchange::Exchange;
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -44,8 +45,7 @@ impl Hidden {
             let what = "params must be an object with one name, a string".to_owned();
             return Some(Refusal::BadParams { what });
         };
-        let text = format!("Tool \"{name}\" is not available");
-        self.hides(&name).then_some(Refusal::FarSide { text })
+        self.hides(&name).then(|| Refusal::HiddenTool { name: name.into_owned() })
     }
 
     /// Whether the answer to `request` has to be looked through.
@@ -113,8 +113,9 @@ impl Before for Blinkered {
         &self.owner
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.owner.finish(exchange, &self.hidden.without(answer));
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        let shown = outcome.and_then(|answer| self.hidden.without(answer).into());
+        self.owner.finish(exchange, shown);
     }
 }
 

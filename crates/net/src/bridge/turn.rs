@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::{Exchange, Up};
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -114,16 +115,16 @@ impl Bridge {
         exchange: Exchange,
         entry: Entry<(Caller, Up)>,
     ) -> Option<(Caller, Up)> {
-        let (caller, why) = match entry {
+        let (caller, outcome) = match entry {
             Entry::Passes(open) => return Some(open),
             Entry::Waits => {
                 self.watch_gate(house);
                 return None;
             }
-            Entry::Fails((caller, _), text) => (caller, Refusal::FarSide { text }),
-            Entry::Crowded((caller, _)) => (caller, Refusal::TooManyCalls),
+            Entry::Fails((caller, _), why) => (caller, why.into()),
+            Entry::Crowded((caller, _)) => (caller, Refusal::TooManyCalls.into()),
         };
-        caller.owner.finish(exchange, &Message::refusal(None, &why));
+        caller.owner.finish(exchange, outcome);
         None
     }
 
@@ -171,8 +172,8 @@ impl Bridge {
             let gate = &mut lock(house).gate;
             (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
-        for ((caller, verb), text) in vain {
-            fail(&caller, &verb, text);
+        for ((caller, verb), why) in vain {
+            fail(&caller, &verb, why);
         }
         if opens {
             self.fill_pool();
@@ -229,7 +230,7 @@ impl Bridge {
             (late, next)
         };
         for (caller, verb) in late {
-            fail(&caller, &verb, "the server did not start in time".to_owned());
+            fail(&caller, &verb, Failure::StartTimeout);
         }
         next
     }
@@ -279,10 +280,9 @@ async fn watch(bridge: Weak<Bridge>) {
     }
 }
 
-fn fail(caller: &Caller, verb: &Up, text: String) {
+fn fail(caller: &Caller, verb: &Up, why: Failure) {
     if let Up::Open { exchange, .. } = verb {
-        let answer = Message::refusal(None, &Refusal::FarSide { text });
-        caller.owner.finish(*exchange, &answer);
+        caller.owner.finish(*exchange, why.into());
     }
 }
 
@@ -298,8 +298,8 @@ impl Before for Turn {
         &self.owner
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.owner.finish(exchange, answer);
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        self.owner.finish(exchange, outcome);
         if let Some(bridge) = self.bridge.upgrade()
             && let Some(house) = &bridge.house
         {

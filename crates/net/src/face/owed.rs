@@ -6,7 +6,6 @@ use std::task::Poll;
 use std::time::Instant;
 
 use switchboard_proto::exchange::{Exchange, Up};
-use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 use switchboard_proto::server::legacy::Phase;
@@ -70,9 +69,8 @@ impl Face {
     /// back. Listens go on.
     pub fn give_up(self: &Arc<Self>, why: &Refusal) -> Works {
         let owed = lock(&self.state).half.owed_calls();
-        let answer = Message::refusal(None, why);
         for &exchange in &owed {
-            self.finish(exchange, &answer);
+            self.finish(exchange, why.clone());
         }
         let mut works = self.step(Half::handle_silence).1;
         let _passing = lock(&self.passing);

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 
 use super::Recipient;
@@ -13,8 +14,8 @@ use super::Recipient;
 pub(crate) trait Before: fmt::Debug + Send + Sync {
     /// Whose call it is.
     fn owner(&self) -> &Arc<dyn Recipient>;
-    /// The answer is there.
-    fn finish(&self, exchange: Exchange, answer: &Message);
+    /// The call is over.
+    fn finish(&self, exchange: Exchange, outcome: Outcome);
 }
 
 /// A recipient that has somebody before it.
@@ -42,8 +43,8 @@ impl<B: Before> Recipient for Passing<B> {
         self.0.owner().recall(ask, message);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.0.finish(exchange, answer);
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        self.0.finish(exchange, outcome);
     }
 
     fn await_dropped(&self, exchange: Exchange) -> bool {
@@ -58,7 +59,7 @@ impl<B: Before> Recipient for Passing<B> {
         self.0.owner().hang_up(exchange);
     }
 
-    fn lost(&self, why: &str) {
+    fn lost(&self, why: &Failure) {
         self.0.owner().lost(why);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use switchboard_proto::client::{Half, Ticket};
 use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 
 use super::Upstream;
@@ -28,8 +29,8 @@ pub trait Recipient: fmt::Debug + Send + Sync {
     fn ask(self: Arc<Self>, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool;
     /// The server does not need the input any more.
     fn recall(&self, ask: Ask, message: &Message);
-    /// The answer to a call. One that was made on our side has no id.
-    fn finish(&self, exchange: Exchange, answer: &Message);
+    /// A call is over.
+    fn finish(&self, exchange: Exchange, outcome: Outcome);
     /// The server may still answer this call, which its owner has dropped. True if
     /// that answer is to be passed on: then `finish` or `unanswered` follows.
     fn await_dropped(&self, _exchange: Exchange) -> bool {
@@ -40,7 +41,7 @@ pub trait Recipient: fmt::Debug + Send + Sync {
     /// The server ended the connection of a call on purpose: its answer takes long.
     fn hang_up(&self, _exchange: Exchange) {}
     /// The link to the server is gone; it may come back.
-    fn lost(&self, _why: &str) {}
+    fn lost(&self, _why: &Failure) {}
     /// Whether it reads slower than it is told.
     fn is_slow(&self) -> bool;
     /// Waits until it has read enough.
@@ -83,8 +84,8 @@ impl Recipient for Face {
         self.recall(ask, message);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.finish(exchange, answer);
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        self.finish(exchange, outcome);
     }
 
     fn await_dropped(&self, exchange: Exchange) -> bool {

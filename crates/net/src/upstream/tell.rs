@@ -113,8 +113,8 @@ impl Upstream {
             Down::Recall { to, ask, message } => {
                 self.each(&to, |face, _| face.recall(ask, &message));
             }
-            Down::Finish { to, answer } => {
-                to.owner.finish(to.exchange, &answer);
+            Down::Finish { to, outcome } => {
+                to.owner.finish(to.exchange, outcome);
                 self.watch_slow(&to.owner);
             }
             Down::Unanswered { to } => to.owner.unanswered(to.exchange),
