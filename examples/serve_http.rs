@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::server::{self, Context, Elicited, Outcome, Server, Tool};
+use switchboard_net::server::{self, Context, Elicited, HandlerResult, Server, Tool};
 use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
@@ -36,11 +36,12 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
         });
         let answer = cx.elicit("What is your name?", form).await?;
         Ok::<_, server::Error>(match answer {
-            Elicited::Accept(answer) => {
-                Outcome::success(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
-            }
+            Elicited::Accept(answer) => HandlerResult::success(format!(
+                "Hello, {}!",
+                answer["name"].as_str().unwrap_or("you")
+            )),
             Elicited::Decline | Elicited::Cancel => {
-                Outcome::failure("E_NO_NAME", "you have no name")
+                HandlerResult::failure("E_NO_NAME", "you have no name")
             }
         })
     });
@@ -54,8 +55,8 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
                 async move { says }
             });
             match cx.server().add_tool(tool) {
-                Ok(()) => Outcome::success("learned"),
-                Err(flaw) => Outcome::failure("E_NOT_LEARNED", flaw.to_string()),
+                Ok(()) => HandlerResult::success("learned"),
+                Err(flaw) => HandlerResult::failure("E_NOT_LEARNED", flaw.to_string()),
             }
         });
     Ok(Server::builder("learner", env!("CARGO_PKG_VERSION")).tool(greet).tool(learn).build()?)

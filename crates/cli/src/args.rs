@@ -5,7 +5,7 @@
 use clap::builder::Styles;
 use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 pub(crate) use bridge::BridgeArgs;
 use client::help;
 pub(crate) use client::{ClientArgs, Form, ReachArgs};
@@ -120,7 +120,7 @@ const CLIENT: [&str; 12] = [
 
 /// What is told of arguments that clap did not take, if a script may be reading:
 /// `words` are what the user said. None if clap's own words will do.
-pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Failure> {
+pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<CommandError> {
     let command = Cli::command();
     let mut words = words.iter().skip(1);
     let called = words.find(|word| command.find_subcommand(word).is_some())?;
@@ -133,7 +133,7 @@ pub(crate) fn failure_of(answer: &clap::Error, words: &[String]) -> Option<Failu
     let lines = parts.flat_map(str::lines);
     let tips = lines.filter_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
     let tips = tips.chain([format!("see switchboard {called} --help")]);
-    let failure = tips.fold(Failure::new(fact), Failure::hint);
+    let failure = tips.fold(CommandError::new(fact), CommandError::hint);
     Some(failure.for_scripts(ExitStatus::Failure, "usage"))
 }
 

@@ -16,7 +16,7 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::signal::Stop;
 
 /// A gateway: another one that reads the same files serves the same.
@@ -39,8 +39,12 @@ fn variable() -> Option<String> {
 }
 
 /// Refuses whatever the process that started us asks for, and starts nothing.
-pub(crate) async fn refuse(ancestry: &Ancestry, on_stdio: bool, stop: Stop) -> Result<(), Failure> {
-    let failure = Failure::new("started by a gateway that serves the same configuration")
+pub(crate) async fn refuse(
+    ancestry: &Ancestry,
+    on_stdio: bool,
+    stop: Stop,
+) -> Result<(), CommandError> {
+    let failure = CommandError::new("started by a gateway that serves the same configuration")
         .hint("remove the server that starts this command from that configuration")
         .hint(format!("if that is meant, start it without the variable {VARIABLE}"));
     if !on_stdio {
@@ -50,7 +54,7 @@ pub(crate) async fn refuse(ancestry: &Ancestry, on_stdio: bool, stop: Stop) -> R
     let limits = Arc::new(Limits::default());
     let looping = Arc::new(Looping { ids: ancestry.above() });
     let served = stdio::serve_within(Duration::ZERO, looping, false, limits, stop.asked());
-    served.await.map_err(|error| Failure::of(&error))
+    served.await.map_err(|error| CommandError::of(&error))
 }
 
 /// Answers everything with the reason why nothing is served.

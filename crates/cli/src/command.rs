@@ -12,10 +12,10 @@ mod serve;
 mod status;
 
 use crate::args::Command;
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 
 /// Does what the user asked for, until it is over.
-pub(crate) async fn run(command: Command) -> Result<ExitStatus, Failure> {
+pub(crate) async fn run(command: Command) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Doctor(args) => return Box::pin(doctor::run(&args)).await,
         Command::Config(args) => return config::run(&args),

@@ -44,7 +44,7 @@ impl From<ExitStatus> for ExitCode {
 
 /// What failed: the fact with its causes, and what to do next.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct CommandError {
     pub(crate) status: ExitStatus,
     error: String,
     hints: Vec<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Failure {
     line: Option<Value>,
 }
 
-impl Failure {
+impl CommandError {
     /// States a fact.
     pub(crate) fn new(error: impl Into<String>) -> Self {
         let status = ExitStatus::Failure;
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = &self.line {
             return writeln!(out, "{line}");
@@ -145,7 +145,7 @@ mod tests {
         struct Outer(#[source] std::io::Error);
 
         let error = Outer(std::io::Error::other("no\nflour"));
-        let failure = Failure::of(&error).hint("buy some").hint("or bake");
+        let failure = CommandError::of(&error).hint("buy some").hint("or bake");
         assert_eq!(
             failure.to_string(),
             "error: no bread: no flour\nhint: buy some\nhint: or bake\n"
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_a_server_says_in_an_error_cannot_drive_the_terminal() {
-        let failure = Failure::new("MCP error 1: a\u{1b}[2J\u{9b}31mb").hint("c\u{7}d");
+        let failure = CommandError::new("MCP error 1: a\u{1b}[2J\u{9b}31mb").hint("c\u{7}d");
         assert_eq!(failure.to_string(), "error: MCP error 1: a[2J31mb\nhint: cd\n");
     }
 }

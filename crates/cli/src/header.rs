@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::header::is_ours;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// Why a header is not sent.
 #[non_exhaustive]
@@ -76,9 +76,9 @@ pub(crate) fn merge(
 }
 
 /// The headers in a file: one a line, `#` begins a comment.
-pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn lines_of(file: &Path) -> Result<Vec<String>, CommandError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(format!("cannot read the headers in {}: {error}", file.display()))
+        CommandError::new(format!("cannot read the headers in {}: {error}", file.display()))
             .hint("--header-file wants a file with a \"Name: value\" a line")
     })?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -97,11 +97,13 @@ pub(crate) fn for_answers(
 pub(crate) fn filled(
     text: &str,
     lookup: impl Fn(&str) -> Option<String>,
-) -> Result<String, Failure> {
+) -> Result<String, CommandError> {
     expand(text, lookup).map_err(|problem| match problem {
-        Problem::NoVariable => Failure::new("a ${…} names no variable"),
-        Problem::Unset(name) => Failure::new(format!("the environment variable {name} is not set"))
-            .hint(format!("export {name}=…")),
+        Problem::NoVariable => CommandError::new("a ${…} names no variable"),
+        Problem::Unset(name) => {
+            CommandError::new(format!("the environment variable {name} is not set"))
+                .hint(format!("export {name}=…"))
+        }
     })
 }
 

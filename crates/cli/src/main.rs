@@ -23,7 +23,7 @@ use switchboard_net::stdio::child::Command;
 
 use args::Cli;
 use compat::Line;
-use exit::{ExitStatus, Failure};
+use exit::{CommandError, ExitStatus};
 
 /// Gives memory back when a crowd has gone, which the C library's does not (decision 7).
 #[cfg(not(target_env = "msvc"))]
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             return ExitStatus::Success.into();
         }
         Some(Line::Wrong(complaint)) => {
-            Failure::new(complaint.what).hint(complaint.hint).report();
+            CommandError::new(complaint.what).hint(complaint.hint).report();
             return ExitStatus::Usage.into();
         }
         None => None,
@@ -95,9 +95,9 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
     }
 }
 
-fn run(command: args::Command) -> Result<ExitStatus, Failure> {
+fn run(command: args::Command) -> Result<ExitStatus, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of(&error))?;
+    let runtime = runtime.map_err(|error| CommandError::of(&error))?;
     let ended = runtime.block_on(command::run(command));
     // A thread may still be reading stdin, and nothing would wake it.
     runtime.shutdown_background();

@@ -11,7 +11,7 @@ use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 
 use crate::args::{ServeArgs, WebArgs};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::signal::Stop;
 
 /// What is served.
@@ -29,27 +29,27 @@ impl Offer {
         args: &ServeArgs,
         port: Option<u16>,
         stop: Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         match port {
             Some(port) => self.serve_http(port, args, stop).await,
             None => self.serve_stdio(Duration::from_secs(args.grace), stop).await,
         }
     }
 
-    async fn serve_stdio(self, grace: Duration, stop: Stop) -> Result<(), Failure> {
+    async fn serve_stdio(self, grace: Duration, stop: Stop) -> Result<(), CommandError> {
         let Self { inside, shared, limits } = self;
         let served = stdio::serve_within(grace, inside, shared, limits, stop.asked());
-        served.await.map_err(|error| Failure::of(&error))
+        served.await.map_err(|error| CommandError::of(&error))
     }
 
-    async fn serve_http(self, port: u16, args: &ServeArgs, stop: Stop) -> Result<(), Failure> {
+    async fn serve_http(self, port: u16, args: &ServeArgs, stop: Stop) -> Result<(), CommandError> {
         web::serve(vec![(web::Place::Root, self)], port, args, &WebArgs::default(), stop).await
     }
 }
 
 pub(crate) mod web;
 
-async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Failure> {
+async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), CommandError> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let listener = match TcpListener::bind((host, port)).await {
         // All addresses of a machine that has no IPv6.
@@ -57,7 +57,7 @@ async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Failur
         bound => bound,
     };
     let listener = listener.map_err(|error| {
-        let failure = Failure::new(format!("cannot listen on {host} port {port}: {error}"));
+        let failure = CommandError::new(format!("cannot listen on {host} port {port}: {error}"));
         match error.kind() {
             io::ErrorKind::AddrInUse => {
                 failure.hint("stop the program that uses the port, or pick a free one: --port 0")
@@ -68,6 +68,6 @@ async fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), Failur
             _ => failure.hint("--host must be an address or a name of this machine"),
         }
     })?;
-    let address = listener.local_addr().map_err(|error| Failure::of(&error))?;
+    let address = listener.local_addr().map_err(|error| CommandError::of(&error))?;
     Ok((listener, address))
 }

@@ -11,7 +11,7 @@ use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::header;
 
 mod named;
@@ -30,13 +30,13 @@ pub(crate) struct Found {
 
 impl Found {
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn server(self) -> Result<Server, Failure> {
+    pub(crate) fn server(self) -> Result<Server, CommandError> {
         match (self.target, self.fetch) {
             (Target::Command(command), _) => start(command),
             (Target::Url { url, strategy, headers }, Some(fetch)) => {
                 Ok(Server::url(url, strategy, headers, fetch))
             }
-            (Target::Url { .. }, None) => Err(Failure::new("nothing to reach the URL with")),
+            (Target::Url { .. }, None) => Err(CommandError::new("nothing to reach the URL with")),
         }
     }
 }
@@ -51,16 +51,16 @@ pub(crate) fn local(
     line: Option<&str>,
     words: &[String],
     args: &CommandArgs,
-) -> Result<Found, Failure> {
+) -> Result<Found, CommandError> {
     let target = Target::Command(command(line, words, args)?);
     Ok(Found { target, timeouts: Timeouts::default(), fetch: None })
 }
 
 /// A server that is a command, after checking that it can be run.
-fn start(command: Command) -> Result<Server, Failure> {
+fn start(command: Command) -> Result<Server, CommandError> {
     let environment = environment();
     command.check(&environment).map_err(|error| {
-        Failure::of(&error).hint(format!("try it by itself first: {} --help", command.program))
+        CommandError::of(&error).hint(format!("try it by itself first: {} --help", command.program))
     })?;
     Ok(Server::command(command, environment))
 }
@@ -71,7 +71,7 @@ pub(crate) fn remote(
     files: &[PathBuf],
     args: &RemoteArgs,
     local: &CommandArgs,
-) -> Result<Found, Failure> {
+) -> Result<Found, CommandError> {
     if text.contains("://") {
         let strategy = args.transport.unwrap_or_default();
         let target = Target::Url { url: url(text)?, strategy, headers: headers(None, args)? };
@@ -97,7 +97,7 @@ pub(crate) fn named_line(
     name: &str,
     line: &str,
     pass_environment: bool,
-) -> Result<Server, Failure> {
+) -> Result<Server, CommandError> {
     let args = CommandArgs { pass_environment, ..CommandArgs::default() };
     start(command(Some(line), &[], &args)?.name(name))
 }
@@ -107,7 +107,7 @@ pub(crate) fn named_in(
     file: &Path,
     args: &RemoteArgs,
     pass_environment: bool,
-) -> Result<Vec<(String, Server)>, Failure> {
+) -> Result<Vec<(String, Server)>, CommandError> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
     let wanted = named::all(file)?.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
@@ -124,23 +124,23 @@ pub(crate) fn named_in(
 
 /// Headers of a configuration, the stronger ones of files of headers, and the
 /// strongest of the command line.
-fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, Failure> {
+fn headers(given: Option<HeaderMap>, args: &RemoteArgs) -> Result<HeaderMap, CommandError> {
     let mut said = Vec::new();
     for file in &args.network.header_file {
         said.extend(header::lines_of(file)?);
     }
     said.extend_from_slice(&args.header);
     header::merge(given.unwrap_or_default(), &said, |name| std::env::var(name).ok())
-        .map_err(|error| Failure::of(&error).hint(error.hint()))
+        .map_err(|error| CommandError::of(&error).hint(error.hint()))
 }
 
 /// The HTTP client for whom nothing was said.
-pub(crate) fn fetch_as_usual() -> Result<Fetch, Failure> {
+pub(crate) fn fetch_as_usual() -> Result<Fetch, CommandError> {
     fetch(&RemoteArgs::default())
 }
 
 /// The HTTP client that the options describe.
-fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
+fn fetch(args: &RemoteArgs) -> Result<Fetch, CommandError> {
     let vars = std::env::vars_os();
     let vars = vars
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -153,35 +153,35 @@ fn fetch(args: &RemoteArgs) -> Result<Fetch, Failure> {
     }
     if let Some(file) = &args.ca_file {
         let pem = std::fs::read(file).map_err(|error| {
-            Failure::new(format!("cannot read {}: {error}", file.display()))
+            CommandError::new(format!("cannot read {}: {error}", file.display()))
                 .hint("--ca-file wants a file with certificates in PEM form")
         })?;
-        options
-            .trust_pem(&pem)
-            .map_err(|error| Failure::of(&error).hint(format!("look into {}", file.display())))?;
+        options.trust_pem(&pem).map_err(|error| {
+            CommandError::of(&error).hint(format!("look into {}", file.display()))
+        })?;
     }
     Fetch::new(options).map_err(|error| {
-        Failure::of(&error).hint("HTTP_PROXY, HTTPS_PROXY and ALL_PROXY take http://host:port")
+        CommandError::of(&error).hint("HTTP_PROXY, HTTPS_PROXY and ALL_PROXY take http://host:port")
     })
 }
 
 /// Reads the URL of a server; whatever a request cannot be sent to is refused.
-fn url(text: &str) -> Result<Uri, Failure> {
+fn url(text: &str) -> Result<Uri, CommandError> {
     let url: Option<Uri> = text.parse().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
     let Some(url) = url.filter(|url| url.host().is_some_and(|host| !host.is_empty())) else {
         return Err(no_url(text));
     };
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Failure::new("the URL contains a user name or a password")
+        return Err(CommandError::new("the URL contains a user name or a password")
             .hint("send it as a header instead: --header 'Authorization: Basic ${CREDENTIALS}'"));
     }
     Ok(url)
 }
 
 /// Why a text is no address of a server.
-pub(crate) fn no_url(text: &str) -> Failure {
-    Failure::new(format!("{:?} is not an http:// or https:// URL", shown(text)))
+pub(crate) fn no_url(text: &str) -> CommandError {
+    CommandError::new(format!("{:?} is not an http:// or https:// URL", shown(text)))
         .hint("write it in full, for example https://example.com/mcp")
 }
 
@@ -192,14 +192,18 @@ fn shown(text: &str) -> &str {
 }
 
 /// The command that the user gave, as words or as one line.
-fn command(line: Option<&str>, words: &[String], args: &CommandArgs) -> Result<Command, Failure> {
+fn command(
+    line: Option<&str>,
+    words: &[String],
+    args: &CommandArgs,
+) -> Result<Command, CommandError> {
     let command = match (line, words) {
         (Some(line), _) => Command::parse(line).map_err(|error| {
-            Failure::of(&error)
+            CommandError::of(&error)
                 .hint("quote the whole command once: --stdio \"npx -y some-server 'an argument'\"")
         })?,
         (None, [program, rest @ ..]) => Command::new(program).args(rest),
-        (None, []) => return Err(Failure::new("no command after --")),
+        (None, []) => return Err(CommandError::new("no command after --")),
     };
     Ok(with_args(command, args))
 }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 use switchboard_net::http::sites::Sites;
 use switchboard_net::roster::{Kind, State};
-use switchboard_net::upstream::{LEADS_BACK, Server, Strategy, Target};
+use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 
 use crate::fleet::{Fleet, Gauges};
@@ -45,7 +46,8 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     let tools = tools.iter().filter(|tool| tool.server == gauges.server).count();
     let mut server = json!({
         "state": word,
-        "error": error.map(|error| class(error)),
+        "error": error.map(Failure::summary),
+        "errorKind": error.map(Failure::kind),
         "era": present.as_ref().map(|client| era(client.era())),
         "transport": fleet.server(&gauges.server).as_ref().map(transport),
         "calls": gauges.calls,
@@ -76,53 +78,5 @@ fn transport(server: &Server) -> &'static str {
         Target::Command(_) => "stdio",
         Target::Url { strategy: Strategy::SseOnly, .. } => "sse",
         Target::Url { .. } => "http",
-    }
-}
-
-/// What kind of error a server stands with. Its own words may name anything.
-fn class(error: &str) -> String {
-    let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
-    if has(&[LEADS_BACK]) {
-        return LEADS_BACK.to_owned();
-    }
-    if let Some((_, status)) = error.split_once("HTTP ") {
-        let digits: String = status.chars().take_while(char::is_ascii_digit).collect();
-        if digits.len() == 3 {
-            return format!("http {digits}");
-        }
-    }
-    let class = if has(&["timeout", "took too long", "within", "in time"]) {
-        "timeout"
-    } else if has(&["exit", "signal", "Transport closed"]) {
-        "ended"
-    } else if has(&["MCP error", "protocol version"]) {
-        "refused"
-    } else if has(&["no file", "no directory", "not found", "permission", "denied", "start"]) {
-        "not started"
-    } else {
-        "unreachable"
-    };
-    class.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_is_told_by_its_kind_and_never_in_its_own_words() {
-        for (error, kind) in [
-            ("HTTP 401: s3cret", "http 401"),
-            ("Request timeout after 30000ms", "timeout"),
-            ("no connection to http://s3cret within 10s", "timeout"),
-            ("/s3cret/run.sh: exited with status 3", "ended"),
-            ("Transport closed", "ended"),
-            ("MCP error 1: s3cret", "refused"),
-            ("there is no file /s3cret", "not started"),
-            ("connection refused by http://s3cret", "unreachable"),
-            ("HTTP soon", "unreachable"),
-        ] {
-            assert_eq!(class(error), kind, "{error}");
-        }
     }
 }

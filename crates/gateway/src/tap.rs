@@ -35,7 +35,7 @@ mod tool;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum CallResult {
     /// With a result.
     Ok,
     /// With a result that says that the tool failed.
@@ -46,7 +46,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
+impl CallResult {
     /// All of them, in their order.
     pub const ALL: [Self; 4] = [Self::Ok, Self::ToolError, Self::Error, Self::Cancelled];
 

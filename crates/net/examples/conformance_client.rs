@@ -20,10 +20,10 @@ use switchboard_proto::revision::{Era, era_of};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
-type Outcome = Result<(), Box<dyn Error>>;
+type Checked = Result<(), Box<dyn Error>>;
 
 #[tokio::main]
-async fn main() -> Outcome {
+async fn main() -> Checked {
     let url = env::args().next_back().ok_or("no URL is given")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "null".to_owned());
@@ -96,7 +96,7 @@ fn answering() -> ClientOptions {
         .on_roots(|_| async { Ok(json!({"roots": []})) })
 }
 
-async fn play(client: &Client, scenario: &str, context: &Value) -> Outcome {
+async fn play(client: &Client, scenario: &str, context: &Value) -> Checked {
     match scenario {
         "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
             client.tools().await?;
@@ -126,7 +126,7 @@ async fn play(client: &Client, scenario: &str, context: &Value) -> Outcome {
     Ok(())
 }
 
-async fn call(client: &Client, tool: &str, arguments: Value) -> Outcome {
+async fn call(client: &Client, tool: &str, arguments: Value) -> Checked {
     let result = client.call_tool(tool, arguments).await?;
     if result["isError"] == true {
         return Err(format!("{tool} failed: {}", result["content"]).into());
@@ -135,7 +135,7 @@ async fn call(client: &Client, tool: &str, arguments: Value) -> Outcome {
 }
 
 /// Lists the tools and calls each, with something for each argument.
-async fn every_tool(client: &Client) -> Outcome {
+async fn every_tool(client: &Client) -> Checked {
     for tool in client.tools().await? {
         let name = tool["name"].as_str().unwrap_or_default();
         let properties = tool["inputSchema"]["properties"].as_object();
@@ -162,7 +162,7 @@ fn any(schema: &Value) -> Value {
 }
 
 /// Sends the schema of one tool to another, as it came.
-async fn echo_schema(client: &Client) -> Outcome {
+async fn echo_schema(client: &Client) -> Checked {
     let tools = client.tools().await?;
     let tool = tools.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
     let schema = tool.map(|tool| tool["inputSchema"].clone()).ok_or("the tool is not listed")?;
@@ -170,7 +170,7 @@ async fn echo_schema(client: &Client) -> Outcome {
 }
 
 /// Every method that names what it is about.
-async fn everything(client: &Client) -> Outcome {
+async fn everything(client: &Client) -> Checked {
     every_tool(client).await?;
     for resource in client.resources().await? {
         client.read(resource["uri"].as_str().unwrap_or_default()).await?;
@@ -182,7 +182,7 @@ async fn everything(client: &Client) -> Outcome {
 }
 
 /// Loads every skill, and all its files if it is sound.
-async fn every_skill(client: &Client) -> Outcome {
+async fn every_skill(client: &Client) -> Checked {
     for skill in client.skills().await? {
         match client.load_skill(&skill).await {
             Err(CallError::Unusable { .. }) => {}

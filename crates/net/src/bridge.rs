@@ -36,7 +36,7 @@ mod turn;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
-pub use gate::Door;
+pub use gate::{Door, Outage};
 pub use hide::Hidden;
 use idle::Places;
 use turn::Gatehouse;
@@ -103,7 +103,7 @@ impl Bridge {
     fn connect(&self, opening: &Opening) -> Works {
         let Opening { face, call, request, said } = opening;
         if let Some(why) = self.hidden.refuses(request) {
-            call.finish(&Message::refusal(None, &why));
+            call.finish(why);
             return Works::none();
         }
         let eras = self.eras(face);
@@ -111,7 +111,7 @@ impl Bridge {
         let upstream = match self.upstream_for(face, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
-                call.finish(&Message::refusal(None, &why));
+                call.finish(why);
                 return Works::none();
             }
         };

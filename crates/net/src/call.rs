@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use switchboard_proto::client::Ticket;
 use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 
 use crate::bridge::Permit;
@@ -65,7 +66,7 @@ enum Phase {
     Over,
 }
 
-/// Sees the answer first. If it returns true, another answer will follow.
+/// Sees the server's answer first. If it returns true, another answer will follow.
 type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
 
 /// Where a server's words about calls go: a client that is served, or a client of ours.
@@ -88,8 +89,8 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     ) -> bool;
     /// The server does not need the input any more.
     fn recall(&self, ask: Ask, message: &Message);
-    /// The answer to a call. An answer that was made on our side has no id.
-    fn finish(&self, exchange: Exchange, answer: &Message);
+    /// A call is over.
+    fn finish(&self, exchange: Exchange, outcome: Outcome);
     /// The server may still answer this call, which was cancelled. True if
     /// that answer is to be passed on: then `finish` or `unanswered` follows.
     fn await_dropped(&self, _exchange: Exchange) -> bool {
@@ -100,7 +101,7 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
     /// The server ended the connection of a call on purpose: its answer takes long.
     fn hang_up(&self, _exchange: Exchange) {}
     /// The connection to the server is gone; it may come back.
-    fn lost(&self, _why: &str) {}
+    fn lost(&self, _why: &Failure) {}
     /// Whether it reads slower than it is written to.
     fn is_slow(&self) -> bool {
         false
@@ -135,8 +136,8 @@ pub trait CallHolder: Send + Sync {
 
 /// What is changed in a server's words about a call before the client gets them.
 pub trait ReplyRewrite: Send + Sync {
-    /// The answer.
-    fn answer<'m>(&self, answer: &'m Message) -> Cow<'m, Message>;
+    /// The server's answer.
+    fn answer(&self, answer: &Message) -> Outcome;
     /// A notification on the way; none if the client must not hear it.
     fn note<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
         Some(Cow::Borrowed(message))
@@ -271,20 +272,26 @@ impl Call {
         }
     }
 
-    /// The answer. Only the first one counts.
-    pub fn finish(&self, answer: &Message) {
+    /// The answer, or why there is none. Only the first one counts.
+    pub fn finish(&self, outcome: impl Into<Outcome>) {
+        let outcome = outcome.into();
         let mut state = lock(&self.0.state);
         if state.phase == Phase::Over {
             return;
         }
         let (intercept, rewrite) = (state.intercept.take(), state.rewrite.clone());
         drop(state);
-        if intercept.is_some_and(|intercept| intercept(answer)) {
+        if let (Some(intercept), Some(answer)) = (intercept, outcome.answer())
+            && intercept(answer)
+        {
             return;
         }
-        let answer = rewrite.as_ref().map_or(Cow::Borrowed(answer), |it| it.answer(answer));
+        let outcome = match &rewrite {
+            Some(rewrite) => outcome.and_then(|answer| rewrite.answer(answer)),
+            None => outcome,
+        };
         lock(&self.0.state).holder = None;
-        self.0.sink.finish(self.0.exchange, &answer);
+        self.0.sink.finish(self.0.exchange, outcome);
         self.close();
     }
 

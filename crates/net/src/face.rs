@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -318,11 +319,13 @@ impl Face {
         self.quietly(|half| half.recall(ask, message));
     }
 
-    /// The answer to a call. From here on the client has its time to come for it.
-    pub fn finish(&self, exchange: Exchange, answer: &Message) {
+    /// The answer to a call, or why there is none: here a failure becomes an error.
+    /// From here on the client has its time to come for it.
+    pub fn finish(&self, exchange: Exchange, outcome: impl Into<Outcome>) {
+        let answer = outcome.into().into_message(self.inside.words());
         let call = lock(&self.state).calls.remove(&exchange);
-        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(answer)));
-        let answer = other.as_ref().unwrap_or(answer);
+        let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
+        let answer = other.as_ref().unwrap_or(&answer);
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);
@@ -496,8 +499,8 @@ impl ReplySink for Face {
         self.recall(ask, message);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        self.finish(exchange, answer);
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        self.finish(exchange, outcome);
     }
 
     fn await_dropped(&self, exchange: Exchange) -> bool {

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use http::HeaderName;
 use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
 use crate::call::Call;
@@ -48,6 +49,11 @@ pub trait Inside: Send + Sync + 'static {
     /// each request is a client of its own: it is over when it is finished or
     /// cancelled. Only their listens are forgotten like sessions.
     fn forget(&self, _face: &Arc<Face>) {}
+
+    /// How much clients are told of what goes wrong with a server.
+    fn words(&self) -> Words {
+        Words::Full
+    }
 
     /// Whether the open calls of a modern client may go on: what is granted to whom it
     /// speaks for may be less than when they were made.

@@ -53,7 +53,7 @@
 //! ```
 //!
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
-//! way to its client, [`ToolResult`] and [`Outcome`] are what tools answer,
+//! way to its client, [`ToolResult`] and [`HandlerResult`] are what tools answer,
 //! [`Error`] is what anything may fail with, [`Notice`] is what clients say
 //! unasked, [`Handler`] is for those who forward. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
@@ -85,11 +85,11 @@ mod entry;
 mod error;
 mod greet;
 mod handler;
+mod handler_result;
 mod level;
 mod listen;
 mod manifest;
 mod notice;
-mod outcome;
 mod project;
 mod prompt;
 mod resource;
@@ -105,9 +105,9 @@ pub use content::{Content, Contents};
 pub use context::{Context, Elicited, Page};
 pub use error::Error;
 pub use handler::{Handler, Request};
+pub use handler_result::{HandlerResult, Nature};
 pub use level::Level;
 pub use notice::Notice;
-pub use outcome::{Nature, Outcome};
 pub use project::Cache;
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};

@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use switchboard_proto::client::{Half, Sharing, Transmit};
 use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -50,7 +50,6 @@ mod tenant;
 mod traffic;
 mod unreadable;
 mod via;
-mod words;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
@@ -64,7 +63,7 @@ pub use target::{Server, Strategy, Target, UnknownStrategy};
 pub(crate) use tenant::Tenant;
 pub use traffic::Traffic;
 pub(crate) use via::through;
-pub use via::{Ancestry, LEADS_BACK, Through, VARIABLE, leads_back};
+pub use via::{Ancestry, Through, VARIABLE, leads_back};
 
 /// A connection to one server.
 pub struct Upstream {
@@ -192,8 +191,7 @@ impl Upstream {
             self.attach(&call.listener());
         }
         if lock(&self.core).is_full(request, &self.limits) {
-            let text = "the server does not read what it is sent; try again later".to_owned();
-            call.finish(&Message::refusal(None, &Refusal::FarSide { text }));
+            call.finish(Failure::NotReading);
             return Works::none();
         }
         lock(&self.core).used = now();
@@ -243,7 +241,7 @@ impl Upstream {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
-            core.half.handle_lost(&over(), now());
+            core.half.handle_lost(&Failure::CLOSED, now());
         }
         let works = self.carry(&mut core);
         self.settle(core);
@@ -302,15 +300,15 @@ impl Upstream {
     }
 
     /// The link is gone: every open call fails.
-    fn lost(self: &Arc<Self>, text: String) {
-        tracing::warn!(server = self.name, "{text}");
+    fn lost(self: &Arc<Self>, why: &Failure) {
+        tracing::warn!(server = self.name, "{why}");
         for face in self.attached() {
-            face.lost(&text);
+            face.lost(why);
         }
-        self.fail_all(&Refusal::FarSide { text });
+        self.fail_all(why);
     }
 
-    fn fail_all(self: &Arc<Self>, why: &Refusal) {
+    fn fail_all(self: &Arc<Self>, why: &Failure) {
         let mut core = lock(&self.core);
         core.take_outbound();
         core.choked = false;
@@ -327,7 +325,7 @@ impl Upstream {
         for ended in std::mem::take(&mut lock(&self.core).lanes).into_values() {
             ended.notify_one();
         }
-        self.fail_all(&over());
+        self.fail_all(&Failure::CLOSED);
     }
 
     /// Ends the connection: the child is stopped, the session deleted.
@@ -368,11 +366,6 @@ impl Upstream {
     pub fn calls(&self) -> usize {
         lock(&self.core).half.calls()
     }
-}
-
-/// Why everything fails once we have ended the connection.
-pub(crate) fn over() -> Refusal {
-    Refusal::FarSide { text: "Transport closed".to_owned() }
 }
 
 impl CallHolder for Upstream {

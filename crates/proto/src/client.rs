@@ -14,6 +14,7 @@ use std::time::Instant;
 use http::{HeaderName, HeaderValue};
 
 use crate::exchange::{Ask, Down, Lane, Said};
+use crate::failure::Failure;
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
 use legacy::Legacy;
@@ -199,7 +200,7 @@ impl<T: Ticket> Half<T> {
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_unanswered(lane, why),
             Self::Modern(half) => half.handle_unanswered(lane, why),
@@ -210,7 +211,7 @@ impl<T: Ticket> Half<T> {
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
-        let why = Refusal::SessionOver;
+        let why = Failure::from(Refusal::SessionOver);
         match self {
             Self::Legacy(half) => half.handle_session_over(lane, now),
             Self::Modern(half) => half.handle_unanswered(lane, &why),
@@ -251,7 +252,7 @@ impl<T: Ticket> Half<T> {
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
+    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         match self {
             Self::Legacy(half) => half.handle_lost(why),
             Self::Modern(half) => half.handle_lost(why),
@@ -359,7 +360,7 @@ impl<T: Ticket> Half<T> {
 
     /// The link is ended because nobody uses it: the next call begins anew, and
     /// nobody is told that anything may have changed.
-    pub fn rest(&mut self, why: &Refusal, now: Instant) {
+    pub fn rest(&mut self, why: &Failure, now: Instant) {
         match self {
             Self::Legacy(half) => half.rest(why),
             Self::Modern(half) => half.handle_lost(why),

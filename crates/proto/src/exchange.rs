@@ -18,6 +18,7 @@
 
 use http::{HeaderName, HeaderValue};
 
+use crate::failure::Outcome;
 use crate::jsonrpc::Message;
 
 /// Arguments that a client repeated as headers; none if it has no headers.
@@ -77,8 +78,8 @@ pub enum Down<T> {
     Ask { to: To<T>, ask: Ask, request: Message },
     /// It does not need it any more.
     Recall { to: To<T>, ask: Ask, message: Message },
-    /// The answer. One that no server gave, because it could not be had, has no id.
-    Finish { to: T, answer: Message },
+    /// The answer, or why there is none.
+    Finish { to: T, outcome: Outcome },
     /// A call that was dropped, and whose answer would still have been passed on,
     /// gets none.
     Unanswered { to: T },

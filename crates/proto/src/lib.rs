@@ -41,7 +41,7 @@
 //! # Where things are
 //!
 //! - Text: [`json`], [`jsonrpc`], [`patch`]; framing: [`mod@line`], [`sse`]; [`header`]s, [`moment`]s.
-//! - Facts: [`revision`], [`method`], [`refusal`], [`limits`].
+//! - Facts: [`revision`], [`method`], [`refusal`], [`failure`], [`limits`].
 //! - What one revision knows and another does not: [`project`]; which trace a call is part of: [`trace`].
 //! - The conversation: [`exchange`], and a half for each side, [`server`] and [`client`].
 //! - Parts of the halves: [`calls`], [`replay`], [`backoff`].
@@ -50,6 +50,7 @@ pub mod backoff;
 pub mod calls;
 pub mod client;
 pub mod exchange;
+pub mod failure;
 pub mod header;
 pub mod json;
 pub mod jsonrpc;

@@ -127,9 +127,18 @@ pub enum Refusal {
         "this leads back to a gateway that the request came through; remove the server that names this one"
     )]
     Loop { ids: Vec<u64> },
-    /// The far side went away while it owed an answer.
-    #[error("{text}")]
-    FarSide { text: String },
+    /// A tool that is not offered here.
+    #[error("Tool \"{name}\" is not available")]
+    HiddenTool { name: String },
+    /// The server could not be greeted in the name of a client without a session.
+    #[error("the server could not be greeted: {why}")]
+    NotGreeted { why: String },
+    /// The lists of the server are not known yet, and say what the client may use.
+    #[error("it is not known yet what this server offers")]
+    ListsUnknown,
+    /// More processes of servers than one key may have.
+    #[error("too many server processes run for this key; end a session first")]
+    TooManyProcesses,
     /// We end, and the answer has not come by then.
     #[error("this server is stopping, and the call was not finished by then")]
     Stopping,
@@ -188,7 +197,8 @@ impl Refusal {
             Self::NotAcceptable                             => (-32600, 406),
             Self::WrongHttpMethod { .. }                    => (-32600, 405),
             Self::Loop { .. }                               => (-32603, 508),
-            Self::FarSide { .. }                            => (-32603, 200),
+            Self::HiddenTool { .. } | Self::ListsUnknown    => (-32603, 200),
+            Self::TooManyProcesses | Self::NotGreeted { .. } => (-32603, 200),
             Self::Stopping                                  => (-32603, 200),
             Self::KeyRemoved                                => (-32603, 401),
             Self::NobodyToAsk                               => (-32601, 200),
@@ -244,7 +254,10 @@ impl Refusal {
             Self::NotAcceptable           => "not_acceptable",
             Self::WrongHttpMethod { .. }  => "wrong_http_method",
             Self::Loop { .. }             => "loop",
-            Self::FarSide { .. }          => "far_side",
+            Self::HiddenTool { .. }       => "hidden_tool",
+            Self::NotGreeted { .. }       => "not_greeted",
+            Self::ListsUnknown            => "lists_unknown",
+            Self::TooManyProcesses        => "too_many_processes",
             Self::Stopping                => "stopping",
             Self::KeyRemoved              => "key_removed",
             Self::NobodyToAsk             => "nobody_to_ask",
@@ -272,7 +285,7 @@ impl Refusal {
 }
 
 /// Whole seconds, and never too few.
-fn seconds(wait: Duration) -> u64 {
+pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0 || wait.is_zero())
 }
 

@@ -10,17 +10,17 @@ use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
 use crate::chain;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::serve::Offer;
 use crate::serve::web::{self, Place};
 use crate::signal::Stop;
 use crate::target;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
     let servers = servers(args)?;
     let limits = Arc::new(limits(args));
-    let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
+    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
     let on_stdio = args.serve.port.is_none();
     let ancestry = chain::bridge(on_stdio);
     if ancestry.is_loop() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
             offers.push(last);
             web::serve(offers, port, &args.serve, &args.web, stop).await
         }
-        (_, None) => Err(Failure::new("there is no server to serve")
+        (_, None) => Err(CommandError::new("there is no server to serve")
             .hint("give a command or a URL, or a file that names servers")),
     };
     for bridge in bridges {
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), Failure> {
 }
 
 /// The servers with their names, the one without a name first.
-fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> {
+fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, CommandError> {
     let mut servers = Vec::new();
     if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
         servers.push((None, server(args)?));
@@ -73,15 +73,15 @@ fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, Failure> 
 }
 
 /// Each name is a path of its own.
-fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandError> {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(Failure::new("a named server has no name")
+            return Err(CommandError::new("a named server has no name")
                 .hint("write --named-server NAME 'COMMAND ARG'"));
         }
         if !seen.insert(name) {
-            return Err(Failure::new(format!("two servers are called {name:?}"))
+            return Err(CommandError::new(format!("two servers are called {name:?}"))
                 .hint("give each a name of its own, for it is served at /servers/NAME"));
         }
     }
@@ -89,7 +89,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> 
 }
 
 /// The server, after checking what can be checked before somebody calls it.
-fn server(args: &BridgeArgs) -> Result<Server, Failure> {
+fn server(args: &BridgeArgs) -> Result<Server, CommandError> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
         None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
+use switchboard_proto::failure::Failure;
 
 use serde_json::Value;
 use switchboard_gateway::config::Timeouts;
@@ -12,7 +13,7 @@ use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, Con
 use switchboard_net::upstream::Server;
 
 use crate::args::{ClientArgs, ReachArgs};
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::{Output, Ticker};
 use crate::signal::Stop;
 use crate::target::{self, Found};
@@ -42,12 +43,12 @@ pub(super) struct Asked {
 
 /// Runs a command, which connects when it knows what to ask, and hangs up,
 /// whatever came of it. A signal does the same early: what is open is cancelled.
-pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> Result<(), Failure>
+pub(super) async fn with<A, R>(args: &ClientArgs, command: A) -> Result<(), CommandError>
 where
     A: FnOnce(Asked) -> R,
-    R: Future<Output = Result<(), Failure>>,
+    R: Future<Output = Result<(), CommandError>>,
 {
-    let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
+    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
     let (found, operands) = find(&args.reach, &args.operands).map_err(usage)?;
     let options = terminal::answering(options(&args.reach, found.timeouts));
     let server = found.server().map_err(usage)?;
@@ -80,13 +81,16 @@ pub(super) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Opti
 }
 
 /// The server that the user named, and what follows its name.
-pub(super) fn find(args: &ReachArgs, operands: &[String]) -> Result<(Found, Vec<String>), Failure> {
+pub(super) fn find(
+    args: &ReachArgs,
+    operands: &[String],
+) -> Result<(Found, Vec<String>), CommandError> {
     if args.is_local() {
         let found = target::local(args.stdio.as_deref(), &args.words, &args.local())?;
         return Ok((found, operands.to_vec()));
     }
     let Some((name, rest)) = operands.split_first() else {
-        return Err(Failure::new("no server is named")
+        return Err(CommandError::new("no server is named")
             .hint("give its URL, its name in a configuration file, or its command after --"));
     };
     let found = target::remote(name, &args.config, &args.remote(), &args.local())?;
@@ -106,35 +110,35 @@ fn options(args: &ReachArgs, timeouts: Timeouts) -> ClientOptions {
 
 impl Asked {
     /// Connects. Whatever is wrong with the operands should be known before.
-    async fn connect(&self) -> Result<&Client, Failure> {
+    async fn connect(&self) -> Result<&Client, CommandError> {
         let client = Client::connect(self.server.clone(), self.options.clone()).await;
         let client = client.map_err(|error| not_connected(&error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
     /// The operand at `at`, which is `what`.
-    fn operand(&self, at: usize, what: &str) -> Result<&str, Failure> {
+    fn operand(&self, at: usize, what: &str) -> Result<&str, CommandError> {
         let operand = self.operands.get(at).map(String::as_str);
-        operand.ok_or_else(|| usage(Failure::new(format!("{what} is missing"))))
+        operand.ok_or_else(|| usage(CommandError::new(format!("{what} is missing"))))
     }
 
     /// Fails if there is more than the command has use for.
-    fn no_more_than(&self, count: usize) -> Result<(), Failure> {
+    fn no_more_than(&self, count: usize) -> Result<(), CommandError> {
         match self.operands.get(count) {
-            Some(more) => Err(usage(Failure::new(format!("{more:?} is one too many")))),
+            Some(more) => Err(usage(CommandError::new(format!("{more:?} is one too many")))),
             None => self.no_arguments(),
         }
     }
 
     /// Fails if there are arguments for a command that takes none.
-    fn no_arguments(&self) -> Result<(), Failure> {
-        let needless = Failure::new("--json has the arguments of call, prompt and complete");
+    fn no_arguments(&self) -> Result<(), CommandError> {
+        let needless = CommandError::new("--json has the arguments of call, prompt and complete");
         let needless = needless.hint("for results as JSON, write --output json");
         self.json.as_ref().map_or(Ok(()), |_| Err(usage(needless)))
     }
 
     /// The arguments from the operand at `from` on, and from `--json`.
-    fn arguments(&self, from: usize) -> Result<Value, Failure> {
+    fn arguments(&self, from: usize) -> Result<Value, CommandError> {
         let words = self.operands.get(from..).unwrap_or_default();
         arguments::read(self.json.as_deref(), words).map_err(usage)
     }
@@ -146,40 +150,45 @@ impl Asked {
     }
 }
 
-pub(super) fn usage(failure: Failure) -> Failure {
+pub(super) fn usage(failure: CommandError) -> CommandError {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-pub(super) fn other(text: &str) -> Failure {
-    Failure::new(text).for_scripts(ExitStatus::Failure, "other")
+pub(super) fn other(text: &str) -> CommandError {
+    CommandError::new(text).for_scripts(ExitStatus::Failure, "other")
 }
 
-pub(super) fn interrupted() -> Failure {
-    Failure::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
+pub(super) fn interrupted() -> CommandError {
+    CommandError::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
 }
 
-fn not_connected(error: &ConnectError) -> Failure {
+fn not_connected(error: &ConnectError) -> CommandError {
     match error {
-        ConnectError::Failed(CallError::Timeout { .. }) => {
-            Failure::of(error).for_scripts(ExitStatus::Unreachable, "unreachable")
+        ConnectError::Failed(CallError::Failed(Failure::Timeout { .. })) => {
+            CommandError::new(error.to_string()).for_scripts(ExitStatus::Unreachable, "unreachable")
         }
         ConnectError::Failed(error) => failed(error),
-        error => Failure::of(error).for_scripts(ExitStatus::Failure, "protocol"),
+        error => CommandError::new(error.to_string()).for_scripts(ExitStatus::Failure, "protocol"),
     }
 }
 
 /// What a call that failed looks like from outside.
-fn failed(error: &CallError) -> Failure {
-    let failure = Failure::of(error);
+fn failed(error: &CallError) -> CommandError {
+    let failure = CommandError::new(error.to_string());
     match error {
-        CallError::Http { status: status @ (401 | 403), .. } => failure
-            .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
-            .for_scripts(ExitStatus::Auth, "auth")
-            .with("status", *status),
-        CallError::Http { status, .. } => {
-            failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", *status)
+        CallError::Failed(Failure::Timeout { .. }) => {
+            failure.for_scripts(ExitStatus::Failure, "timeout")
         }
-        CallError::Transport { .. } => failure.for_scripts(ExitStatus::Unreachable, "unreachable"),
+        CallError::Failed(why) => match why.status() {
+            Some(status @ (401 | 403)) => failure
+                .hint("send a token: --header 'Authorization: Bearer ${TOKEN}'")
+                .for_scripts(ExitStatus::Auth, "auth")
+                .with("status", status),
+            Some(status) => {
+                failure.for_scripts(ExitStatus::Unreachable, "unreachable").with("status", status)
+            }
+            None => failure.for_scripts(ExitStatus::Unreachable, "unreachable"),
+        },
         CallError::Server { code, data, .. } => {
             let failure = failure.for_scripts(ExitStatus::Failure, "server").with("code", *code);
             match data {
@@ -187,7 +196,6 @@ fn failed(error: &CallError) -> Failure {
                 None => failure,
             }
         }
-        CallError::Timeout { .. } => failure.for_scripts(ExitStatus::Failure, "timeout"),
         _ => failure.for_scripts(ExitStatus::Failure, "other"),
     }
 }

@@ -6,12 +6,12 @@ use switchboard_gateway::config::schema;
 use switchboard_gateway::plan::{Plan, Reading};
 
 use crate::args::{ConfigArgs, ConfigCommand};
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::{counted, write_line};
 use crate::target::surroundings;
 
 /// Does what was asked.
-pub(crate) fn run(args: &ConfigArgs) -> Result<ExitStatus, Failure> {
+pub(crate) fn run(args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
     match &args.command {
         ConfigCommand::Check { files } => check(files),
         ConfigCommand::Schema => {
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitStatus, Failure> {
 }
 
 /// All that is wrong, a line each, or that nothing is.
-fn check(files: &[PathBuf]) -> Result<ExitStatus, Failure> {
+fn check(files: &[PathBuf]) -> Result<ExitStatus, CommandError> {
     let reading = Reading::of(files, &surroundings()?);
     for line in reading.lines() {
         write_line(&line);

@@ -7,14 +7,14 @@ use switchboard_proto::revision::{Era, Revision};
 
 use crate::args::{DemoArgs, EraChoice};
 use crate::demo;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::serve::Offer;
 use crate::signal::Stop;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let server = demo::server(&revisions(args)).map_err(|flaw| Failure::of(&flaw))?;
-    let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
+pub(crate) async fn run(args: &DemoArgs) -> Result<(), CommandError> {
+    let server = demo::server(&revisions(args)).map_err(|flaw| CommandError::of(&flaw))?;
+    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
     let limits = Arc::new(Limits::default());
     let offer = Offer { inside: Arc::clone(&server) as _, shared: false, limits };
     let port = args.serve.port.or(args.http.then_some(0));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::{find, interrupted, other, until, usage};
 use crate::args::DoctorArgs;
 use crate::doctor::{self, Plan};
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::write_line;
 use crate::signal::Stop;
 
@@ -13,11 +13,11 @@ use crate::signal::Stop;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Visits the server and reports.
-pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, Failure> {
-    let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
+pub(crate) async fn run(args: &DoctorArgs) -> Result<ExitStatus, CommandError> {
+    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
     let (found, rest) = find(&args.reach, &args.operands).map_err(usage)?;
     if let Some(more) = rest.first() {
-        return Err(usage(Failure::new(format!("{more:?} is one too many"))));
+        return Err(usage(CommandError::new(format!("{more:?} is one too many"))));
     }
     let said = args.reach.timeout.map(Duration::from_secs);
     let patience = said.or(found.timeouts.start).unwrap_or(PATIENCE);

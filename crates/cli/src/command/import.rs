@@ -9,15 +9,15 @@ use switchboard_gateway::config::{Candidate, Fate, Import, ReadError, Surroundin
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::output::{Output, counted, plain, table, write_line};
 use crate::target::{short, surroundings};
 
 /// Shows what there is, and writes it if that was asked for.
-pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &ImportArgs) -> Result<(), CommandError> {
     let around = surroundings()?;
     if args.write.as_deref().is_some_and(is_toml) {
-        return Err(Failure::new("servers can be added to JSON files only")
+        return Err(CommandError::new("servers can be added to JSON files only")
             .hint("name a file that ends with .json; TOML files are read all the same"));
     }
     let from = places(args, &around)?;
@@ -34,18 +34,21 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn told(error: &ReadError) -> Failure {
-    Failure::of(error).hint(error.instead())
+fn told(error: &ReadError) -> CommandError {
+    CommandError::of(error).hint(error.instead())
 }
 
 /// The files that the user named must be there; of the usual ones some are.
-fn places(args: &ImportArgs, around: &Surroundings) -> Result<Vec<(String, PathBuf)>, Failure> {
+fn places(
+    args: &ImportArgs,
+    around: &Surroundings,
+) -> Result<Vec<(String, PathBuf)>, CommandError> {
     if args.from.is_empty() {
         return Ok(Import::usual(around));
     }
     let named = args.from.iter().map(|file| {
         fs::metadata(file).map_err(|error| {
-            Failure::new(format!("cannot read {}: {error}", file.display()))
+            CommandError::new(format!("cannot read {}: {error}", file.display()))
                 .hint("check its path and who may read it")
         })?;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -113,7 +116,7 @@ fn fate(found: &Candidate) -> String {
     }
 }
 
-fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure> {
+fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), CommandError> {
     let count = import.added();
     if count == 0 {
         say(args, &format!("\nNothing to add to {}.", file.display()));
@@ -124,7 +127,7 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure>
         return Ok(());
     }
     let failed = |error: &io::Error| {
-        Failure::new(format!("cannot write {}: {error}", file.display()))
+        CommandError::new(format!("cannot write {}: {error}", file.display()))
             .hint("check its path and who may write there")
     };
     let before = match fs::read_to_string(file) {
@@ -132,7 +135,7 @@ fn write(import: &Import, file: &Path, args: &ImportArgs) -> Result<(), Failure>
         read => read.map_err(|error| failed(&error))?,
     };
     let after = import.merge(&before).map_err(|error| {
-        Failure::new(format!("cannot add to {}: {error}", file.display()))
+        CommandError::new(format!("cannot add to {}: {error}", file.display()))
             .hint("write { \"mcpServers\": {} }, or name another file")
     })?;
     replace(file, &after).map_err(|error| failed(&error))?;
@@ -147,16 +150,16 @@ fn say(args: &ImportArgs, text: &str) {
 }
 
 /// Asks on the terminal; where there is none nobody can answer.
-fn ask(question: &str) -> Result<bool, Failure> {
+fn ask(question: &str) -> Result<bool, CommandError> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::new("nothing was written, for nobody can be asked here")
+        return Err(CommandError::new("nothing was written, for nobody can be asked here")
             .hint("write without asking: --yes"));
     }
     // Nobody is left to be asked if stderr is closed.
     _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
     let mut answer = String::new();
-    stdin.lock().read_line(&mut answer).map_err(|error| Failure::of(&error))?;
+    stdin.lock().read_line(&mut answer).map_err(|error| CommandError::of(&error))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

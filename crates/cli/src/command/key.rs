@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use switchboard_gateway::policy::KeyHash;
 
 use crate::args::{KeyArgs, KeyCommand};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::output::write_line;
 
 /// What keys of ours start with, so that people and scanners know one when they see it.
@@ -17,7 +17,7 @@ const MARK: &str = "sb_";
 const MAX: u64 = 4096;
 
 /// Does what was asked.
-pub(crate) fn run(args: &KeyArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &KeyArgs) -> Result<(), CommandError> {
     match args.command {
         KeyCommand::New => {
             let key = new()?;
@@ -27,10 +27,10 @@ pub(crate) fn run(args: &KeyArgs) -> Result<(), Failure> {
         KeyCommand::Hash => {
             let mut key = String::new();
             let read = std::io::stdin().lock().take(MAX).read_to_string(&mut key);
-            read.map_err(|error| Failure::of(&error))?;
+            read.map_err(|error| CommandError::of(&error))?;
             let key = key.trim();
             if key.is_empty() {
-                return Err(Failure::new("there is no key on stdin")
+                return Err(CommandError::new("there is no key on stdin")
                     .hint("make one with: switchboard key new"));
             }
             write_line(&KeyHash::of(key.as_bytes()).to_string());
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &KeyArgs) -> Result<(), Failure> {
 }
 
 /// 256 bits of the system's randomness.
-fn new() -> Result<String, Failure> {
+fn new() -> Result<String, CommandError> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
     Ok(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }

@@ -17,7 +17,7 @@ use switchboard_proto::limits::Limits;
 use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
 use crate::chain;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::limit;
 use crate::log;
 use crate::output::write_finding;
@@ -36,7 +36,7 @@ mod reload;
 mod seeing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
-pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     let reading = read(args)?;
     if args.check {
         config::tell_sound(&reading.plan);
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
     log::hide(Secret::of(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
     limit::raise();
-    let stop = Stop::on_signals().map_err(|error| Failure::of(&error))?;
+    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
     let ancestry = chain::gateway(&args.config, args.stdio);
     if ancestry.is_loop() {
         return chain::refuse(&ancestry, args.stdio, stop).await;
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), Failure> {
         let server = server.server(target::environment(), fetch.clone(), &HeaderMap::new());
         server.named_by(&ancestry)
     });
-    let gateway = gateway.map_err(|error| Failure::of(&error))?;
+    let gateway = gateway.map_err(|error| CommandError::of(&error))?;
     let (stopped, listening) = (stop.clone().asked(), Arc::clone(&gateway));
     tokio::spawn(async move {
         stopped.await;
@@ -79,7 +79,7 @@ async fn serve(
     follow: Follow,
     limits: Arc<Limits>,
     stop: Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let plan = gateway.plan();
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
@@ -122,9 +122,9 @@ fn host(args: &GatewayArgs, plan: &Plan) -> String {
 const MISTAKES: &str = "the configuration has mistakes";
 
 /// What the files mean; the built-in server if there are none.
-fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
+fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
     if args.config.is_empty() {
-        let program = std::env::current_exe().map_err(|error| Failure::of(&error))?;
+        let program = std::env::current_exe().map_err(|error| CommandError::of(&error))?;
         let command = Command::new(program.to_string_lossy()).args(&["demo".to_owned()]);
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
@@ -137,10 +137,10 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     if args.check {
         reading.lines().iter().for_each(|line| write_finding(line));
         if !reading.unread.is_empty() {
-            return Err(Failure::new(MISTAKES));
+            return Err(CommandError::new(MISTAKES));
         }
     } else if let Some(error) = reading.unread.first() {
-        return Err(Failure::of(error).hint(error.instead()));
+        return Err(CommandError::of(error).hint(error.instead()));
     } else {
         tell(&reading.problems);
     }
@@ -148,7 +148,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
     // in what is said about the gateway may be about who must not come in.
     let stops = |problem: &Problem| args.check || problem.server.is_none();
     if reading.errors().any(stops) {
-        return Err(Failure::new(MISTAKES));
+        return Err(CommandError::new(MISTAKES));
     }
     let reach = Reach::of(args, &reading.plan);
     check_plan(args, &mut reading.plan, &reach)?;
@@ -157,7 +157,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, Failure> {
 
 /// Adds what the command line says; what makes a plan one that cannot be followed,
 /// although its files are right.
-fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Reach) -> Result<(), Failure> {
+fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Reach) -> Result<(), CommandError> {
     access::settle(args, plan)?;
     reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
@@ -165,7 +165,7 @@ fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Reach) -> Result<(), 
     if plan.servers.is_empty() {
         let files: Vec<_> = args.config.iter().map(|file| file.display().to_string()).collect();
         let hint = format!("name one in {} that is enabled and has no mistakes", files.join(", "));
-        return Err(Failure::new("there is no server to serve").hint(hint));
+        return Err(CommandError::new("there is no server to serve").hint(hint));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::client::{interrupted, other, until, usage};
 use crate::args::StatusArgs;
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::{cell, plain, table, write_line};
 use crate::signal::Stop;
 use crate::{header, target};
@@ -30,8 +30,8 @@ const MOST: usize = 16 << 20;
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Shows it once, or until a signal.
-pub(crate) async fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let stop = Stop::on_signals().map_err(|error| other(&Failure::of(&error).to_string()))?;
+pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
+    let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
     let gateway = Gateway::of(args).map_err(usage)?;
     let showing = async {
         show(args, &gateway.ask().await?);
@@ -56,7 +56,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn of(args: &StatusArgs) -> Result<Self, Failure> {
+    fn of(args: &StatusArgs) -> Result<Self, CommandError> {
         let variable = |name: &str| std::env::var(name).ok();
         let key = match &args.key {
             Some(key) => Some(header::filled(key, variable)?),
@@ -64,34 +64,35 @@ impl Gateway {
         };
         let key = key.map(|key| {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                .map_err(|_| Failure::new("the key has characters that no header may have"))?;
+                .map_err(|_| CommandError::new("the key has characters that no header may have"))?;
             value.set_sensitive(true);
-            Ok::<_, Failure>(value)
+            Ok::<_, CommandError>(value)
         });
         Ok(Self { url: page(&args.url)?, key: key.transpose()?, fetch: target::fetch_as_usual()? })
     }
 
-    async fn ask(&self) -> Result<Value, Failure> {
+    async fn ask(&self) -> Result<Value, CommandError> {
         let mut request = Request::new(Bytes::new());
         request.uri_mut().clone_from(&self.url);
         if let Some(key) = &self.key {
             request.headers_mut().insert(AUTHORIZATION, key.clone());
         }
-        let unreachable = |failure: Failure| {
+        let unreachable = |failure: CommandError| {
             let hint = "is it running? start it with: switchboard serve";
             failure.hint(hint).for_scripts(ExitStatus::Unreachable, "unreachable")
         };
         let asked = timeout(PATIENCE, async {
-            let response = self.fetch.send(request).await.map_err(|error| Failure::of(&error))?;
+            let response =
+                self.fetch.send(request).await.map_err(|error| CommandError::of(&error))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MOST).collect().await;
-            let body = body.map_err(|error| Failure::new(error.to_string()))?;
-            Ok::<_, Failure>((status, body.to_bytes()))
+            let body = body.map_err(|error| CommandError::new(error.to_string()))?;
+            Ok::<_, CommandError>((status, body.to_bytes()))
         });
         let asked =
-            asked.await.unwrap_or_else(|_| Err(Failure::new("the gateway does not answer")));
+            asked.await.unwrap_or_else(|_| Err(CommandError::new("the gateway does not answer")));
         match asked.map_err(unreachable)? {
-            (401 | 403, _) => Err(Failure::new("the gateway does not let us in")
+            (401 | 403, _) => Err(CommandError::new("the gateway does not let us in")
                 .hint("show a key: --key '${KEY}', or SWITCHBOARD_KEY in the environment")
                 .for_scripts(ExitStatus::Auth, "auth")),
             (200, body) => {
@@ -103,14 +104,14 @@ impl Gateway {
     }
 }
 
-fn no_gateway() -> Failure {
-    Failure::new("what answers there is no gateway")
+fn no_gateway() -> CommandError {
+    CommandError::new("what answers there is no gateway")
         .hint("give the address that switchboard serve printed when it started")
         .for_scripts(ExitStatus::Failure, "other")
 }
 
 /// The page of the gateway at `text`, which may also name one of its endpoints.
-fn page(text: &str) -> Result<Uri, Failure> {
+fn page(text: &str) -> Result<Uri, CommandError> {
     let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = full.parse::<Uri>().ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
@@ -122,7 +123,7 @@ fn page(text: &str) -> Result<Uri, Failure> {
         place.parse().ok()
     });
     parsed.ok_or_else(|| {
-        Failure::new("the gateway's URL is none").hint("write it like http://127.0.0.1:3001")
+        CommandError::new("the gateway's URL is none").hint("write it like http://127.0.0.1:3001")
     })
 }
 

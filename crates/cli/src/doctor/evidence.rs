@@ -26,9 +26,9 @@ pub(crate) struct Evidence {
     pub(crate) unreached: Option<Unreached>,
     pub(crate) heard: Heard,
     /// A child that was silent or died when it was asked for its era.
-    pub(crate) upset_by_probe: Option<Outcome>,
+    pub(crate) upset_by_probe: Option<ExchangeResult>,
     /// What came instead of the event stream of 2024-11-05, where one was wanted.
-    pub(crate) no_stream: Option<Outcome>,
+    pub(crate) no_stream: Option<ExchangeResult>,
     /// A child that did not end with its stdin.
     pub(crate) outstayed: bool,
     /// Other paths of the same host that answer like a server.
@@ -75,12 +75,12 @@ pub(crate) enum Unreached {
 pub(crate) struct Exchange {
     pub(crate) id: Value,
     pub(crate) method: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ExchangeResult,
 }
 
 /// What came of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum ExchangeResult {
     /// A JSON-RPC response, whole; with the HTTP response it came by.
     Answer { message: Value, http: Option<Facts> },
     /// An HTTP response that holds no JSON-RPC response.
@@ -93,7 +93,7 @@ pub(crate) enum Outcome {
     Lost(FetchError),
 }
 
-impl Outcome {
+impl ExchangeResult {
     pub(crate) fn message(&self) -> Option<&Value> {
         match self {
             Self::Answer { message, .. } => Some(message),
@@ -176,13 +176,13 @@ pub(crate) struct List {
     /// The capability that announces it.
     pub(crate) capability: &'static str,
     pub(crate) announced: bool,
-    pub(crate) pages: Vec<Outcome>,
+    pub(crate) pages: Vec<ExchangeResult>,
     pub(crate) end: End,
 }
 
 impl List {
     pub(crate) fn items(&self) -> impl Iterator<Item = &Value> {
-        let results = self.pages.iter().filter_map(Outcome::result);
+        let results = self.pages.iter().filter_map(ExchangeResult::result);
         results.flat_map(|page| page[self.member].as_array().into_iter().flatten())
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
-use super::evidence::{Evidence, Outcome};
+use super::evidence::{Evidence, ExchangeResult};
 use crate::output::{plain, table};
 
 /// How bad it is.
@@ -224,18 +224,18 @@ fn shown(time: Duration) -> String {
 }
 
 /// What a request came to, in half a sentence.
-pub(crate) fn in_words(outcome: &Outcome) -> String {
+pub(crate) fn in_words(outcome: &ExchangeResult) -> String {
     match outcome {
-        Outcome::Answer { message, .. } => match message.get("error") {
+        ExchangeResult::Answer { message, .. } => match message.get("error") {
             Some(error) => {
                 let text = error["message"].as_str().unwrap_or("without a message");
                 format!("was answered with error {}: {text}", error["code"])
             }
             None => "was answered".to_owned(),
         },
-        Outcome::Http(facts) => format!("was answered with HTTP {}", facts.status),
-        Outcome::Silence => "was not answered in time".to_owned(),
-        Outcome::Gone { text } => format!("ended the server: {text}"),
-        Outcome::Lost(error) => format!("got no answer: {error}"),
+        ExchangeResult::Http(facts) => format!("was answered with HTTP {}", facts.status),
+        ExchangeResult::Silence => "was not answered in time".to_owned(),
+        ExchangeResult::Gone { text } => format!("ended the server: {text}"),
+        ExchangeResult::Lost(error) => format!("got no answer: {error}"),
     }
 }

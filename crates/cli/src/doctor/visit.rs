@@ -13,7 +13,7 @@ use switchboard_proto::jsonrpc::Id;
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::evidence::{Evidence, Outcome, Transport, Unreached};
+use super::evidence::{Evidence, ExchangeResult, Transport, Unreached};
 use super::wire::{Pipe, Wire};
 use crate::target::{Found, environment};
 
@@ -74,7 +74,7 @@ impl<'e> Talk<'e> {
     }
 
     /// Sends a request, and writes down what comes of it.
-    async fn ask(&mut self, method: &str, params: Value) -> Outcome {
+    async fn ask(&mut self, method: &str, params: Value) -> ExchangeResult {
         let id = json!(self.next_id);
         self.ask_as(id, method, params, self.plan.patience).await
     }
@@ -85,20 +85,20 @@ impl<'e> Talk<'e> {
         method: &str,
         mut params: Value,
         patience: Duration,
-    ) -> Outcome {
+    ) -> ExchangeResult {
         self.next_id += 1;
         if let Some(envelope) = &self.envelope {
             params["_meta"] = envelope.clone();
         }
         let exchange = self.wire.ask(id, method, params, patience).await;
         let outcome = exchange.outcome.clone();
-        self.is_over = matches!(outcome, Outcome::Silence | Outcome::Gone { .. });
+        self.is_over = matches!(outcome, ExchangeResult::Silence | ExchangeResult::Gone { .. });
         self.evidence.exchanges.push(exchange);
         outcome
     }
 
     /// Asks which era the server speaks.
-    async fn probe(&mut self) -> (Outcome, Verdict) {
+    async fn probe(&mut self) -> (ExchangeResult, Verdict) {
         let question = probe::question(&Id::from(1), &whoami());
         let params = question.payload_value().unwrap_or_default();
         let carrier = if let Wire::Http(http) = &mut self.wire {
@@ -118,7 +118,7 @@ impl<'e> Talk<'e> {
     }
 
     /// The server is modern: what it said of itself is all there is to know.
-    fn meet_modern(&mut self, revision: Revision, outcome: &Outcome) {
+    fn meet_modern(&mut self, revision: Revision, outcome: &ExchangeResult) {
         self.envelope = Some(json!({
             method::meta::VERSION: revision.as_str(),
             method::meta::CLIENT: whoami(),
@@ -180,15 +180,15 @@ fn greeting() -> Value {
     })
 }
 
-fn reply_of(outcome: &Outcome) -> probe::Reply {
+fn reply_of(outcome: &ExchangeResult) -> probe::Reply {
     match outcome {
-        Outcome::Answer { message, http } => probe::Reply::Answer {
+        ExchangeResult::Answer { message, http } => probe::Reply::Answer {
             status: http.as_ref().map(|facts| facts.status),
             message: Box::new(message.clone()),
         },
-        Outcome::Http(facts) => probe::Reply::Http { status: facts.status },
-        Outcome::Silence => probe::Reply::Silence,
-        Outcome::Gone { .. } | Outcome::Lost(_) => probe::Reply::Broken,
+        ExchangeResult::Http(facts) => probe::Reply::Http { status: facts.status },
+        ExchangeResult::Silence => probe::Reply::Silence,
+        ExchangeResult::Gone { .. } | ExchangeResult::Lost(_) => probe::Reply::Broken,
     }
 }
 

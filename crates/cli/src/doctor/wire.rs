@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 
-use super::evidence::{Exchange, Heard, Outcome};
+use super::evidence::{Exchange, ExchangeResult, Heard};
 
 pub(super) mod http;
 pub(super) mod old;
@@ -43,7 +43,8 @@ impl Wire {
                 Self::Old(old) => old.ask(&request).await,
             }
         };
-        let outcome = tokio::time::timeout(patience, asked).await.unwrap_or(Outcome::Silence);
+        let outcome =
+            tokio::time::timeout(patience, asked).await.unwrap_or(ExchangeResult::Silence);
         Exchange { id, method: method.to_owned(), outcome }
     }
 

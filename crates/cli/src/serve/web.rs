@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use super::{Offer, bind};
 use crate::args::{ServeArgs, Transport, WebArgs};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::header;
 use crate::limit;
 use crate::log;
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
     args: &ServeArgs,
     web: &WebArgs,
     stop: Stop,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let places: Vec<_> = offers.iter().map(|(place, _)| place.clone()).collect();
     let around = Around { pages: pages(web, places), ..Around::default() };
     let web = Web::bind(around, port, args, web).await?;
@@ -149,7 +149,7 @@ impl Mount {
     }
 
     /// Lets in other names, pages and numbers of sessions from here on.
-    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), Failure> {
+    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), CommandError> {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.sessions = bounds.sessions;
         let (most, each) = bodies(bounds);
@@ -177,7 +177,7 @@ impl Web {
         port: u16,
         args: &ServeArgs,
         web: &WebArgs,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         limit::raise();
         let Around { pages, porter, bounds } = around;
         let template = options(args, web)?;
@@ -250,15 +250,15 @@ fn bodies(bounds: &Bounds) -> (usize, usize) {
     (bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message), each)
 }
 
-fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, Failure> {
+fn options(args: &ServeArgs, web: &WebArgs) -> Result<SiteOptions, CommandError> {
     let variable = |name: &str| std::env::var(name).ok();
     let key = web.api_key.as_deref().map(|key| header::filled(key, variable)).transpose()?;
     if key.as_deref().is_some_and(|key| key.trim().is_empty()) {
         let hint = "give a key that is hard to guess, or none: then anybody is let in";
-        return Err(Failure::new("the API key is empty").hint(hint));
+        return Err(CommandError::new("the API key is empty").hint(hint));
     }
     let headers = header::for_answers(&web.response_header, variable)
-        .map_err(|error| Failure::of(&error).hint(error.hint()))?;
+        .map_err(|error| CommandError::of(&error).hint(error.hint()))?;
     let place = |transport, path: &Option<String>, usual: &str| match path {
         _ if !web.serves(transport) => String::new(),
         Some(path) => format!("/{}", path.trim_start_matches('/')),
@@ -297,7 +297,7 @@ pub(crate) fn guard(
     address: SocketAddr,
     args: &ServeArgs,
     web: &WebArgs,
-) -> Result<Guard, Failure> {
+) -> Result<Guard, CommandError> {
     let guard = Guard::bound_to(address);
     let mut guard = args.allow_host.iter().fold(guard, |guard, host| guard.allow_host(host));
     for origin in &args.allow_origin {
@@ -305,7 +305,7 @@ pub(crate) fn guard(
         guard = match pattern {
             Some(pattern) => {
                 let pattern = Regex::new(pattern).map_err(|error| {
-                    Failure::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
+                    CommandError::of(&error).hint("--allow-origin takes /REGEX/ between slashes")
                 })?;
                 guard.allow_origins_like(pattern)
             }
@@ -321,8 +321,8 @@ pub(crate) fn guard(
     Ok(guard)
 }
 
-fn header_name(text: &str) -> Result<HeaderName, Failure> {
-    text.trim().parse().map_err(|_| Failure::new(format!("{text:?} is no name of a header")))
+fn header_name(text: &str) -> Result<HeaderName, CommandError> {
+    text.trim().parse().map_err(|_| CommandError::new(format!("{text:?} is no name of a header")))
 }
 
 fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, Page)> {

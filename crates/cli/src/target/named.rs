@@ -7,7 +7,7 @@ use switchboard_gateway::config::{
 };
 
 use super::no_url;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// What was looked into.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Search {
 }
 
 /// The first server of that name in the given files, or in the usual places.
-pub(super) fn find(name: &str, files: &[PathBuf]) -> Result<Entry, Failure> {
+pub(super) fn find(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
     let around = surroundings()?;
     let search = if files.is_empty() { usual(&around) } else { given(files, &around)? };
     for config in &search.read {
@@ -37,9 +37,9 @@ pub(super) fn find(name: &str, files: &[PathBuf]) -> Result<Entry, Failure> {
 }
 
 /// Every server of a file. One that has mistakes is left out, and told.
-pub(super) fn all(file: &Path) -> Result<Vec<Entry>, Failure> {
+pub(super) fn all(file: &Path) -> Result<Vec<Entry>, CommandError> {
     let config = Config::read(file, &surroundings()?);
-    let config = config.map_err(|error| Failure::of(&error).hint(error.instead()))?;
+    let config = config.map_err(|error| CommandError::of(&error).hint(error.instead()))?;
     for problem in &config.problems {
         tracing::warn!("{problem}; {}", problem.instead);
     }
@@ -47,17 +47,17 @@ pub(super) fn all(file: &Path) -> Result<Vec<Entry>, Failure> {
 }
 
 /// The environment and the folder, as far as they are text.
-pub(crate) fn surroundings() -> Result<Surroundings, Failure> {
-    let folder = std::env::current_dir().map_err(|error| Failure::of(&error))?;
+pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
+    let folder = std::env::current_dir().map_err(|error| CommandError::of(&error))?;
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Ok(Surroundings::new(variables, folder))
 }
 
 /// Files that the user named must be there and make sense.
-fn given(files: &[PathBuf], around: &Surroundings) -> Result<Search, Failure> {
+fn given(files: &[PathBuf], around: &Surroundings) -> Result<Search, CommandError> {
     let read = files.iter().map(|file| {
-        Config::read(file, around).map_err(|error| Failure::of(&error).hint(error.instead()))
+        Config::read(file, around).map_err(|error| CommandError::of(&error).hint(error.instead()))
     });
     let read = read.collect::<Result<_, _>>()?;
     Ok(Search { read, unread: Vec::new(), places: files.to_vec() })
@@ -88,20 +88,21 @@ fn tell_notes(config: &Config, name: &str) {
     }
 }
 
-fn broken(name: &str, problems: &[&Problem]) -> Failure {
+fn broken(name: &str, problems: &[&Problem]) -> CommandError {
     let mut told = problems.iter().map(ToString::to_string);
     let first = told.next().unwrap_or_else(|| format!("server {name:?} cannot be used"));
     let text = told.fold(first, |text, more| format!("{text}; {more}"));
-    problems.iter().fold(Failure::new(text), |failure, problem| failure.hint(&problem.instead))
+    problems.iter().fold(CommandError::new(text), |failure, problem| failure.hint(&problem.instead))
 }
 
 impl Search {
-    fn not_found(&self, name: &str, around: &Surroundings) -> Failure {
+    fn not_found(&self, name: &str, around: &Surroundings) -> CommandError {
         let names = || self.read.iter().flat_map(Config::names);
         if name.contains(['.', '/']) && !names().any(|other| other == name) {
             return no_url(name);
         }
-        let mut failure = Failure::new(format!("no configuration file names a server {name:?}"));
+        let mut failure =
+            CommandError::new(format!("no configuration file names a server {name:?}"));
         if let Some(near) = nearest(name, names()) {
             failure = failure.hint(format!("did you mean {near:?}?"));
         }

@@ -28,9 +28,8 @@ impl Fleet {
     /// Whether a server turns our own connection away, but is asked by people
     /// who show it headers of their own.
     pub fn is_open_to_people(&self, server: &str, state: &State) -> bool {
-        let is_refused = |error: &str| ["HTTP 401", "HTTP 403"].iter().any(|it| error.contains(it));
         let is_refused = match state {
-            State::Retrying { error, .. } | State::Failed { error, .. } => is_refused(error),
+            State::Retrying { error, .. } | State::Failed { error, .. } => error.is_about_us(),
             _ => false,
         };
         let passes = |it: Arc<Backend>| !it.plan.passes().is_empty();

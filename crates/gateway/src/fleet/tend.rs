@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use switchboard_proto::failure::Failure;
 
 use switchboard_net::OwnedTask;
-use switchboard_net::bridge::Door;
+use switchboard_net::bridge::{Door, Outage};
 use switchboard_net::roster::{Change, Changes, State};
-use switchboard_net::upstream::LEADS_BACK;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Backend, Fleet};
@@ -82,13 +82,7 @@ impl Fleet {
         let Some(backend) = self.backend(name) else { return };
         // Where clients show headers of their own, they may be let in where we are not.
         let is_known = backend.plan.passes().is_empty();
-        let why = || format!("server {name:?} {LEADS_BACK}");
-        let door = match state {
-            _ if !is_known => Door::Open,
-            State::Failed { .. } if backend.bridge.server().leads_back() => Door::Failed(why()),
-            state => door(name, state),
-        };
-        backend.bridge.stands(door);
+        backend.bridge.stands(if is_known { door(name, state) } else { Door::Open });
     }
 
     fn tell_all_doors(&self) {
@@ -98,19 +92,14 @@ impl Fleet {
     }
 }
 
-/// What calls to a server are told. Why it broke is not for clients to know: it
-/// may name files and addresses.
+/// What calls to a server are told.
 fn door(name: &str, state: &State) -> Door {
+    let outage =
+        |error: &Failure, next| Outage { server: name.into(), why: Arc::new(error.clone()), next };
     match state {
         State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => {
-            let why = format!("server {name:?} could not be started, and is tried again soon");
-            Door::Retrying(why)
-        }
-        State::Failed { .. } => {
-            let why = format!("server {name:?} has failed too often, and is tried again later");
-            Door::Failed(why)
-        }
+        State::Retrying { error, at } => Door::Retrying(outage(error, Some(*at))),
+        State::Failed { error, at } => Door::Failed(outage(error, *at)),
         _ => Door::Starting,
     }
 }

@@ -15,6 +15,7 @@ use switchboard_net::roster::Kind;
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::Said;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -76,7 +77,6 @@ impl Rules {
 }
 
 /// What clients hear of a server that keeps silent about what it has.
-const UNKNOWN: &str = "it is not known yet what this server offers";
 
 const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
 
@@ -158,9 +158,7 @@ impl Alone {
                 Some(_) => {
                     Message::error(request.id(), &Nowhere::unseen(&request).error(face.era()))
                 }
-                None => {
-                    Message::refusal(request.id(), &Refusal::FarSide { text: UNKNOWN.to_owned() })
-                }
+                None => Message::refusal(request.id(), &Refusal::ListsUnknown),
             }
         } else {
             let listed = Kind::ALL.into_iter().find(|kind| kind.method() == request.method());
@@ -231,8 +229,7 @@ impl Alone {
         // The grant may be another since the client came in at the door.
         let is_granted = self.principal(face).may_use(&self.name);
         let Some(backend) = self.fleet.backend(&self.name).filter(|_| is_granted) else {
-            let why = Refusal::FarSide { text: "Transport closed".to_owned() };
-            call.finish(&Message::refusal(request.id(), &why));
+            call.finish(Failure::CLOSED);
             return Works::none();
         };
         let kept = self.kept(face, &backend.plan, &request);

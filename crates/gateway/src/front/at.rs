@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 
 use switchboard_net::face::Face;
 use switchboard_net::seal::Sealer;
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::reply::Duty;
@@ -64,33 +64,30 @@ impl At {
     }
 
     /// An answer as the client is to get it.
-    pub(super) fn answer<'m>(
+    pub(super) fn answer(
         &self,
         face: &Face,
         server: &Arc<str>,
         duty: &Duty,
-        answer: &'m Message,
-    ) -> Cow<'m, Message> {
-        let refused = |text: &str| {
-            let why = Refusal::FarSide { text: text.to_owned() };
-            Cow::Owned(Message::refusal(answer.id(), &why))
-        };
+        answer: &Message,
+    ) -> Outcome {
         let answer = match duty {
             Duty::Plain => Cow::Borrowed(answer),
             Duty::Show(shown) => Cow::Owned(shown.of(answer)),
-            Duty::Task(errand) => match self.fleet.upgrade() {
-                Some(fleet) => Cow::Owned(fleet.tasks.renamed(face, server, errand, answer)),
-                None => return refused("Transport closed"),
-            },
+            Duty::Task(errand) => {
+                let Some(fleet) = self.fleet.upgrade() else { return Failure::CLOSED.into() };
+                match fleet.tasks.renamed(face, server, errand, answer) {
+                    Ok(answer) => Cow::Owned(answer),
+                    Err(why) => return why.into(),
+                }
+            }
         };
         match &self.many {
             Some(many) if face.era() == Era::Modern => {
-                match state::sealed(many.sealer.as_deref(), face, server, answer) {
-                    Some(answer) => answer,
-                    None => refused("the server's state cannot be sealed"),
-                }
+                let sealed = state::sealed(many.sealer.as_deref(), face, server, answer);
+                sealed.map_or(Failure::NotSealed.into(), |answer| answer.into_owned().into())
             }
-            _ => answer,
+            _ => answer.into_owned().into(),
         }
     }
 }

@@ -24,7 +24,8 @@ use switchboard_net::call::{Asker, Call, ReplyRewrite as _, ReplySink};
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_proto::exchange::{Ask, Exchange, Said};
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
+use switchboard_proto::failure::Outcome;
+use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::at::At;
@@ -198,8 +199,8 @@ impl Leg {
     }
 
     /// The server has answered the greeting.
-    fn handle_greeting(self: &Arc<Self>, answer: &Message) {
-        let is_welcome = answer.kind() == Kind::Result;
+    fn handle_greeting(self: &Arc<Self>, outcome: &Outcome) {
+        let is_welcome = outcome.result().is_some();
         let next = if is_welcome { Stage::Greeted } else { Stage::New };
         // What is held until the end of this keeps the server there.
         let Stage::Greeting(waiting, _backend) = std::mem::replace(&mut *lock(&self.stage), next)
@@ -208,7 +209,7 @@ impl Leg {
         };
         if !is_welcome {
             for (call, ..) in &waiting {
-                call.finish(answer);
+                call.finish(outcome.clone());
             }
             return;
         }
@@ -296,11 +297,11 @@ impl ReplySink for Leg {
         self.face.recall(ask, message);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
         if exchange == GREETING
             && let Some(leg) = self.this.upgrade()
         {
-            leg.handle_greeting(answer);
+            leg.handle_greeting(&outcome);
         }
     }
 

@@ -6,6 +6,7 @@ use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_proto::exchange::Said;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -130,13 +131,10 @@ impl Front {
         request: Message,
         said: Said,
     ) -> Works {
-        let refuse = |why: &Refusal| {
-            call.finish(&Message::refusal(request.id(), why));
-            Works::none()
-        };
         let backend = self.fleet.backend(server).filter(|_| self.members().contains(server));
         let Some(backend) = backend else {
-            return refuse(&Refusal::FarSide { text: "Transport closed".to_owned() });
+            call.finish(Failure::CLOSED);
+            return Works::none();
         };
         let request = call.forward(server, request);
         let rewrite = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));

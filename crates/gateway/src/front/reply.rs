@@ -7,6 +7,7 @@ use switchboard_net::call::{Asker, Call, ReplyRewrite};
 use switchboard_net::face::Face;
 use switchboard_net::roster::Kind;
 use switchboard_proto::exchange::Ask;
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 
 use super::at::At;
@@ -80,7 +81,7 @@ impl Reply {
 }
 
 impl ReplyRewrite for Reply {
-    fn answer<'m>(&self, answer: &'m Message) -> Cow<'m, Message> {
+    fn answer(&self, answer: &Message) -> Outcome {
         self.at.answer(&self.face, &self.server, &self.duty, answer)
     }
 

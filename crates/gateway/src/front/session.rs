@@ -7,6 +7,7 @@ use switchboard_net::call::{Asker, Call};
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
 use switchboard_net::server::Level;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -103,10 +104,9 @@ impl Session {
         for leg in left.into_iter().map(|(_, leg)| leg).chain(old) {
             leg.close();
         }
-        let why = Refusal::FarSide { text: "Transport closed".to_owned() };
         for call in self.face.open_calls() {
             if call.server().is_some_and(|server| is_left(&server)) {
-                call.finish(&Message::refusal(None, &why));
+                call.finish(Failure::CLOSED);
             }
         }
     }

@@ -15,6 +15,7 @@ use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::Said;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
 use switchboard_proto::method;
@@ -175,20 +176,18 @@ impl Tasks {
         server: &Arc<str>,
         errand: &Errand,
         answer: &Message,
-    ) -> Message {
+    ) -> Result<Message, Failure> {
         if answer.kind() != Kind::Result {
-            return answer.clone();
+            return Ok(answer.clone());
         }
-        match errand {
-            Errand::Create => self
-                .created(face, server, answer)
-                .unwrap_or_else(|why| Message::refusal(answer.id(), &why)),
+        Ok(match errand {
+            Errand::Create => self.created(face, server, answer)?,
             Errand::About => [Member::TaskId, Member::RelatedTaskId]
                 .into_iter()
                 .find_map(|member| self.under_ours(face, server, answer, member))
                 .unwrap_or_else(|| answer.clone()),
             Errand::List(servers) => list::of_ours(self, face, server, answer, servers),
-        }
+        })
     }
 
     /// The answer with our id of a new task, if it is one. The server's id is kept for
@@ -198,7 +197,7 @@ impl Tasks {
         face: &Face,
         server: &Arc<str>,
         answer: &Message,
-    ) -> Result<Message, Refusal> {
+    ) -> Result<Message, Failure> {
         let (member, is_task) = match face.era() {
             Era::Legacy => (Member::NewTaskId, true),
             Era::Modern => (Member::TaskId, answer.result_type().as_deref() == Some("task")),
@@ -207,8 +206,7 @@ impl Tasks {
             return Ok(answer.clone());
         };
         if theirs.len() > MAX_ID {
-            let text = format!("the server's task id is longer than {MAX_ID} bytes");
-            return Err(Refusal::FarSide { text });
+            return Err(Failure::TooLarge { what: "the server's task id", limit: MAX_ID });
         }
         Ok(answer.with_string(member, &self.put(face, server, &theirs)))
     }

@@ -10,7 +10,7 @@ use switchboard_net::upstream::Traffic;
 
 use super::{Kind, Text, process};
 use crate::fleet::{Fleet, Gauges};
-use crate::tap::{BUCKETS, Outcome, Series, Tap};
+use crate::tap::{BUCKETS, CallResult, Series, Tap};
 
 /// A family: its name, what it is, what it means, and where its value comes from.
 struct Row<T, N> {
@@ -106,7 +106,7 @@ fn requests(text: &mut Text, tap: &Tap) {
     let name = "switchboard_requests_total";
     text.family(name, Kind::Counter, "Requests of clients, by method and outcome.");
     tap.counts().each_method(|method, series| {
-        for outcome in Outcome::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("method", method), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
         }
@@ -124,7 +124,7 @@ fn tools(text: &mut Text, tap: &Tap) {
     let name = "switchboard_tool_calls_total";
     text.family(name, Kind::Counter, "Calls of tools, by server, tool and outcome.");
     tap.counts().each_tool(|server, tool, series| {
-        for outcome in Outcome::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use switchboard_proto::method;
 
-use super::Outcome;
+use super::CallResult;
 
 /// What stands for names that are none of ours.
 pub const OTHER: &str = "other";
@@ -57,14 +57,14 @@ const METHODS: [&str; 20] = [
 /// Calls that are counted together.
 #[derive(Debug, Default)]
 pub struct Series {
-    outcomes: [AtomicU64; Outcome::ALL.len()],
+    outcomes: [AtomicU64; CallResult::ALL.len()],
     /// One for each of [`BUCKETS`], and one for what took longer.
     buckets: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
 }
 
 impl Series {
-    fn add(&self, outcome: Outcome, took: Duration) {
+    fn add(&self, outcome: CallResult, took: Duration) {
         let one = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         one(&self.outcomes[outcome as usize]);
         let seconds = took.as_secs_f64();
@@ -74,7 +74,7 @@ impl Series {
     }
 
     /// How many went so.
-    pub fn of(&self, outcome: Outcome) -> u64 {
+    pub fn of(&self, outcome: CallResult) -> u64 {
         self.outcomes[outcome as usize].load(Ordering::Relaxed)
     }
 
@@ -133,7 +133,7 @@ fn add<K: Eq + Hash, V: Default>(table: &Table<K, V>, name: K, most: usize) -> O
 
 impl Counts {
     /// Counts a request of any method.
-    pub(super) fn request(&self, method: &str, outcome: Outcome, took: Duration) {
+    pub(super) fn request(&self, method: &str, outcome: CallResult, took: Duration) {
         let at = METHODS.iter().position(|known| *known == method).unwrap_or(METHODS.len() - 1);
         self.methods[at].add(outcome, took);
     }
@@ -144,7 +144,7 @@ impl Counts {
         &self,
         server: &Arc<str>,
         tool: &str,
-        (outcome, elapsed): (Outcome, Duration),
+        (outcome, elapsed): (CallResult, Duration),
         is_there: impl FnOnce() -> bool,
     ) {
         let tools = find(&self.servers, server);
@@ -197,7 +197,7 @@ impl Tools {
 
 impl Series {
     fn is_empty(&self) -> bool {
-        Outcome::ALL.iter().all(|outcome| self.of(*outcome) == 0)
+        CallResult::ALL.iter().all(|outcome| self.of(*outcome) == 0)
     }
 }
 
@@ -209,13 +209,13 @@ mod tests {
     fn names_that_nobody_has_do_not_become_labels() {
         let counts = Counts::default();
         let server: Arc<str> = "s".into();
-        let ok = (Outcome::Ok, Duration::from_millis(3));
+        let ok = (CallResult::Ok, Duration::from_millis(3));
         for number in 0..2 * TOOLS {
             counts.tool(&server, &format!("t{number}"), ok, || true);
             counts.tool(&server, &format!("unknown{number}"), ok, || false);
         }
         let mut seen = Vec::new();
-        counts.each_tool(|_, tool, series| seen.push((tool.to_owned(), series.of(Outcome::Ok))));
+        counts.each_tool(|_, tool, series| seen.push((tool.to_owned(), series.of(CallResult::Ok))));
         assert_eq!(seen.len(), TOOLS + 1);
         assert_eq!(seen.last().unwrap(), &(OTHER.to_owned(), 3 * TOOLS as u64));
         for number in 0..SERVERS + 5 {
@@ -223,7 +223,7 @@ mod tests {
         }
         let mut others = 0;
         counts.each_tool(|server, _, series| {
-            others += if server == OTHER { series.of(Outcome::Ok) } else { 0 };
+            others += if server == OTHER { series.of(CallResult::Ok) } else { 0 };
         });
         assert_eq!(others, 6, "one more server came first");
     }
@@ -232,7 +232,7 @@ mod tests {
     fn a_call_is_in_the_bucket_that_it_fits_and_in_all_above() {
         let series = Series::default();
         for millis in [1, 2, 700, 3_600_000] {
-            series.add(Outcome::Ok, Duration::from_millis(millis));
+            series.add(CallResult::Ok, Duration::from_millis(millis));
         }
         let cumulated = series.cumulated();
         assert_eq!(cumulated[0], 1, "one millisecond is no longer than one");

@@ -8,13 +8,13 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::recent::Trace;
-use super::{Outcome, Seen, Tap};
+use super::{CallResult, Seen, Tap};
 use crate::policy;
 use crate::span::{Kind, Span};
 
 /// How a call ended.
 struct End {
-    outcome: Outcome,
+    outcome: CallResult,
     /// The code of an error.
     code: Option<i64>,
     took: Duration,
@@ -23,7 +23,8 @@ struct End {
 impl Tap {
     /// A call was answered, or given up if there is no answer.
     pub(super) fn close(&self, face: &Face, call: &Seen, answer: Option<&Message>) {
-        let outcome = answer.map_or(Outcome::Cancelled, |answer| Outcome::of(&call.method, answer));
+        let outcome =
+            answer.map_or(CallResult::Cancelled, |answer| CallResult::of(&call.method, answer));
         let code = answer.and_then(Message::error_code);
         let end = End { outcome, code, took: call.since.elapsed() };
         self.count(call, &end);
@@ -94,7 +95,7 @@ impl Tap {
 
 impl End {
     fn is_error(&self) -> bool {
-        matches!(self.outcome, Outcome::Error | Outcome::ToolError)
+        matches!(self.outcome, CallResult::Error | CallResult::ToolError)
     }
 }
 
@@ -123,10 +124,10 @@ fn said_of(call: &Seen, target: Option<&str>, end: &End) -> Vec<(&'static str, V
     }
     let code = end.code.map(|code| code.to_string());
     let class = match end.outcome {
-        Outcome::Ok => None,
-        Outcome::ToolError => Some("tool_error".to_owned()),
-        Outcome::Cancelled => Some("cancelled".to_owned()),
-        Outcome::Error => Some(code.clone().unwrap_or_else(|| "_OTHER".to_owned())),
+        CallResult::Ok => None,
+        CallResult::ToolError => Some("tool_error".to_owned()),
+        CallResult::Cancelled => Some("cancelled".to_owned()),
+        CallResult::Error => Some(code.clone().unwrap_or_else(|| "_OTHER".to_owned())),
     };
     said.extend(class.map(|class| ("error.type", class.into())));
     said.extend(code.map(|code| ("rpc.response.status_code", code.into())));

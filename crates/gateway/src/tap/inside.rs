@@ -11,6 +11,7 @@ use switchboard_net::inside::{Inside, Works};
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::method;
 
@@ -123,6 +124,11 @@ impl Inside for Tapped {
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
         self.inside.leads_back(who, through)
+    }
+
+    /// Clients of a gateway need not own its servers.
+    fn words(&self) -> Words {
+        Words::Brief
     }
 }
 

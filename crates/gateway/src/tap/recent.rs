@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use switchboard_net::face::Face;
 use switchboard_proto::moment;
 
-use super::{Outcome, Seen, lock};
+use super::{CallResult, Seen, lock};
 use crate::policy;
 
 /// Calls that are remembered, of all clients together.
@@ -23,12 +23,17 @@ pub(super) struct Trace {
     tool: Option<Box<str>>,
     at: SystemTime,
     elapsed: Duration,
-    outcome: Outcome,
+    outcome: CallResult,
     code: Option<i64>,
 }
 
 impl Trace {
-    pub(super) fn of(call: &Seen, outcome: Outcome, code: Option<i64>, elapsed: Duration) -> Self {
+    pub(super) fn of(
+        call: &Seen,
+        outcome: CallResult,
+        code: Option<i64>,
+        elapsed: Duration,
+    ) -> Self {
         let (server, tool) = (call.server.as_deref().map(Into::into), call.offered.clone());
         Self { id: call.trace, server, tool, at: call.at, elapsed, outcome, code }
     }
@@ -40,7 +45,7 @@ impl Trace {
             "tool": self.tool,
             "startedAt": moment::text(self.at),
             "durationMs": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
-            "success": self.outcome == Outcome::Ok,
+            "success": self.outcome == CallResult::Ok,
             "outcome": self.outcome.name(),
             "errorCode": self.code,
         })

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Exchange;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -14,7 +15,7 @@ use switchboard_proto::server::legacy::Phase;
 use super::{Bridge, Children, State, Whose, idle};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock};
-use crate::upstream::{self, Eras, Server, Target, Tenant, Upstream};
+use crate::upstream::{Eras, Server, Target, Tenant, Upstream};
 
 impl Bridge {
     /// The connection that a call goes by, made if need be; none at the end.
@@ -24,11 +25,11 @@ impl Bridge {
         whose: Whose,
         eras: Eras,
         request: &Message,
-    ) -> Result<Arc<Upstream>, Refusal> {
+    ) -> Result<Arc<Upstream>, Failure> {
         let mut state = lock(&self.state);
         // A client that was forgotten meanwhile must not get a new connection.
         if state.closed || face.phase() == Some(Phase::Ended) {
-            return Err(upstream::over());
+            return Err(Failure::CLOSED);
         }
         let greets = request.method() == method::INITIALIZE;
         if greets && self.children == Children::PerRequest {
@@ -90,8 +91,7 @@ impl Bridge {
             return Ok(Some(Tenant::visiting(who)));
         }
         let tenant = Tenant::housed(who, || state.end_unused(whose));
-        let text = || "too many server processes run for this key; end a session first".to_owned();
-        tenant.map(Some).ok_or_else(|| Refusal::FarSide { text: text() })
+        tenant.map(Some).ok_or(Refusal::TooManyProcesses)
     }
 
     /// The connections that hear what belongs to no call: those of this client

@@ -108,7 +108,7 @@ impl Bridge {
         }
         if state.closed || state.waiting.opens.len() >= self.limits().calls {
             drop(state);
-            opening.call.finish(&Message::refusal(None, &Refusal::TooManyCalls));
+            opening.call.finish(Refusal::TooManyCalls);
             return None;
         }
         let this: Weak<Self> = Weak::clone(&self.this);
@@ -142,7 +142,7 @@ impl Bridge {
                 fresh.open(&call, false, &request, &None).detach();
                 old.close().await;
             } else {
-                greeting.opening.call.finish(&answer);
+                greeting.opening.call.finish(answer);
                 fresh.close().await;
             }
         });
@@ -235,8 +235,7 @@ fn names_modern(answer: &Message) -> bool {
     matches!(probe::verdict(Carrier::Pipe, &reply), Verdict::Modern(_))
 }
 
-/// Whether an answer may be about the era: of refusals, only the server's own words are.
+/// Whether an answer may be about the era.
 fn may_be_era(answer: &Message) -> bool {
-    let is_refused = answer.kind() == Kind::Error && answer.id().is_some();
-    is_refused || names_modern(answer)
+    answer.kind() == Kind::Error || names_modern(answer)
 }

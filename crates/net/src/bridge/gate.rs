@@ -8,9 +8,11 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::Exchange;
+use switchboard_proto::failure::Failure;
 
 /// A client's call: the number of the client, and what it calls the call.
 pub(super) type Key = (u64, Exchange);
@@ -33,9 +35,33 @@ pub enum Door {
     Starting,
     /// It has ended or could not be started, for this reason, and is started again soon.
     /// Calls wait for it; if it was never up, those that wait fail, and further ones wait.
-    Retrying(String),
+    Retrying(Outage),
     /// It is given up for now, for this reason.
-    Failed(String),
+    Failed(Outage),
+}
+
+/// Why a server cannot be called.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Outage {
+    /// The name of the server.
+    pub server: Arc<str>,
+    /// What happened to it.
+    pub why: Arc<Failure>,
+    /// When it is tried again, if that is known.
+    pub next: Option<Instant>,
+}
+
+impl Outage {
+    /// Why a call fails now.
+    fn failure(&self, now: Instant) -> Failure {
+        if *self.why == Failure::Loop {
+            // Trying again does not help.
+            return Failure::Loop;
+        }
+        let (server, why) = (Arc::clone(&self.server), Arc::clone(&self.why));
+        let next = self.next.map(|next| next.saturating_duration_since(now));
+        Failure::Down { server, why, next }
+    }
 }
 
 /// What is let on, and what waits.
@@ -79,7 +105,7 @@ pub(super) enum Entry<W> {
     Passes(W),
     Waits,
     /// The server cannot be reached; why.
-    Fails(W, String),
+    Fails(W, Failure),
     /// Too many wait.
     Crowded(W),
 }
@@ -103,7 +129,7 @@ impl<W> Gate<W> {
     pub(super) fn enter(&mut self, call: Call, what: W, now: Instant) -> Entry<W> {
         self.used = now;
         if let (false, Door::Failed(why)) = (call.linked, &self.door) {
-            return Entry::Fails(what, why.clone());
+            return Entry::Fails(what, why.failure(now));
         }
         let is_first = !self.waiting.iter().any(|waiter| self.may_reach(&waiter.call));
         if self.may_reach(&call) && (!call.counts || is_first && self.open.len() < self.most) {
@@ -174,7 +200,7 @@ impl<W> Gate<W> {
 
     /// How the server stands: those who wait in vain, and why. One that can be
     /// called and is started once more can be called meanwhile.
-    pub(super) fn stands(&mut self, door: Door, now: Instant) -> Vec<(W, String)> {
+    pub(super) fn stands(&mut self, door: Door, now: Instant) -> Vec<(W, Failure)> {
         if self.door == door || self.is_open() && door == Door::Starting {
             return Vec::new();
         }
@@ -185,9 +211,9 @@ impl<W> Gate<W> {
         }
         self.was_up |= door == Door::Open;
         let why = match &door {
-            Door::Failed(why) => Some(why.clone()),
+            Door::Failed(down) => Some(down.failure(now)),
             // Whether it can be started at all is not known.
-            Door::Retrying(why) if !self.was_up => Some(why.clone()),
+            Door::Retrying(down) if !self.was_up => Some(down.failure(now)),
             _ => None,
         };
         self.door = door;

@@ -2,8 +2,7 @@
 //!
 //! This is `--ignore-tool` of mcp-remote, with its patterns and its words.
 
-use std::borrow::Cow;
-
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -41,8 +40,7 @@ impl Hidden {
             let what = "params must be an object with one name, a string".to_owned();
             return Some(Refusal::BadParams { what });
         };
-        let text = format!("Tool \"{name}\" is not available");
-        self.hides(&name).then_some(Refusal::FarSide { text })
+        self.hides(&name).then(|| Refusal::HiddenTool { name: name.into_owned() })
     }
 
     /// Whether the answer to `request` has to be looked through.
@@ -81,8 +79,8 @@ fn fits(pattern: &str, name: &str) -> bool {
 }
 
 impl ReplyRewrite for Hidden {
-    fn answer<'m>(&self, answer: &'m Message) -> Cow<'m, Message> {
-        Cow::Owned(self.without(answer))
+    fn answer(&self, answer: &Message) -> Outcome {
+        self.without(answer).into()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::Exchange;
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -90,10 +91,10 @@ impl Bridge {
                 self.watch_gate(house);
                 return None;
             }
-            Entry::Fails(opening, text) => (opening, Refusal::FarSide { text }),
-            Entry::Crowded(opening) => (opening, Refusal::TooManyCalls),
+            Entry::Fails(opening, why) => (opening, Outcome::from(why)),
+            Entry::Crowded(opening) => (opening, Refusal::TooManyCalls.into()),
         };
-        opening.call.finish(&Message::refusal(None, &why));
+        opening.call.finish(why);
         None
     }
 
@@ -147,8 +148,8 @@ impl Bridge {
             let gate = &mut lock(house).gate;
             (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
         };
-        for (opening, text) in vain {
-            fail(&opening, text);
+        for (opening, why) in vain {
+            opening.call.finish(why);
         }
         if opens {
             self.fill_pool();
@@ -205,7 +206,7 @@ impl Bridge {
             (late, next)
         };
         for opening in late {
-            fail(&opening, "the server did not start in time".to_owned());
+            opening.call.finish(Failure::StartTimeout);
         }
         next
     }
@@ -253,10 +254,6 @@ async fn watch(bridge: Weak<Bridge>) {
         let Some(next) = next else { return };
         tokio::time::sleep_until(next.into()).await;
     }
-}
-
-fn fail(opening: &Opening, text: String) {
-    opening.call.finish(&Message::refusal(None, &Refusal::FarSide { text }));
 }
 
 fn key(opening: &Opening) -> Key {

@@ -103,7 +103,7 @@ impl Inner {
                     let left = until.saturating_duration_since(now());
                     let next = self.next_round(&original, &answer, round);
                     let Ok(next) = tokio::time::timeout(left, next).await else {
-                        return Err(CallError::Timeout { millis: left.as_millis() });
+                        return Err(CallError::timeout(left));
                     };
                     request = next?;
                 }

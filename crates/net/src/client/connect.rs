@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_proto::client::probe::{self, Reply, Verdict};
 use switchboard_proto::exchange::Carrier;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision, era_of};
@@ -99,10 +100,11 @@ async fn meet_old_first(
     options: &Arc<ClientOptions>,
 ) -> Result<Met, ConnectError> {
     let greeted = greet(Line::new(server, Era::Legacy, options), options, None).await;
-    let Err(ConnectError::Failed(CallError::Server { .. } | CallError::Http { .. })) = greeted
-    else {
+    let is_other =
+        |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
+    if !matches!(&greeted, Err(ConnectError::Failed(error)) if is_other(error)) {
         return greeted;
-    };
+    }
     let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
     match meet_endpoint(server, &Arc::new(only_modern)).await {
         Ok(met) => Ok(met),
@@ -121,15 +123,11 @@ async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met
     let params = question.payload().unwrap_or_default();
     // Who must be modern is not started again as a legacy one.
     line.far.scout(options.era != Some(Era::Modern));
-    let asked = line.ask_within(method::DISCOVER, params, options.probe_timeout).await;
+    let answer = line.ask_within(method::DISCOVER, params, options.probe_timeout).await;
     line.far.scout(false);
-    let answer = asked.and_then(|answer| match answer.id() {
-        Some(_) => Ok(answer),
-        None => Err(CallError::from_answer(&answer)),
-    });
     let reply = match &answer {
         Ok(answer) => probe::reply(None, answer),
-        Err(CallError::Timeout { .. }) => Reply::Silence,
+        Err(CallError::Failed(Failure::Timeout { .. })) => Reply::Silence,
         Err(_) => Reply::Broken,
     };
     match probe::verdict(Carrier::Pipe, &reply) {
@@ -175,7 +173,7 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
         return Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() });
     };
     let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
-        return Err(CallError::Timeout { millis: options.timeout.as_millis() }.into());
+        return Err(CallError::timeout(options.timeout).into());
     };
     if probed.is_old && options.era.is_none() {
         return greet(Line::new(&server.sse_only(), Era::Legacy, options), options, None).await;
@@ -186,11 +184,13 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
         Verdict::Legacy if options.era != Some(Era::Modern) => {
             greet(Line::new(server, Era::Legacy, options), options, None).await
         }
-        Verdict::Legacy if probed.text.is_empty() => {
-            Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() })
+        Verdict::Legacy => {
+            let why = probed.failure.map_or_else(|| NO_VERSIONS.to_owned(), |why| why.to_string());
+            Err(ConnectError::NotModern { why })
         }
-        Verdict::Legacy => Err(ConnectError::NotModern { why: probed.text }),
-        Verdict::Undecided => Err(CallError::from_text(probed.text).into()),
+        Verdict::Undecided => {
+            Err(CallError::Failed(probed.failure.unwrap_or(Failure::CLOSED)).into())
+        }
     }
 }
 

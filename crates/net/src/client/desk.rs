@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
 use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::refusal::Refusal;
 use tokio::sync::mpsc;
@@ -18,7 +19,6 @@ use super::slot::{Heard, Slot, notification, send};
 use crate::call::{Asker, ReplySink};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, next_number};
-use crate::upstream::over;
 
 /// Told by the other end of the line; tells whoever waits.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Desk {
         let open = std::mem::take(&mut state.slots);
         drop(state);
         for slot in open.into_values() {
-            slot.finish(&Message::refusal(None, &over()));
+            slot.finish(Failure::CLOSED.into());
         }
         if was && let Some(told) = &self.options.callbacks.on_close {
             told(());
@@ -234,20 +234,20 @@ impl ReplySink for Desk {
         lock(&self.state).asked.remove(&ask);
     }
 
-    fn finish(&self, exchange: Exchange, answer: &Message) {
-        if answer.id().is_some() {
+    fn finish(&self, exchange: Exchange, outcome: Outcome) {
+        if outcome.answer().is_some() {
             self.connected.store(true, Ordering::Relaxed);
         }
         let slot = lock(&self.state).slots.remove(&exchange);
         if let Some(slot) = slot {
-            slot.finish(answer);
+            slot.finish(outcome);
         }
     }
 
-    fn lost(&self, why: &str) {
+    fn lost(&self, why: &Failure) {
         if self.connected.swap(false, Ordering::Relaxed) {
             if let Some(told) = &self.options.callbacks.on_error {
-                told(why.to_owned());
+                told(why.clone());
             }
             if let Some(told) = &self.options.callbacks.on_close {
                 told(());

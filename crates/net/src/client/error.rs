@@ -1,25 +1,22 @@
 //! What can come of a call but its result.
 
+use std::time::Duration;
+
 use serde_json::Value;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
 
 /// Why a call has no result. The texts are those of seed 000.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CallError {
     /// The server answered with an error.
     #[error("MCP error {code}: {message}")]
     Server { code: i64, message: String, data: Option<Value> },
-    /// An HTTP response that is no answer.
-    #[error("HTTP {status}: {text}")]
-    Http { status: u16, text: String },
-    /// The server could not be reached, or went away.
-    #[error("{text}")]
-    Transport { text: String },
-    /// No answer, and no progress, in the time that was given.
-    #[error("Request timeout after {millis}ms")]
-    Timeout { millis: u128 },
+    /// There is no answer: the server could not be reached, went away, or took too long.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// An answer that makes no sense.
     #[error("the server's answer cannot be used: {what}")]
     Unusable { what: String },
@@ -43,27 +40,31 @@ pub enum CallError {
 impl CallError {
     /// The HTTP status, if one is the reason.
     pub fn status(&self) -> Option<u16> {
+        self.failure().and_then(Failure::status)
+    }
+
+    /// Why there is no answer, if there is none.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Http { status, .. } => Some(*status),
+            Self::Failed(failure) => Some(failure),
             _ => None,
         }
     }
 
-    /// What a transport said instead of an answer.
-    pub(super) fn from_text(text: String) -> Self {
-        let parts = text.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": "));
-        match parts.and_then(|(status, text)| Some((status.parse().ok()?, text.to_owned()))) {
-            Some((status, text)) => Self::Http { status, text },
-            None => Self::Transport { text },
-        }
+    /// Whether there is no answer, and the server may be gone.
+    pub(crate) fn is_broken(&self) -> bool {
+        let is_told = |it: &Failure| matches!(it, Failure::Timeout { .. }) || it.status().is_some();
+        self.failure().is_some_and(|failure| !is_told(failure))
     }
 
-    /// What an error answer says. One without an id was made on our side.
+    /// No answer came in this time.
+    pub(crate) fn timeout(waited: Duration) -> Self {
+        Self::Failed(Failure::Timeout { waited })
+    }
+
+    /// What an error answer says.
     pub(super) fn from_answer(answer: &Message) -> Self {
         debug_assert_eq!(answer.kind(), Kind::Error);
-        if answer.id().is_none() {
-            return Self::from_text(answer.error_message().into_owned());
-        }
         Self::from_error(&answer.payload_value().unwrap_or_default())
     }
 
@@ -78,7 +79,7 @@ impl CallError {
 /// Why there is no connection.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConnectError {
     /// The first exchange failed.
     #[error(transparent)]
@@ -89,4 +90,20 @@ pub enum ConnectError {
     /// The era that was asked for is not the server's.
     #[error("the server does not speak the modern protocol: {why}")]
     NotModern { why: String },
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Failed(CallError::Failed(failure)) => failure,
+            ConnectError::Failed(CallError::Server { code, message, .. }) => {
+                Self::Rejected { code, message: message.into() }
+            }
+            ConnectError::NoCommonRevision { theirs } => {
+                Self::NoCommonRevision { theirs: theirs.into() }
+            }
+            ConnectError::NotModern { .. } => Self::Unusable { what: error.to_string().into() },
+            ConnectError::Failed(error) => Self::Unusable { what: error.to_string().into() },
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_proto::exchange::Exchange;
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
@@ -75,15 +76,18 @@ impl Line {
             std::future::pending::<()>().await;
         };
         match race(slot.answer(patience), working).await {
-            Either::Left(Some(answer)) => {
+            Either::Left(Some(outcome)) => {
                 open.over = true;
-                Ok(answer)
+                match outcome {
+                    Outcome::Answered(answer) => Ok(answer),
+                    Outcome::Failed(why) => Err(why.into()),
+                }
             }
             Either::Left(None) | Either::Right(()) => {
                 open.give_up("Request timeout");
                 let waited = now().saturating_duration_since(started);
                 let time = if now() < patience.until { patience.quiet } else { waited };
-                Err(CallError::Timeout { millis: time.as_millis() })
+                Err(CallError::timeout(time))
             }
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_proto::backoff::Reconnect;
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
@@ -169,12 +170,13 @@ impl Client {
         let quiet = self.inner.options.timeout;
         match slot.begun(Patience { quiet, until: now() + quiet }).await {
             Some(Ok(honoured)) => Ok((Course::Modern { slot, _open: open }, honoured)),
-            Some(Err(answer)) if answer.kind() == Kind::Error => {
+            Some(Err(Outcome::Failed(why))) => Err(why.into()),
+            Some(Err(Outcome::Answered(answer))) if answer.kind() == Kind::Error => {
                 Err(CallError::from_answer(&answer))
             }
             // Nothing of it is honoured, and some servers say so by ending it (SUB-12).
             Some(Err(_)) => Ok((Course::Modern { slot, _open: open }, json!({}))),
-            None => Err(CallError::Timeout { millis: quiet.as_millis() }),
+            None => Err(CallError::timeout(quiet)),
         }
     }
 }
@@ -218,7 +220,7 @@ impl Listening {
     async fn listen_again(&mut self) -> Option<()> {
         let Course::Modern { slot, .. } = &self.course else { return None };
         // An end that the server gave is one; so is one of ours.
-        if slot.ending().is_none_or(|ending| ending.id().is_some()) {
+        if slot.ending().is_none_or(|ending| ending.answer().is_some()) {
             return None;
         }
         loop {

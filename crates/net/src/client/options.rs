@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 
@@ -97,7 +98,7 @@ pub struct Callbacks {
     pub(super) answers: Answers,
     pub(crate) on_notification: Option<Callback<Notification>>,
     pub(crate) on_close: Option<Callback<()>>,
-    pub(crate) on_error: Option<Callback<String>>,
+    pub(crate) on_error: Option<Callback<Failure>>,
 }
 
 impl fmt::Debug for Callbacks {
@@ -187,7 +188,7 @@ impl ClientOptions {
 
     /// Told why a connection broke.
     #[must_use]
-    pub fn on_error(mut self, told: impl Fn(String) + Send + Sync + 'static) -> Self {
+    pub fn on_error(mut self, told: impl Fn(Failure) + Send + Sync + 'static) -> Self {
         self.callbacks.on_error = Some(Arc::new(told));
         self
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use tokio::sync::{Notify, mpsc};
@@ -36,7 +37,7 @@ pub(super) struct Slot {
 }
 
 struct State {
-    answer: Option<Message>,
+    outcome: Option<Outcome>,
     acknowledged: Option<Value>,
     /// The last sign of life.
     touched: Instant,
@@ -50,7 +51,7 @@ impl Slot {
         on_progress: Option<Callback<Progress>>,
         notes: Option<mpsc::Sender<Heard>>,
     ) -> Self {
-        let state = State { answer: None, acknowledged: None, touched: now(), asking: 0, notes };
+        let state = State { outcome: None, acknowledged: None, touched: now(), asking: 0, notes };
         Self { state: Mutex::new(state), woken: Notify::new(), on_progress }
     }
 
@@ -90,9 +91,9 @@ impl Slot {
         self.woken.notify_one();
     }
 
-    pub(super) fn finish(&self, answer: &Message) {
+    pub(super) fn finish(&self, outcome: Outcome) {
         let mut state = lock(&self.state);
-        state.answer = Some(answer.clone());
+        state.outcome = Some(outcome);
         state.notes = None;
         drop(state);
         self.woken.notify_one();
@@ -100,22 +101,22 @@ impl Slot {
 
     /// Waits for the answer; none if it did not come in time. A user who is
     /// being asked something takes as long as the call may take in all.
-    pub(super) async fn answer(&self, patience: Patience) -> Option<Message> {
-        self.wait(patience, |state| state.answer.take()).await
+    pub(super) async fn answer(&self, patience: Patience) -> Option<Outcome> {
+        self.wait(patience, |state| state.outcome.take()).await
     }
 
     /// Waits until a listen has begun, or was refused.
-    pub(super) async fn begun(&self, patience: Patience) -> Option<Result<Value, Message>> {
+    pub(super) async fn begun(&self, patience: Patience) -> Option<Result<Value, Outcome>> {
         let begun = |state: &mut State| match state.acknowledged.take() {
             Some(honoured) => Some(Ok(honoured)),
-            None => state.answer.clone().map(Err),
+            None => state.outcome.clone().map(Err),
         };
         self.wait(patience, begun).await
     }
 
     /// What a listen ended with, if it has.
-    pub(super) fn ending(&self) -> Option<Message> {
-        lock(&self.state).answer.clone()
+    pub(super) fn ending(&self) -> Option<Outcome> {
+        lock(&self.state).outcome.clone()
     }
 
     async fn wait<T>(

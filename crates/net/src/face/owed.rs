@@ -6,7 +6,6 @@ use std::task::Poll;
 use std::time::Instant;
 
 use switchboard_proto::exchange::Exchange;
-use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 use switchboard_proto::server::legacy::Phase;
@@ -70,11 +69,10 @@ impl Face {
     /// back. Listens go on.
     pub fn give_up(self: &Arc<Self>, why: &Refusal) -> Works {
         let owed = lock(&self.state).half.owed_calls();
-        let answer = Message::refusal(None, why);
         let mut dropped = Vec::new();
         for exchange in owed {
             dropped.extend(self.call(exchange));
-            self.finish(exchange, &answer);
+            self.finish(exchange, why.clone());
         }
         let mut works = self.step(Half::handle_silence).1;
         let _passing = lock(&self.passing);

@@ -126,5 +126,5 @@ async fn ask(face: &Arc<Face>, request: Message) -> Option<Message> {
 }
 
 fn failed(why: &str) -> Refusal {
-    Refusal::FarSide { text: format!("the server could not be greeted: {why}") }
+    Refusal::NotGreeted { why: why.to_owned() }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use switchboard_proto::failure::Failure;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast};
@@ -17,7 +18,6 @@ use super::state::{AddError, Change, State};
 use super::{RosterOptions, keep};
 use crate::drive::{Stop, race};
 use crate::face::{lock, now};
-use crate::upstream::LEADS_BACK;
 
 /// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
 /// allocated at once, and a gateway has a roster for each user it remembers.
@@ -191,7 +191,7 @@ impl Inner {
     }
 
     /// A connection, or an attempt at one, has come to an end.
-    pub(super) fn broken(self: &Arc<Self>, berth: &Berth, attempt: u64, error: &str) {
+    pub(super) fn broken(self: &Arc<Self>, berth: &Berth, attempt: u64, error: Failure) {
         if berth.server.leads_back() {
             return self.refuse_loop(berth, attempt);
         }
@@ -202,14 +202,13 @@ impl Inner {
     /// A server leads back to us: what it offers is our own, and trying it again
     /// soon would not help.
     fn refuse_loop(self: &Arc<Self>, berth: &Berth, attempt: u64) {
-        let text = format!("this server {LEADS_BACK}");
         let none = |kind| List { kind, items: Vec::new(), terms: None };
         self.offer(berth, Kind::ALL.map(none).into());
-        let is_known = |it: &State| matches!(it, State::Failed { error, .. } if *error == text);
+        let is_known = |it: &State| matches!(it, State::Failed { error: Failure::Loop, .. });
         if !is_known(&berth.view.borrow().state) {
             tracing::error!("{}", berth.server.loop_advice(&berth.name));
         }
-        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, &text, now));
+        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, Failure::Loop, now));
     }
 
     /// A server offers these lists.

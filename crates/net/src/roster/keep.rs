@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_proto::backoff::Reconnect;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
@@ -16,10 +17,9 @@ use super::definition::{Kind, Terms};
 use super::inner::Inner;
 use super::link::Link;
 use super::state::Change;
-use crate::client::{CallError, Client, Filter, Listed};
+use crate::client::{CallError, Client, ConnectError, Filter, Listed};
 use crate::drive::race;
 use crate::face::{lock, now};
-use crate::upstream::LEADS_BACK;
 
 /// Bytes of one list. A server that offers more cannot be offered to anybody.
 const LIST: usize = 16 << 20;
@@ -63,15 +63,15 @@ pub(super) async fn keep(
         // Dropping it has ended it.
         None => {}
         Some(Err(_)) => {
-            let error = too_slow(berth.connect);
+            let error = Failure::Timeout { waited: berth.connect };
             begin_anew(&berth);
-            inner.broken(&berth, link.attempt, &error.to_string());
+            inner.broken(&berth, link.attempt, error.into());
         }
         Some(Ok(Err(error))) => {
             // What was remembered may be what is wrong.
             *lock(&berth.remembered) = None;
             begin_anew(&berth);
-            inner.broken(&berth, link.attempt, &error.to_string());
+            inner.broken(&berth, link.attempt, error.into());
         }
         Some(Ok(Ok(client))) => {
             *lock(&berth.remembered) = Some(client.remembered());
@@ -94,8 +94,9 @@ fn begin_anew(berth: &Berth) {
     }
 }
 
-fn too_slow(time: Duration) -> CallError {
-    CallError::Timeout { millis: time.as_millis() }
+/// Why a server is not there whose call failed.
+fn failure(error: CallError) -> Failure {
+    ConnectError::Failed(error).into()
 }
 
 /// Looks after a connection until it is not wanted any more. Its lists must be
@@ -109,24 +110,24 @@ async fn tend(
 ) {
     let first = match timeout_at(until.into(), read(client, &Kind::ALL.into())).await {
         Ok(read) => read,
-        Err(_) => Err(too_slow(berth.connect)),
+        Err(_) => Err(CallError::timeout(berth.connect)),
     };
     // What the server did not give is taken from the cache, if that answers.
     let mut view = berth.view.subscribe();
     _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
     match first {
         Ok(_) if berth.server.leads_back() => {
-            return inner.broken(berth, link.attempt, LEADS_BACK);
+            return inner.broken(berth, link.attempt, Failure::Loop);
         }
         Ok(lists) => inner.offer(berth, lists),
-        Err(error) => return inner.broken(berth, link.attempt, &error.to_string()),
+        Err(error) => return inner.broken(berth, link.attempt, failure(error)),
     }
     berth.view.send_modify(|view| view.client = Some((client.clone(), Arc::clone(link))));
     link.up();
     inner.step(|muster, now| muster.handle_ready(&berth.name, link.attempt, now));
     if !client.is_connected() {
         // It broke before anybody was told when it does.
-        return inner.broken(berth, link.attempt, &link.why());
+        return inner.broken(berth, link.attempt, link.why());
     }
     store(inner, berth).await;
     Box::pin(race(listen(client, link), look_after(inner, berth, link, client))).await;
@@ -140,7 +141,7 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
         if link.take_doubt()
             && let Some(error) = missing(client).await
         {
-            return inner.broken(berth, link.attempt, &error.to_string());
+            return inner.broken(berth, link.attempt, failure(error));
         }
         if !link.has_changed() {
             continue;
@@ -150,7 +151,7 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
         let kinds = link.take_changed();
         let lists = read(client, &kinds).await;
         if berth.server.leads_back() {
-            return inner.broken(berth, link.attempt, LEADS_BACK);
+            return inner.broken(berth, link.attempt, Failure::Loop);
         }
         if let Ok(lists) = lists {
             pause = inner.options.coalesce;
@@ -167,9 +168,9 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
 /// Why a server is not there, if it is not.
 async fn missing(client: &Client) -> Option<CallError> {
     match timeout(PING, client.ping()).await {
-        Ok(Err(error @ (CallError::Transport { .. } | CallError::Timeout { .. }))) => Some(error),
+        Ok(Err(error)) if error.failure().is_some() && error.status().is_none() => Some(error),
         Ok(_) => None,
-        Err(_) => Some(too_slow(PING)),
+        Err(_) => Some(CallError::timeout(PING)),
     }
 }
 
@@ -252,7 +253,7 @@ async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option
             let terms = Some(Terms { read_at: now(), ttl, is_public });
             Ok(Some(List { kind, items, terms }))
         }
-        Err(error @ (CallError::Http { .. } | CallError::Transport { .. })) => Err(error),
+        Err(error) if error.is_broken() || error.status().is_some() => Err(error),
         Err(error) => {
             tracing::debug!(method = kind.method(), "not listed: {error}");
             Ok(None)

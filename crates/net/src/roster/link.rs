@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use switchboard_proto::failure::Failure;
 
 use tokio::sync::Notify;
 
@@ -23,7 +24,7 @@ pub(super) struct Link {
     /// It was made, so its end is one.
     is_up: AtomicBool,
     /// Why it broke.
-    why: Mutex<Option<String>>,
+    why: Mutex<Option<Failure>>,
     /// Lists that have changed.
     changed: Mutex<BTreeSet<Kind>>,
     /// Whether the server is still there must be found out.
@@ -68,7 +69,7 @@ impl Link {
 
     /// What a call came to; one that broke may mean that the server is gone.
     pub(super) fn noting<T>(&self, called: Result<T, client::CallError>) -> Result<T, CallError> {
-        if let Err(client::CallError::Transport { .. }) = &called {
+        if called.as_ref().is_err_and(client::CallError::is_broken) {
             self.doubt();
         }
         Ok(called?)
@@ -92,9 +93,8 @@ impl Link {
     }
 
     /// Why it broke, as far as was told.
-    pub(super) fn why(&self) -> String {
-        let why = lock(&self.why).clone();
-        why.unwrap_or_else(|| "Transport closed".to_owned())
+    pub(super) fn why(&self) -> Failure {
+        lock(&self.why).clone().unwrap_or(Failure::CLOSED)
     }
 
     /// The options of the server, with an ear of ours before those of its user.
@@ -130,7 +130,7 @@ impl Link {
             if link.is_up.load(Ordering::SeqCst)
                 && let (Some(inner), Some(berth)) = (inner.upgrade(), berth.upgrade())
             {
-                inner.broken(&berth, link.attempt, &link.why());
+                inner.broken(&berth, link.attempt, link.why());
             }
             if let Some(told) = &told {
                 told(());

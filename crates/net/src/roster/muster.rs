@@ -26,6 +26,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switchboard_proto::failure::Failure;
 
 use super::state::State;
 use retry::Retry;
@@ -184,7 +185,7 @@ impl Muster {
         &mut self,
         name: &str,
         attempt: u64,
-        error: &str,
+        error: Failure,
         now: Instant,
         jitter: Duration,
     ) {
@@ -201,17 +202,22 @@ impl Muster {
     }
 
     /// The same, where trying again soon would not help.
-    pub(super) fn handle_hopeless(&mut self, name: &str, attempt: u64, error: &str, now: Instant) {
+    pub(super) fn handle_hopeless(
+        &mut self,
+        name: &str,
+        attempt: u64,
+        error: Failure,
+        now: Instant,
+    ) {
         if let Some((name, _)) = self.at(name, attempt) {
             self.fail(&name, error, None, now);
         }
     }
 
     /// A server is not there, and is tried again then; else now and then.
-    fn fail(&mut self, name: &Arc<str>, error: &str, next: Option<Instant>, now: Instant) {
+    fn fail(&mut self, name: &Arc<str>, error: Failure, next: Option<Instant>, now: Instant) {
         let Pace { rest, probe, .. } = self.pace;
         let Some(member) = self.members.get_mut(name) else { return };
-        let error = error.to_owned();
         let (phase, state) = if let Some(at) = next {
             (Phase::Retrying { at }, State::Retrying { error, at })
         } else {

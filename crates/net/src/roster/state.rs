@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
+use switchboard_proto::failure::Failure;
 
 use super::definition::Kind;
 use crate::client;
@@ -19,10 +20,10 @@ pub enum State {
     /// It can be called, and its lists are its own.
     Ready,
     /// It broke or could not be reached, and is tried again then.
-    Retrying { error: String, at: Instant },
+    Retrying { error: Failure, at: Instant },
     /// It broke too often. It is tried again then; if that is not said, when it
     /// is restarted or, after a while, used.
-    Failed { error: String, at: Option<Instant> },
+    Failed { error: Failure, at: Option<Instant> },
     /// Nobody has used it for long. Its lists are its own, and whoever wants it wakes it.
     Asleep,
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Part;
 
 use super::catalog::Listed;
-use super::outcome::{Nature, Outcome};
+use super::handler_result::{HandlerResult, Nature};
 use super::tool::Tool;
 
 pub(super) fn tool() -> Tool {
@@ -14,7 +14,7 @@ pub(super) fn tool() -> Tool {
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
             let tools: Vec<Value> = catalog.tools.iter().map(|tool| entry(tool)).collect();
-            Outcome::success(format!("{} tools", tools.len())).with("tools", tools)
+            HandlerResult::success(format!("{} tools", tools.len())).with("tools", tools)
         })
 }
 

@@ -18,7 +18,7 @@ use super::context::Context;
 use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
-use super::outcome::Nature;
+use super::handler_result::Nature;
 use super::task::Support;
 use schema::{Promise, Schema};
 

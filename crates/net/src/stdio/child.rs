@@ -24,11 +24,11 @@
 mod census;
 mod command;
 mod container;
-mod exit;
 mod group;
 mod spawn;
 mod stderr;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,9 +39,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::command::{Command, ParseError};
-pub use self::exit::{Exit, Status};
 pub use self::spawn::SpawnError;
 pub(crate) use self::spawn::most_children;
+pub use switchboard_proto::failure::{Exit, Status};
 
 use self::container::Container;
 use self::group::Group;
@@ -182,7 +182,8 @@ async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
     if let Some(container) = it.container.clone() {
         tokio::spawn(container.remove_stale());
     }
-    let status = it.process.wait().await.map_or(Status::Unseen, Status::from);
+    let status =
+        it.process.wait().await.map_or(Status::Unseen, |it| Status::new(it.code(), it.signal()));
     let drain_stop = drain.abort_handle();
     // Only an aborted drain gives an error, and nobody else aborts it.
     _ = timeout(LAST_WORDS, drain).await;

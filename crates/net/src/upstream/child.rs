@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::{Failure, Source};
 use switchboard_proto::line::{Decoder, TooLong};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::http::sentence;
 use super::pipe::{End, lines};
-use super::words::NOT_STARTED;
 use super::{Upstream, via};
 use crate::drive::{Either, race};
 use crate::stdio::child::{Command, ExitWatch};
@@ -32,10 +31,10 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     };
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
-        Err(error) => return End::Broke(up.told(sentence(&error), NOT_STARTED)),
+        Err(error) => return End::Broke(Failure::NotStarted { source: Source::new(error) }),
     };
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return End::Broke("Transport closed (no pipes)".to_owned());
+        return End::Broke(Failure::closed("no pipes"));
     };
     tracing::debug!(server = up.name, pid = child.id(), "started");
     let _runs = up.server.traffic().child();
@@ -53,9 +52,7 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
         Some(Either::Right(Either::Left(why) | Either::Right(Either::Right(Some(why))))) => {
             End::Broke(why)
         }
-        Some(Either::Right(Either::Right(_))) => {
-            End::Broke(up.told(exit.to_string(), exit.brief()))
-        }
+        Some(Either::Right(Either::Right(_))) => End::Broke(Failure::Exited(exit)),
     }
 }
 
@@ -73,7 +70,7 @@ async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
 
 /// Reads until the child closes its stdout or has exited, or why nobody can read that.
 /// A descendant in a session of its own may hold the pipe open after the child's exit.
-async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> Option<String> {
+async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> Option<Failure> {
     let mut decoder = Decoder::new(up.limits.message);
     let mut exit = child.clone();
     let mut exited = pin!(async {
@@ -102,7 +99,7 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> 
             return None;
         }
         if decoder.is_endless() {
-            return Some("the server writes a line that does not end".to_owned());
+            return Some(Failure::EndlessLine);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::{Down, Lane};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use tokio::sync::Notify;
 
@@ -68,7 +69,7 @@ pub(super) enum Trial {
     /// Not known yet.
     First,
     /// The other road was no good; why.
-    Second(String),
+    Second(Failure),
     /// The server has answered by it.
     Settled,
 }

@@ -12,6 +12,7 @@ use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{Half, Sharing};
 use switchboard_proto::exchange::{Ask, Carrier, Exchange};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -153,8 +154,7 @@ impl Upstream {
         let reply = match self.stop.until(waiting).await {
             None => return Found::Nothing,
             Some(Err(_)) => Reply::Silence,
-            // What was made on our side has no id: the child is gone.
-            Some(Ok(Ok(answer))) if answer.id().is_some() => probe::reply(None, &answer),
+            Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
             Some(Ok(_)) => Reply::Broken,
         };
         self.scout(false);
@@ -182,12 +182,12 @@ fn whoami() -> serde_json::Value {
 #[derive(Debug)]
 pub(super) struct Scout {
     number: u64,
-    tell: Mutex<Option<oneshot::Sender<Message>>>,
+    tell: Mutex<Option<oneshot::Sender<Outcome>>>,
 }
 
 impl Scout {
     /// One, and where its answer arrives.
-    pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Message>) {
+    pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Outcome>) {
         let (tell, told) = oneshot::channel();
         (Arc::new(Self { number: next_number(), tell: Mutex::new(Some(tell)) }), told)
     }
@@ -216,10 +216,10 @@ impl ReplySink for Scout {
 
     fn recall(&self, _ask: Ask, _message: &Message) {}
 
-    fn finish(&self, _exchange: Exchange, answer: &Message) {
+    fn finish(&self, _exchange: Exchange, outcome: Outcome) {
         if let Some(tell) = lock(&self.tell).take() {
             // Who does not wait any more need not know.
-            _ = tell.send(answer.clone());
+            _ = tell.send(outcome);
         }
     }
 }

@@ -22,15 +22,14 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
 use tokio::sync::Notify;
 
 use super::unreadable::too_long;
-use super::words::UNREACHABLE;
 use super::{Core, Trial, Upstream};
 use crate::drive::{Either, Stop, race};
 use crate::face::lock;
@@ -45,7 +44,7 @@ mod stream;
 
 pub(super) use link::Link;
 use link::Session;
-pub(super) use refused::{Refused, sentence};
+pub(super) use refused::Refused;
 
 /// One message on its way, and all that goes with it.
 struct Post {
@@ -184,7 +183,7 @@ impl Upstream {
         });
         let response = match sending.await {
             Ok(response) => response,
-            Err(text) => return self.unanswered(post, text),
+            Err(why) => return self.unanswered(post, why),
         };
         let is_call = post.message.kind() == Kind::Request;
         match response.status() {
@@ -208,17 +207,16 @@ impl Upstream {
         &self,
         link: &Link,
         request: impl Fn(&Link) -> Request<Bytes>,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, Failure> {
         let shown = self.shown(None).await?;
         link.show(&shown);
-        let unreached = |error| self.told(sentence(&error), UNREACHABLE);
-        let response = link.fetch.send(request(link)).await.map_err(unreached)?;
+        let response = link.fetch.send(request(link)).await?;
         if response.status() != StatusCode::UNAUTHORIZED || !self.may_show_others() {
             return Ok(response);
         }
         let other = self.shown(Some(&shown)).await?;
         link.show(&other);
-        link.fetch.send(request(link)).await.map_err(unreached)
+        Ok(link.fetch.send(request(link)).await?)
     }
 
     /// The server does not know our session any more.
@@ -265,10 +263,8 @@ impl Upstream {
             return self.follow(link, post, response).await;
         }
         if !is_json(media) {
-            let text = format!(
-                "HTTP 200, but with {media:?} instead of JSON or an event stream; is this an MCP endpoint?"
-            );
-            return self.unanswered(post, text);
+            return self
+                .unanswered(post, Failure::NotMcp { status: 200, media: Some(media.into()) });
         }
         match Limited::new(response.into_body(), self.limits.message).collect().await {
             Ok(body) => {
@@ -279,7 +275,7 @@ impl Upstream {
             Err(error) if error.is::<LengthLimitError>() => {
                 self.unanswered(post, too_long(self.limits.message))
             }
-            Err(error) => self.unanswered(post, format!("Transport closed ({error})")),
+            Err(error) => self.unanswered(post, Failure::closed(error.to_string())),
         }
     }
 
@@ -306,23 +302,22 @@ impl Upstream {
     }
 
     fn no_answer_unless_note(self: &Arc<Self>, post: &Post) -> Works {
-        if post.message.kind() != Kind::Request {
-            return Works::none();
+        match post.message.id().filter(|_| post.message.kind() == Kind::Request) {
+            Some(id) => self.unanswered(post, Failure::NoAnswer { id: id.clone() }),
+            None => Works::none(),
         }
-        let id = post.message.id().map(ToString::to_string).unwrap_or_default();
-        self.unanswered(post, format!("No response received for request ID {id}"))
     }
 
     fn take_error(self: &Arc<Self>, post: &Post, refused: &Refused) -> Works {
-        let mut text = refused.told(self);
+        let mut why = refused.failure(self);
         if post.message.method() == method::INITIALIZE {
             // What answers our own id speaks JSON-RPC here.
             let is_answer = refused.error().is_some_and(|error| error.id() == post.message.id());
             let may_be_old = matches!(refused.status.as_u16(), 400 | 404 | 405);
             if may_be_old && !is_answer && !refused.is_modern() {
-                match self.try_other_road(&text, Some(&post.message)) {
+                match self.try_other_road(&why, Some(&post.message)) {
                     Ok(()) => return Works::none(),
-                    Err(both) => text = both,
+                    Err(both) => why = both,
                 }
             }
         }
@@ -332,20 +327,20 @@ impl Upstream {
         match id.and_then(|id| refused.answer(id)) {
             Some(answer) => self.handle_text(post.lane, answer.text().clone()),
             None if post.message.is_response() && refused.status.is_client_error() => {
-                tracing::warn!(server = self.name, "an answer was refused: {text}");
+                tracing::warn!(server = self.name, "an answer was refused: {why}");
                 self.step(|half, now| half.handle_unsupplied(&post.message, now)).1
             }
-            None => self.unanswered(post, text),
+            None => self.unanswered(post, why),
         }
     }
 
     /// The message went out, or did not, and no answer will come.
-    fn unanswered(self: &Arc<Self>, post: &Post, text: String) -> Works {
+    fn unanswered(self: &Arc<Self>, post: &Post, why: Failure) -> Works {
         if post.message.kind() != Kind::Request {
-            self.tell_undelivered(&post.message, &text);
+            self.tell_undelivered(&post.message, &why);
             return Works::none();
         }
-        let why = Refusal::FarSide { text };
+        self.tell_details(&why);
         self.step(|half, now| half.handle_unanswered(post.lane, &why, now)).1
     }
 }

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
@@ -28,10 +29,10 @@ pub(super) enum End {
     Stopped,
     /// Nobody uses it: it is made again when somebody does.
     Rested,
-    /// It broke; in words for whoever waits for an answer.
-    Broke(String),
+    /// It broke.
+    Broke(Failure),
     /// This is not the transport the server speaks, as far as can be told.
-    WrongRoad(String),
+    WrongRoad(Failure),
 }
 
 /// How long a server that keeps ending is left alone.
@@ -48,10 +49,10 @@ const UNREAD_WAIT: Duration = Duration::from_secs(30);
 pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
     let mut restart = Restart::new();
     let mut not_before = now();
-    let mut left_alone: Option<String> = None;
+    let mut left_alone: Option<Failure> = None;
     while up.stop.until(up.wanted()).await.is_some() {
         if let Some(why) = left_alone.as_ref().filter(|_| now() < not_before) {
-            up.lost(why.clone());
+            up.lost(why);
             continue;
         }
         if !up.stop.sleep(not_before.saturating_duration_since(now())).await {
@@ -73,18 +74,17 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
             End::Broke(why) => why,
             End::WrongRoad(why) => {
                 if let Err(why) = up.try_other_road(&why, None) {
-                    up.lost(why);
+                    up.lost(&why);
                 }
                 break;
             }
         };
         if let Some(next) = restart.handle_exit(started, now()) {
             (not_before, left_alone) = (next, None);
-            up.lost(why);
+            up.lost(&why);
         } else {
             not_before = now() + REST;
-            let why = format!("{why}; it has ended too often and is left alone for a minute");
-            left_alone = Some(why.clone());
+            let why = left_alone.insert(Failure::LeftAlone { why: Arc::new(why) });
             up.lost(why);
         }
     }
@@ -166,11 +166,11 @@ impl Upstream {
     }
 
     /// Waits until it is seen that the server does not read; why that is the end.
-    pub(super) async fn choked(&self) -> String {
+    pub(super) async fn choked(&self) -> Failure {
         loop {
             let choked = self.choked.notified();
             if lock(&self.core).choked {
-                return "Transport closed (the server does not read what it is sent)".to_owned();
+                return Failure::closed("the server does not read what it is sent");
             }
             choked.await;
         }
@@ -280,20 +280,23 @@ impl Upstream {
     /// not to be tried, or has been: why, in all, and the next greeting begins anew.
     pub(super) fn try_other_road(
         self: &Arc<Self>,
-        why: &str,
+        why: &Failure,
         greeting: Option<&Message>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         if !self.may_change_road() {
-            return Err(why.to_owned());
+            return Err(why.clone());
         }
         let mut core = lock(&self.core);
         core.road = core.road.other();
         core.piped = false;
         tracing::info!(server = self.name, "{why}; changing to {:?}", core.road);
         if let Trial::Second(first) = std::mem::replace(&mut core.trial, Trial::First) {
-            return Err(format!("{first}; {why}"));
+            return Err(Failure::BothTransports {
+                first: Arc::new(first),
+                second: Arc::new(why.clone()),
+            });
         }
-        core.trial = Trial::Second(why.to_owned());
+        core.trial = Trial::Second(why.clone());
         let waiting: Vec<_> = core.take_outbound().into_iter().chain(greeting.cloned()).collect();
         let mut works = Works::none();
         for message in waiting {
@@ -383,7 +386,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         up.handle_piped(Bytes::from_static(b"{}")).await;
         assert_eq!(begun.elapsed(), UNREAD_WAIT);
-        assert!(up.choked().await.contains("does not read"));
+        assert!(up.choked().await.to_string().contains("does not read"));
     }
 
     #[tokio::test(start_paused = true)]

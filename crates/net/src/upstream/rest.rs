@@ -4,11 +4,12 @@
 //! what its clients have said and watch: the next call greets the server anew.
 
 use std::sync::Arc;
+use switchboard_proto::failure::Failure;
 
 use http::HeaderMap;
 
 use super::core::Stay;
-use super::{Road, Upstream, over};
+use super::{Road, Upstream};
 use crate::face::{lock, now};
 
 impl Upstream {
@@ -53,7 +54,7 @@ impl Upstream {
         if core.is_used() {
             return false;
         }
-        core.half.rest(&over(), now());
+        core.half.rest(&Failure::CLOSED, now());
         core.settle();
         // Whoever calls from here on begins anew, and waits for the old link to end.
         if core.stay == Stay::Here {

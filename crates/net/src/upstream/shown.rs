@@ -5,6 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switchboard_proto::failure::Failure;
 
 use http::{HeaderMap, HeaderName};
 use tokio::sync::Mutex;
@@ -40,15 +41,12 @@ pub(super) struct Shown {
 /// A connection that is made so soon after another is a part of the same attempt.
 const SAME_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// What clients are told. They cannot do anything about it.
-const NONE: &str = "the credentials for this server cannot be had";
-
 impl Upstream {
     /// The headers to send, other ones than `stale` if those were no good.
     pub(super) async fn shown(
         &self,
         stale: Option<&Arc<HeaderMap>>,
-    ) -> Result<Arc<HeaderMap>, String> {
+    ) -> Result<Arc<HeaderMap>, Failure> {
         let mut headers = self.shown.headers.lock().await;
         if let Some((known, _)) = &*headers
             && stale.is_none_or(|stale| !Arc::ptr_eq(stale, known))
@@ -61,7 +59,7 @@ impl Upstream {
                 let found = credential.headers(self.server.passed().unwrap_or(&none)).await;
                 let mut found = found.map_err(|why| {
                     tracing::warn!(server = self.name, "{why}");
-                    NONE.to_owned()
+                    Failure::NoCredential
                 })?;
                 tidy(&mut found);
                 found

@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::sse::{Decoder, Event, TooLong};
 
-use super::http::{Refused, lane_of, sentence};
+use super::http::{Refused, lane_of};
 use super::pipe::End;
-use super::words::UNREACHABLE;
 use super::{Trial, Upstream, via};
 use crate::drive::{Either, race};
 use crate::face::lock;
@@ -48,16 +47,16 @@ struct Stream {
 /// Connects and serves the stream until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
     let Some(fetch) = up.server.fetch() else {
-        return End::Broke("Transport closed".to_owned());
+        return End::Broke(Failure::CLOSED);
     };
     let connected = up.stop.until(enter(up, fetch, url)).await;
     let (mut stream, endpoint, headers) = match connected {
         None => return End::Stopped,
         Some(Ok(connected)) => connected,
         Some(Err(why)) if why.wrong_transport && up.may_change_road() => {
-            return End::WrongRoad(why.text);
+            return End::WrongRoad(why.failure);
         }
-        Some(Err(why)) => return End::Broke(why.text),
+        Some(Err(why)) => return End::Broke(why.failure),
     };
     lock(&up.core).trial = Trial::Settled;
     up.hears(true);
@@ -68,7 +67,7 @@ pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
         Some(Either::Left(())) => End::Rested,
         Some(Either::Right(Either::Left(why))) => End::Broke(why),
         Some(Either::Right(Either::Right(_))) => {
-            End::Broke("Transport closed (the event stream ended)".to_owned())
+            End::Broke(Failure::closed("the event stream ended"))
         }
     }
 }
@@ -83,15 +82,13 @@ struct There {
 
 /// Why there is no stream.
 struct NoStream {
-    text: String,
+    failure: Failure,
     wrong_transport: bool,
-    /// We are not let in.
-    is_shut: bool,
 }
 
-impl NoStream {
-    fn because(text: impl Into<String>) -> Self {
-        Self { text: text.into(), wrong_transport: false, is_shut: false }
+impl From<Failure> for NoStream {
+    fn from(failure: Failure) -> Self {
+        Self { failure, wrong_transport: false }
     }
 }
 
@@ -102,10 +99,10 @@ async fn enter(
     url: &Uri,
 ) -> Result<(Stream, Uri, Arc<HeaderMap>), NoStream> {
     up.show_anew().await;
-    let old = up.shown(None).await.map_err(NoStream::because)?;
+    let old = up.shown(None).await?;
     let (connected, shown) = match connect(up, fetch, url, &old).await {
-        Err(why) if why.is_shut && up.may_show_others() => {
-            let new = up.shown(Some(&old)).await.map_err(NoStream::because)?;
+        Err(why) if why.failure.status() == Some(401) && up.may_show_others() => {
+            let new = up.shown(Some(&old)).await?;
             (connect(up, fetch, url, &new).await, new)
         }
         connected => (connected, old),
@@ -124,23 +121,25 @@ async fn connect(
     *request.headers_mut() = headers.clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     add_via(up, request.headers_mut());
-    let unreached = |error| NoStream::because(up.told(sentence(&error), UNREACHABLE));
-    let response = check(up, headers, fetch.send(request).await.map_err(unreached)?).await?;
+    let response = fetch.send(request).await.map_err(Failure::from)?;
+    let response = check(up, headers, response).await?;
     let mut stream =
         Stream { body: response.into_body(), decoder: Decoder::new(up.limits.message) };
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
     let event = match first {
         Ok(Some(event)) if event.name.as_deref() == Some("endpoint") => event,
-        Ok(_) => {
-            return Err(NoStream::because("the event stream did not begin with an endpoint event"));
-        }
-        Err(_) => return Err(NoStream::because("Timed out waiting for SSE endpoint")),
+        Ok(_) => return Err(no_endpoint("the event stream did not begin with an endpoint event")),
+        Err(_) => return Err(no_endpoint("Timed out waiting for SSE endpoint")),
     };
     let place = String::from_utf8_lossy(&event.data).into_owned();
     let endpoint = resolve(url, &place)
         .filter(|endpoint| is_same_origin(url, endpoint))
-        .ok_or_else(|| NoStream::because("the endpoint event names no URL of the same origin"))?;
+        .ok_or_else(|| no_endpoint("the endpoint event names no URL of the same origin"))?;
     Ok((stream, endpoint))
+}
+
+fn no_endpoint(why: &'static str) -> NoStream {
+    Failure::WrongTransport { why }.into()
 }
 
 async fn check(
@@ -154,12 +153,13 @@ async fn check(
         return Ok(response);
     }
     if status.is_success() {
-        let text = format!("HTTP {}: no event stream at this URL", status.as_u16());
-        return Err(NoStream { wrong_transport: true, ..NoStream::because(text) });
+        let (status, text) = (status.as_u16(), "no event stream at this URL".into());
+        let failure = Failure::HttpStatus { status, text, challenge: None };
+        return Err(NoStream { failure, wrong_transport: true });
     }
     let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
-    let is_shut = status == StatusCode::UNAUTHORIZED;
-    Err(NoStream { text: Refused::read(response, sent).await.told(up), wrong_transport, is_shut })
+    let failure = Refused::read(response, sent).await.failure(up);
+    Err(NoStream { failure, wrong_transport })
 }
 
 impl Stream {
@@ -217,9 +217,9 @@ async fn post(up: Arc<Upstream>, there: There, message: Message) {
     let sending = tokio::time::timeout(POST_WAIT, there.fetch.send(request));
     match up.stop.until(sending).await {
         Some(Ok(Ok(response))) if !response.status().is_success() => {
-            fail(&up, &message, Refused::read(response, &there.headers).await.told(&up));
+            fail(&up, &message, &Refused::read(response, &there.headers).await.failure(&up));
         }
-        Some(Ok(Err(error))) => fail(&up, &message, up.told(sentence(&error), UNREACHABLE)),
+        Some(Ok(Err(error))) => fail(&up, &message, &error.into()),
         // Taken, or perhaps: then the stream will tell.
         Some(Ok(Ok(_)) | Err(_)) | None => {}
     }
@@ -232,11 +232,10 @@ fn add_via(up: &Upstream, headers: &mut HeaderMap) {
 }
 
 /// A message that could not be delivered has no answer.
-fn fail(up: &Arc<Upstream>, message: &Message, text: String) {
-    up.tell_undelivered(message, &text);
+fn fail(up: &Arc<Upstream>, message: &Message, why: &Failure) {
+    up.tell_undelivered(message, why);
     let id = message.id().filter(|_| message.kind() == Kind::Request);
     if let Some(lane) = id.and_then(lane_of) {
-        let why = Refusal::FarSide { text };
-        up.step(|half, now| half.handle_unanswered(lane, &why, now)).1.detach();
+        up.step(|half, now| half.handle_unanswered(lane, why, now)).1.detach();
     }
 }

@@ -126,7 +126,7 @@ impl Upstream {
             Down::Recall { to: To::Session, ask, message } => {
                 self.to_all(|listener| listener.recall(ask, &message));
             }
-            Down::Finish { to, answer } => self.about(&to, |it| it.finish(&answer)),
+            Down::Finish { to, outcome } => self.about(&to, |it| it.finish(outcome)),
             Down::Unanswered { to } => to.unanswered(),
         }
     }

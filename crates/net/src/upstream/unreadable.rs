@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{self, Answered, Message, Refused};
-use switchboard_proto::refusal::Refusal;
 
 use super::Upstream;
 use super::http::lane_of;
@@ -30,7 +30,7 @@ impl Upstream {
         for message in jsonrpc::parse_torn(text) {
             works.append(self.handle_message(lane, &message));
         }
-        let why = format!("the server's answer cannot be read: {refused}");
+        let why = Failure::Unreadable { why: refused.why.clone() };
         works.append(self.fail_answered(lane, jsonrpc::answered(text, false), why));
         works
     }
@@ -44,7 +44,7 @@ impl Upstream {
 
     /// Fails the call that was answered. The stream of a POST belongs to one
     /// call, whatever id is said on it.
-    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: String) -> Works {
+    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: Failure) -> Works {
         let fail = |half: &mut Half<Call>, now| {
             let lane = match answered {
                 Answered::Nothing => return,
@@ -53,7 +53,7 @@ impl Upstream {
                 Answered::Unknown => half.only_call(),
             };
             match lane {
-                Some(lane) => half.handle_unanswered(lane, &Refusal::FarSide { text: why }, now),
+                Some(lane) => half.handle_unanswered(lane, &why, now),
                 None if half.calls() == 0 => {}
                 None => self.tell_unreadable(format_args!(
                     "it does not say which of {} open calls it answers: they go on waiting",
@@ -72,19 +72,26 @@ impl Upstream {
         }
     }
 
+    /// Logs why a call failed, where its client is not told all of it.
+    pub(super) fn tell_details(&self, why: &Failure) {
+        if self.server.is_discreet() && why.brief() != why.to_string() {
+            tracing::warn!(server = self.name, "{why}");
+        }
+    }
+
     /// Logs that a message that wants no answer was not delivered, with the same restraint.
-    pub(super) fn tell_undelivered(&self, message: &Message, text: &str) {
+    pub(super) fn tell_undelivered(&self, message: &Message, why: &Failure) {
         let more = lock(&self.undelivered).handle_line(now());
         if let Some(more) = more {
             let method = message.method();
-            tracing::warn!(server = self.name, method, "not delivered: {text}{more}");
+            tracing::warn!(server = self.name, method, "not delivered: {why}{more}");
         }
     }
 }
 
 /// Why a call failed whose answer was longer than `limit`.
-pub(super) fn too_long(limit: usize) -> String {
-    format!("answer is longer than {limit} bytes")
+pub(super) fn too_long(limit: usize) -> Failure {
+    Failure::TooLarge { what: "answer", limit }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A gateway that finds the id of a server in a request for that server refuses
-//! the request ([`Refusal::Loop`]), and so does one that was started by another
+//! the request ([`Refusal::Loop`](switchboard_proto::refusal::Refusal::Loop)), and so does one that was started by another
 //! that serves the same configuration. Requests share connections, so the chain of
 //! a single request is not known further on: what a request brought is told on for
 //! [`TOLD_FOR`], and as long as the request is open.
@@ -30,8 +30,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_proto::failure::{Failure, Words};
 use switchboard_proto::jsonrpc::Message;
-use switchboard_proto::refusal::{self, Refusal};
+use switchboard_proto::refusal;
 
 use super::{Server, Upstream};
 use crate::face::{lock, now};
@@ -41,9 +42,6 @@ pub const VARIABLE: &str = "SWITCHBOARD_VIA";
 
 /// The header that tells a server the same.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("switchboard-via");
-
-/// What is wrong with such a server, for its callers.
-pub const LEADS_BACK: &str = "leads back to this gateway; remove it from the configuration";
 
 /// Gateways and bridges that start each other. More are taken for a loop whose
 /// configuration is made anew each time.
@@ -292,15 +290,14 @@ impl Upstream {
     /// What the server says, or what is told instead if it says that it leads
     /// back: only the gateway that names it is to take that for its own loop.
     pub(super) fn past_loops(&self, message: &Message) -> Option<Message> {
-        let text = self.loop_in(message)?;
-        Some(Message::refusal(message.id(), &Refusal::FarSide { text }))
+        Some(self.loop_in(message)?.to_error(message.id(), Words::Full))
     }
 
-    /// What callers hear if this says that the server leads back.
-    pub(super) fn loop_in(&self, message: &Message) -> Option<String> {
+    /// The failure of a call if this says that the server leads back.
+    pub(super) fn loop_in(&self, message: &Message) -> Option<Failure> {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
         via.leads_back.store(true, Ordering::Relaxed);
-        (!via.is_bridge).then(|| format!("this server {LEADS_BACK}"))
+        (!via.is_bridge).then_some(Failure::Loop)
     }
 }
 

@@ -1,14 +1,12 @@
 //! What both translations need: a client of one era, in the words of the other.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_WELCOME;
 use crate::method;
-use crate::refusal::Refusal;
 use crate::revision::Revision;
 
 pub(super) mod task;
@@ -140,12 +138,11 @@ pub(super) fn page_of_tools(cursor: Option<&[u8]>) -> Message {
 }
 
 /// What a server says of itself, or that it says too much of it to be kept.
-pub(super) fn welcome_within_bounds(answer: &Message) -> Cow<'_, Message> {
+pub(super) fn welcome_within_bounds(answer: &Message) -> Result<&Message, Failure> {
     if answer.kind() == Kind::Error || answer.size() <= MAX_WELCOME {
-        return Cow::Borrowed(answer);
+        return Ok(answer);
     }
-    let text = format!("the server's greeting is longer than {MAX_WELCOME} bytes");
-    Cow::Owned(Message::refusal(answer.id(), &Refusal::FarSide { text }))
+    Err(Failure::TooLarge { what: "the server's greeting", limit: MAX_WELCOME })
 }
 
 /// Who we are, where a peer does not say who it is.
@@ -167,11 +164,8 @@ mod tests {
         let welcome = |length: usize| {
             let result = format!(r#"{{"serverInfo":{{"name":"{}"}}}}"#, "x".repeat(length));
             let answer = Message::result(&7.into(), result.as_bytes());
-            let kept = welcome_within_bounds(&answer);
-            assert_eq!(kept.id(), answer.id());
-            kept.kind()
+            welcome_within_bounds(&answer).is_ok()
         };
-        assert_eq!(welcome(1000), Kind::Result);
-        assert_eq!(welcome(MAX_WELCOME), Kind::Error);
+        assert!(welcome(1000) && !welcome(MAX_WELCOME));
     }
 }

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::running::Running;
 use super::{CallId, Sharing};
 use crate::calls::{Calls, Event, Patience};
+use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
-use crate::refusal::Refusal;
 
 /// All calls in flight. `O` says whose a call is.
 #[derive(Debug)]
@@ -47,9 +47,8 @@ pub(super) struct Call<O> {
 
 impl<O> Call<O> {
     /// What its owner is told when it has taken too long.
-    pub(super) fn timed_out(&self, now: Instant) -> Refusal {
-        let waited = now.saturating_duration_since(self.begun).as_millis();
-        Refusal::FarSide { text: format!("Request timeout after {waited}ms") }
+    pub(super) fn timed_out(&self, now: Instant) -> Failure {
+        Failure::Timeout { waited: now.saturating_duration_since(self.begun) }
     }
 }
 
@@ -117,8 +116,12 @@ impl<O> Ledger<O> {
 
     /// An answer arrived: whose it is. None if nobody waits for it.
     pub(super) fn answer(&mut self, answer: &Message) -> Option<(CallId, Call<O>)> {
-        let id = call_number(answer.id()?)?;
-        self.calls.handle_answer(id).ok()?;
+        self.end(CallId(call_number(answer.id()?)?))
+    }
+
+    /// A call is over. None if nobody waits for it.
+    pub(super) fn end(&mut self, id: CallId) -> Option<(CallId, Call<O>)> {
+        self.calls.handle_answer(id.0).ok()?;
         self.next_closed()
     }
 

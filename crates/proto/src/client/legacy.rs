@@ -23,6 +23,7 @@ use std::time::Instant;
 use super::ledger::{Call, Ledger};
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -171,8 +172,12 @@ impl<T: Ticket> Legacy<T> {
 
     /// Answers a call without the server.
     fn fail(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        self.finish(to, why.clone());
         CallId::DONE
+    }
+
+    fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
+        self.down.push_back(Down::Finish { to, outcome: outcome.into() });
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -259,7 +264,7 @@ impl<T: Ticket> Legacy<T> {
                 if greets {
                     self.handle_welcome(answer);
                 }
-                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+                self.finish(to, answer.clone());
             }
             Owner::Revival => self.handle_revived(answer, now),
             Owner::Renewal => {}
@@ -309,24 +314,23 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
-        let answer = Message::refusal(Some(&Id::from(lane.0)), why);
-        match self.ledger.answer(&answer) {
-            Some((id, call)) => self.handle_failure(id, call, &Message::refusal(None, why)),
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
+        match self.ledger.end(CallId(lane.0)) {
+            Some((id, call)) => self.handle_failure(id, call, why),
             None => self.lay_unanswered(lane),
         }
     }
 
-    fn handle_failure(&mut self, id: CallId, call: Call<Owner<T>>, answer: &Message) {
+    fn handle_failure(&mut self, id: CallId, call: Call<Owner<T>>, why: &Failure) {
         self.end_watch(id, &call, false);
         match call.owner {
             Owner::Client(to) => {
-                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+                self.finish(to, why.clone());
                 if call.request.method() == method::INITIALIZE {
-                    self.give_up_greeting(answer);
+                    self.give_up_greeting(&why.clone().into());
                 }
             }
-            Owner::Revival => self.give_up_greeting(answer),
+            Owner::Revival => self.give_up_greeting(&why.clone().into()),
             Owner::Renewal => {}
         }
     }
@@ -338,8 +342,8 @@ impl<T: Ticket> Legacy<T> {
                 self.withdraw(id);
                 self.linger(id, &call, None, now);
             }
-            let answer = Message::refusal(None, &call.timed_out(now));
-            self.handle_failure(id, call, &answer);
+            let why = call.timed_out(now);
+            self.handle_failure(id, call, &why);
         }
         self.end_ghosts(now);
     }

@@ -22,6 +22,7 @@ use super::ledger::{Call, Ledger, call_number, cancel_notice};
 use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Carrier, Down, Lane, Said, To};
+use crate::failure::{Failure, Outcome};
 use crate::header::Mirror;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
@@ -86,8 +87,12 @@ impl<T: Ticket> Modern<T> {
     }
 
     fn fail(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        self.finish(to, why.clone());
         CallId::DONE
+    }
+
+    fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
+        self.down.push_back(Down::Finish { to, outcome: outcome.into() });
     }
 
     fn begin(
@@ -186,11 +191,11 @@ impl<T: Ticket> Modern<T> {
                 self.learn(to, call.request, answer, now)
             }
             Owner::Client(to) => {
-                self.down.push_back(Down::Finish { to, answer });
+                self.finish(to, answer);
                 None
             }
             Owner::Lesson { to, refused } if lesson_failed => {
-                self.down.push_back(Down::Finish { to, answer: refused.answer });
+                self.finish(to, refused.answer);
                 None
             }
             Owner::Lesson { to, mut refused } => Some(match refused.next_page(&answer) {
@@ -204,7 +209,7 @@ impl<T: Ticket> Modern<T> {
     /// The server missed a header: ask it which it wants.
     fn learn(&mut self, to: T, request: Message, answer: Message, now: Instant) -> Option<CallId> {
         if self.carrier == Carrier::Pipe || request.method() != method::CALL_TOOL {
-            self.down.push_back(Down::Finish { to, answer });
+            self.finish(to, answer);
             return None;
         }
         let refused = Box::new(Refused::new(request, answer));
@@ -277,28 +282,26 @@ impl<T: Ticket> Modern<T> {
         let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            self.down.push_back(Down::Finish { to, answer });
+            self.finish(to, answer);
         }
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal) {
-        let answer = Message::refusal(Some(&Id::from(lane.0)), why);
-        if let Some((id, call)) = self.ledger.answer(&answer) {
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
+        if let Some((id, call)) = self.ledger.end(CallId(lane.0)) {
             self.first_name(id);
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+            self.finish(to, why.clone());
         }
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal) {
+    pub fn handle_lost(&mut self, why: &Failure) {
         self.out.clear();
         self.renamed.clear();
         for call in self.ledger.drain() {
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            let answer = Message::refusal(None, why);
-            self.down.push_back(Down::Finish { to, answer });
+            self.finish(to, why.clone());
         }
     }
 
@@ -314,7 +317,7 @@ impl<T: Ticket> Modern<T> {
             self.cancel_on_wire(id, None);
             let why = call.timed_out(now);
             let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
-            self.fail(to, &why);
+            self.finish(to, why);
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::{Half, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
-use crate::refusal::Refusal;
+use crate::failure::{Failure, Words};
 use crate::shorthand::{lines, message, show};
 
 /// A call by its name; the first letter is its owner.
@@ -74,11 +74,11 @@ pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected
             "deaf" => half.handle_hearing(false, now),
             "gone" => half.forget_owner(ticket.owner(), now),
             "unanswered" => {
-                let why = Refusal::FarSide { text: "the stream broke".to_owned() };
+                let why = Failure::translation("the stream broke");
                 half.handle_unanswered(Lane(number()), &why, now);
             }
             "lost" => {
-                half.handle_lost(&Refusal::FarSide { text: "Transport closed".to_owned() }, now);
+                half.handle_lost(&Failure::CLOSED, now);
             }
             "wait" => {
                 now += Duration::from_millis(number());
@@ -123,7 +123,9 @@ fn told(down: Down<Name>) -> String {
         Down::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
         Down::Ask { to, ask, request } => format!("{}: ask {} {}", whom(to), ask.0, show(&request)),
         Down::Recall { to, ask, .. } => format!("{}: recall {}", whom(to), ask.0),
-        Down::Finish { to: Name(name), answer } => format!("{name}: finish {}", show(&answer)),
+        Down::Finish { to: Name(name), outcome } => {
+            format!("{name}: finish {}", show(&outcome.into_message(Words::Full)))
+        }
         Down::Unanswered { to: Name(name) } => format!("{name}: unanswered"),
     }
 }

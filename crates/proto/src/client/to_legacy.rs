@@ -25,6 +25,7 @@ use super::tools::Tools;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -96,7 +97,7 @@ struct Call<T> {
     /// The server has asked something on its behalf.
     asked: bool,
     /// Its answer, and how long log records may still come.
-    lingers: Option<(Message, Instant)>,
+    lingers: Option<(Outcome, Instant)>,
 }
 
 impl<T: Ticket> ToLegacy<T> {
@@ -218,7 +219,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+        self.down.push_back(Down::Finish { to, outcome: why.clone().into() });
         CallId::DONE
     }
 
@@ -235,7 +236,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
         self.settle(now);
     }
@@ -278,7 +279,7 @@ impl<T: Ticket> ToLegacy<T> {
                     self.down.push_back(Down::Recall { to: To::Call(to), ask, message });
                 }
                 Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
-                Down::Finish { to, answer } => self.handle_finish(to, &answer, now),
+                Down::Finish { to, outcome } => self.handle_finish(to, outcome, now),
                 Down::Unanswered { to: Errand::Native(to) } => {
                     self.down.push_back(Down::Unanswered { to });
                 }
@@ -308,25 +309,34 @@ impl<T: Ticket> ToLegacy<T> {
         }
     }
 
-    fn handle_finish(&mut self, to: Errand<T>, answer: &Message, now: Instant) {
-        match to {
-            Errand::Call { number, .. } => self.handle_answer(number, answer, now),
-            Errand::Discover(to) => {
-                let answer = match answer.kind() {
-                    Kind::Error => self.newer_answer(answer, method::DISCOVER),
-                    _ => Message::result(&Id::from(0), &self.discovery(answer)),
-                };
-                self.down.push_back(Down::Finish { to, answer });
+    fn handle_finish(&mut self, to: Errand<T>, outcome: Outcome, now: Instant) {
+        match (to, outcome) {
+            (Errand::Call { number, .. }, Outcome::Answered(answer)) => {
+                self.handle_answer(number, &answer, now);
             }
-            Errand::Native(to) => self.down.push_back(Down::Finish { to, answer: answer.clone() }),
-            Errand::Listen(number) => self.handle_met(number, answer, now),
-            Errand::Watch { listen, uri, .. } => self.handle_watched(listen, &uri, answer, now),
-            Errand::Return if answer.kind() == Kind::Error => self.return_later(now),
-            Errand::Return => self.reconnect.handle_success(),
-            Errand::Level => self.handle_leveled(now),
-            Errand::Tools => self.handle_tools(answer, now),
-            Errand::TaskEnd(number) => self.handle_task_end(number, answer, now),
-            Errand::Unwatch { .. } | Errand::Aside => {}
+            (Errand::Call { number, .. }, failed) => self.finish_with_logs(number, failed, now),
+            (Errand::Discover(to), Outcome::Answered(answer)) => {
+                let outcome = match answer.kind() {
+                    Kind::Error => self.newer_answer(&answer, method::DISCOVER),
+                    _ => Message::result(&Id::from(0), &self.discovery(&answer)).into(),
+                };
+                self.down.push_back(Down::Finish { to, outcome });
+            }
+            (Errand::Discover(to) | Errand::Native(to), outcome) => {
+                self.down.push_back(Down::Finish { to, outcome });
+            }
+            (Errand::Listen(number), outcome) => self.handle_met(number, outcome, now),
+            (Errand::Watch { listen, uri, .. }, outcome) => {
+                self.handle_watched(listen, &uri, outcome, now);
+            }
+            (Errand::Return, outcome) => match outcome.result() {
+                Some(_) => self.reconnect.handle_success(),
+                None => self.return_later(now),
+            },
+            (Errand::Level, _) => self.handle_leveled(now),
+            (Errand::Tools, outcome) => self.handle_tools(outcome.result(), now),
+            (Errand::TaskEnd(number), outcome) => self.handle_task_end(number, outcome, now),
+            (Errand::Unwatch { .. } | Errand::Aside, _) => {}
         }
     }
 
@@ -347,14 +357,14 @@ impl<T: Ticket> ToLegacy<T> {
             // The server does not look at headers; what its tools ask for holds all the same.
             _ = self.tools.learn(answer);
         }
-        let answer = self.newer_answer(answer, &method);
-        self.finish_with_logs(number, answer, now);
+        let outcome = self.newer_answer(answer, &method);
+        self.finish_with_logs(number, outcome, now);
     }
 
-    fn finish(&mut self, number: u64, answer: Message, now: Instant) {
+    fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
             self.settle_asks_of(number, &call.ticket, now);
-            self.down.push_back(Down::Finish { to: call.ticket, answer });
+            self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 

@@ -21,6 +21,7 @@ use super::across::Envelope;
 use super::modern::Modern;
 use super::{CallId, Sharing, Ticket, Transmit, native};
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -173,7 +174,7 @@ impl<T: Ticket> ToModern<T> {
             name if method::is_about_core_tasks(name) => self.task_call(ticket, request, now),
             name if method::is_modern_only(name) || method::is_legacy_only(name) => {
                 let method = name.to_owned();
-                self.refuse(ticket, &Refusal::UnknownMethod { method })
+                self.refuse(ticket, Refusal::UnknownMethod { method })
             }
             _ => {
                 let tasking = self.tasking_of(&ticket, request);
@@ -186,7 +187,7 @@ impl<T: Ticket> ToModern<T> {
 
     fn call(&mut self, ticket: T, request: &Message, tasking: Tasking, now: Instant) -> CallId {
         if self.calls.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, &Refusal::TooManyCalls);
+            return self.refuse(ticket, Refusal::TooManyCalls);
         }
         let number = self.next_call;
         self.next_call += 1;
@@ -224,13 +225,13 @@ impl<T: Ticket> ToModern<T> {
 
     /// Answers a call without the server.
     fn answer(&mut self, to: T, result: &[u8]) -> CallId {
-        let answer = Message::result(&Id::from(0), result);
-        self.down.push_back(Down::Finish { to, answer });
+        let outcome = Message::result(&Id::from(0), result).into();
+        self.down.push_back(Down::Finish { to, outcome });
         CallId::DONE
     }
 
-    fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(Down::Finish { to, answer: Message::refusal(None, why) });
+    fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
+        self.down.push_back(Down::Finish { to, outcome: why.into().into() });
         CallId::DONE
     }
 
@@ -281,20 +282,20 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// A call's lane ended without its answer.
-    pub fn handle_unanswered(&mut self, lane: Lane, why: &Refusal, now: Instant) {
+    pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
         self.settle(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
+    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.inner.handle_lost(why);
         self.settle(now);
         self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
             self.recall_round(&call);
-            self.refuse(call.ticket, why);
+            self.refuse(call.ticket, why.clone());
         }
     }
 
@@ -328,24 +329,27 @@ impl<T: Ticket> ToModern<T> {
                 Down::Note { to: To::Call(Errand::Listen(number)), message } => {
                     self.handle_heard(number, &message, now);
                 }
-                Down::Finish { to: Errand::Call { number, .. }, answer } => {
-                    if answer.id().is_some() {
+                Down::Finish { to: Errand::Call { number, .. }, outcome } => match outcome {
+                    Outcome::Answered(answer) => {
                         self.listen_to_who_answers(now);
+                        self.handle_answer(number, &answer, now);
                     }
-                    self.handle_answer(number, &answer, now);
-                }
+                    failed @ Outcome::Failed(_) => self.finish(number, failed),
+                },
                 Down::Note { to: To::Call(Errand::Native(to)), message } => {
                     self.down.push_back(Down::Note { to: To::Call(to), message });
                 }
-                Down::Finish { to: Errand::Native(to), answer } => {
-                    self.down.push_back(Down::Finish { to, answer });
+                Down::Finish { to: Errand::Native(to), outcome } => {
+                    self.down.push_back(Down::Finish { to, outcome });
                 }
-                Down::Finish { to: Errand::Discover, answer } => {
-                    self.handle_discovered(&answer, now);
+                Down::Finish { to: Errand::Discover, outcome } => {
+                    self.handle_discovered(outcome, now);
                 }
-                Down::Finish { to: Errand::Tools, answer } => self.handle_tools(&answer, now),
-                Down::Finish { to: Errand::Listen(number), answer } => {
-                    self.handle_listen_over(number, &answer, now);
+                Down::Finish { to: Errand::Tools, outcome } => {
+                    self.handle_tools(outcome.result(), now);
+                }
+                Down::Finish { to: Errand::Listen(number), outcome } => {
+                    self.handle_listen_over(number, &outcome, now);
                 }
                 // A modern server asks nothing and says nothing that belongs to no call.
                 Down::Note { .. }

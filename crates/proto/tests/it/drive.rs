@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket};
 use switchboard_proto::exchange::{Ask, Carrier, Down, Exchange, Lane, Up};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Incoming, Message, parse, parse_one};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{self, Frame};
 
 const METHODS: [&str; 12] = [
@@ -332,8 +332,8 @@ fn start() -> Instant {
     Instant::now()
 }
 
-fn gone() -> Refusal {
-    Refusal::FarSide { text: "Transport closed".to_owned() }
+fn gone() -> Failure {
+    Failure::CLOSED
 }
 
 /// A server of the legacy era does anything, and so do its clients.

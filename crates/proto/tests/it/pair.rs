@@ -16,7 +16,7 @@ use switchboard_proto::revision::{Era, Revision};
 use self::client::{AFTERWARDS, Client, Sort};
 use self::log::{Log, across, sort_rounds};
 use self::server::Server;
-use self::world::{Fault, Meeting, Outcome, World};
+use self::world::{Fault, Meeting, PairResult, World};
 
 mod client;
 mod link;
@@ -136,7 +136,7 @@ impl Direct {
         direct
     }
 
-    fn compare(&self, meeting: &Meeting, seen: &Outcome) {
+    fn compare(&self, meeting: &Meeting, seen: &PairResult) {
         assert!(seen.left.is_empty(), "{meeting:?}: left {:?}", seen.left);
         let is_same = meeting.clients[0].revision == meeting.server;
         let plainly = |log: &Log| if is_same { log.clone() } else { across(log) };

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// The arguments of a call: `json` first, then each word.
-pub(super) fn read(json: Option<&str>, words: &[String]) -> Result<Value, Failure> {
+pub(super) fn read(json: Option<&str>, words: &[String]) -> Result<Value, CommandError> {
     let mut arguments = match json.map(serde_json::from_str) {
         None => Map::new(),
         Some(Ok(Value::Object(given))) => given,
-        Some(Ok(_)) => return Err(Failure::new("--json wants an object")),
-        Some(Err(error)) => return Err(Failure::new(format!("--json is not JSON: {error}"))),
+        Some(Ok(_)) => return Err(CommandError::new("--json wants an object")),
+        Some(Err(error)) => return Err(CommandError::new(format!("--json is not JSON: {error}"))),
     };
     for word in words {
         let (name, value) = pair(word)?;
@@ -19,16 +19,16 @@ pub(super) fn read(json: Option<&str>, words: &[String]) -> Result<Value, Failur
     Ok(arguments.into())
 }
 
-fn pair(word: &str) -> Result<(String, Value), Failure> {
+fn pair(word: &str) -> Result<(String, Value), CommandError> {
     let Some((name, value)) = word.split_once('=') else {
-        return Err(Failure::new(format!("{word:?} is no argument"))
+        return Err(CommandError::new(format!("{word:?} is no argument"))
             .hint("write k=v for text, k:=json for anything else"));
     };
     match name.strip_suffix(':') {
         None => Ok((name.to_owned(), value.into())),
         Some(name) => {
             let value = serde_json::from_str(value).map_err(|error| {
-                Failure::new(format!("{name} is not JSON: {error}"))
+                CommandError::new(format!("{name} is not JSON: {error}"))
                     .hint(format!("for text, write {name}={value}"))
             })?;
             Ok((name.to_owned(), value))

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{Asked, failed, usage};
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::{contents, plain, resource};
 
-pub(in crate::command) async fn call(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn call(asked: Asked) -> Result<(), CommandError> {
     let name = asked.operand(0, "the name of the tool")?;
     let arguments = asked.arguments(1)?;
     let client = asked.connect().await?;
@@ -25,12 +25,12 @@ pub(in crate::command) async fn call(asked: Asked) -> Result<(), Failure> {
     if result["isError"] == true {
         let text = contents(&result["content"]);
         let text = if text.trim().is_empty() { "the tool failed".to_owned() } else { text };
-        return Err(Failure::new(text).for_scripts(ExitStatus::Tool, "tool"));
+        return Err(CommandError::new(text).for_scripts(ExitStatus::Tool, "tool"));
     }
     Ok(())
 }
 
-pub(in crate::command) async fn prompt(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn prompt(asked: Asked) -> Result<(), CommandError> {
     let name = asked.operand(0, "the name of the prompt")?;
     let arguments = asked.arguments(1)?;
     let arguments = if arguments == json!({}) { Value::Null } else { arguments };
@@ -47,7 +47,7 @@ pub(in crate::command) async fn prompt(asked: Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(in crate::command) async fn read(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn read(asked: Asked) -> Result<(), CommandError> {
     let uri = asked.operand(0, "the URI of the resource")?;
     asked.no_more_than(1)?;
     let client = asked.connect().await?;
@@ -59,7 +59,7 @@ pub(in crate::command) async fn read(asked: Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(in crate::command) async fn complete(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn complete(asked: Asked) -> Result<(), CommandError> {
     let of = asked.operand(0, "prompt:NAME or the template")?;
     let name = asked.operand(1, "the name of the argument")?;
     let of = match of.strip_prefix("prompt:") {
@@ -68,7 +68,7 @@ pub(in crate::command) async fn complete(asked: Asked) -> Result<(), Failure> {
     };
     let value = asked.operands.get(2).map_or("", String::as_str);
     let Value::Object(context) = asked.arguments(3)? else {
-        return Err(usage(Failure::new("arguments are an object")));
+        return Err(usage(CommandError::new("arguments are an object")));
     };
     let context: Map<String, Value> = context;
     let client = asked.connect().await?;

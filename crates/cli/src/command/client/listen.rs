@@ -4,11 +4,11 @@ use serde_json::json;
 use switchboard_net::client::Filter;
 
 use super::{Asked, failed, usage};
-use crate::exit::{ExitStatus, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::output::{cell, plain};
 
 /// Prints until the server ends it or a signal comes.
-pub(in crate::command) async fn listen(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn listen(asked: Asked) -> Result<(), CommandError> {
     let filter = filter(&asked.operands)?;
     asked.no_arguments()?;
     let client = asked.connect().await?;
@@ -24,15 +24,15 @@ pub(in crate::command) async fn listen(asked: Asked) -> Result<(), Failure> {
     if client.is_connected() {
         return Ok(());
     }
-    Err(Failure::new("Transport closed").for_scripts(ExitStatus::Unreachable, "unreachable"))
+    Err(CommandError::new("Transport closed").for_scripts(ExitStatus::Unreachable, "unreachable"))
 }
 
 /// All lists, unless something is named.
-fn filter(words: &[String]) -> Result<Filter, Failure> {
+fn filter(words: &[String]) -> Result<Filter, CommandError> {
     let lists = ["tools", "prompts", "resources"];
     let strange = words.iter().find(|word| !word.contains(':') && !lists.contains(&word.as_str()));
     if let Some(strange) = strange {
-        let failure = Failure::new(format!("{strange:?} is nothing to listen for"));
+        let failure = CommandError::new(format!("{strange:?} is nothing to listen for"));
         return Err(usage(
             failure.hint("name tools, prompts, resources, or the URI of a resource"),
         ));

@@ -7,10 +7,10 @@ use switchboard_net::client::CallError;
 use switchboard_proto::revision::Era;
 
 use super::{Asked, failed};
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::output::{cell, plain, table};
 
-pub(in crate::command) async fn tools(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn tools(asked: Asked) -> Result<(), CommandError> {
     asked.no_more_than(0)?;
     let client = asked.connect().await?;
     let tools = client.tools().await.map_err(|error| failed(&error))?;
@@ -20,7 +20,7 @@ pub(in crate::command) async fn tools(asked: Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(in crate::command) async fn prompts(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn prompts(asked: Asked) -> Result<(), CommandError> {
     asked.no_more_than(0)?;
     let client = asked.connect().await?;
     let prompts = client.prompts().await.map_err(|error| failed(&error))?;
@@ -46,7 +46,7 @@ fn arguments(list: &Value) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-pub(in crate::command) async fn resources(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn resources(asked: Asked) -> Result<(), CommandError> {
     asked.no_more_than(0)?;
     let client = asked.connect().await?;
     let resources = client.resources().await.map_err(|error| failed(&error))?;
@@ -76,7 +76,7 @@ fn named(list: &Value, members: &[&str], head: &[&str], none: &str) -> String {
     table(head, &rows.collect::<Vec<_>>(), none)
 }
 
-pub(in crate::command) async fn discover(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn discover(asked: Asked) -> Result<(), CommandError> {
     asked.no_more_than(0)?;
     let client = asked.connect().await?;
     let era = if client.era() == Era::Legacy { "legacy" } else { "modern" };
@@ -104,7 +104,7 @@ pub(in crate::command) async fn discover(asked: Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(in crate::command) async fn ping(asked: Asked) -> Result<(), Failure> {
+pub(in crate::command) async fn ping(asked: Asked) -> Result<(), CommandError> {
     asked.no_more_than(0)?;
     let client = asked.connect().await?;
     let sent = Instant::now();

@@ -11,7 +11,7 @@ use switchboard_proto::limits::Limits;
 
 use super::seeing;
 use crate::args::ServeArgs;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::serve::Offer;
 use crate::serve::web::{Mount, Place, Web};
 
@@ -31,7 +31,7 @@ impl Stands {
     }
 
     /// Keeps to what the arguments and the plan say about names, pages and bounds.
-    pub(super) fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> Result<(), Failure> {
+    pub(super) fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> Result<(), CommandError> {
         self.mount.change(args, &plan.bounds)?;
         self.limits = Arc::new(plan.bounds.limits(&Limits::default()));
         self.sites.guard(self.mount.guard());

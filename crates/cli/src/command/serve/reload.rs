@@ -13,7 +13,7 @@ use super::access::Reach;
 use super::place::Stands;
 use super::{check_plan, host, serve_args, tell};
 use crate::args::GatewayArgs;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::log;
 use crate::signal::Stop;
 use crate::target;
@@ -68,13 +68,13 @@ impl Follow {
         gateway: &Arc<Gateway>,
         reading: &Reading,
         stop: &Stop,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let mut watch = Watch::new(args.config.clone(), target::surroundings()?, reading);
         if !args.config.is_empty() {
             let heard = stop.reload_on_hangup(watch.reload());
-            heard.map_err(|error| Failure::of(&error))?;
+            heard.map_err(|error| CommandError::of(&error))?;
             if let Err(error) = watch.listen() {
-                tracing::warn!("{}; send SIGHUP after a change", Failure::of(&error).line());
+                tracing::warn!("{}; send SIGHUP after a change", CommandError::of(&error).line());
             }
         }
         let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
@@ -118,8 +118,9 @@ impl Follow {
         log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
         let was_open = self.gateway.plan().access.is_open();
-        let applied = checked
-            .and_then(|()| self.gateway.apply(reading.plan).map_err(|error| Failure::of(&error)));
+        let applied = checked.and_then(|()| {
+            self.gateway.apply(reading.plan).map_err(|error| CommandError::of(&error))
+        });
         match applied {
             Ok(changes) => {
                 if let Some(stands) = stands {

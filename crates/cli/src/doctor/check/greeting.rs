@@ -5,7 +5,7 @@ use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::{Era, Revision, era_of};
 
 use super::stdio::is_silent;
-use crate::doctor::evidence::{Evidence, Outcome, Transport};
+use crate::doctor::evidence::{Evidence, ExchangeResult, Transport};
 use crate::doctor::report::{Finding, in_words};
 
 pub(super) fn answers(evidence: &Evidence) -> Vec<Finding> {
@@ -28,14 +28,14 @@ pub(super) fn answers(evidence: &Evidence) -> Vec<Finding> {
     let Some(asked) = evidence.exchange(method::INITIALIZE) else { return not_modern(evidence) };
     match &asked.outcome {
         // Statuses that say more than the error have findings of their own.
-        Outcome::Answer { http: Some(facts), .. } if facts.status > 400 => Vec::new(),
-        outcome @ Outcome::Answer { .. } if outcome.error().is_some() => {
+        ExchangeResult::Answer { http: Some(facts), .. } if facts.status > 400 => Vec::new(),
+        outcome @ ExchangeResult::Answer { .. } if outcome.error().is_some() => {
             let what = format!("initialize {}", in_words(outcome));
             let remedy = "the message of the server is the reason; if it is about the version, it \
                           has to answer with one that it speaks instead";
             vec![Finding::error("greeting.refused", what).rule("LIF-1").remedy(remedy)]
         }
-        Outcome::Answer { .. } => {
+        ExchangeResult::Answer { .. } => {
             let what = "initialize is answered without a protocolVersion";
             let remedy = "say protocolVersion, capabilities and serverInfo in the result";
             vec![Finding::error("greeting.no-version", what).rule("LIF-1").remedy(remedy)]
@@ -55,7 +55,7 @@ fn not_modern(evidence: &Evidence) -> Vec<Finding> {
             let what = format!("the server speaks {theirs}, and none of these is known here");
             Finding::error("greeting.versions", what).rule("NEG-1").remedy("update switchboard")
         }
-        (None, outcome @ (Outcome::Answer { .. } | Outcome::Silence))
+        (None, outcome @ (ExchangeResult::Answer { .. } | ExchangeResult::Silence))
             if outcome.facts().is_none_or(|facts| facts.status <= 400) =>
         {
             let what = format!("server/discover {}", in_words(outcome));

@@ -3,7 +3,7 @@
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{Evidence, Facts, Outcome, Reply, Trial};
+use crate::doctor::evidence::{Evidence, ExchangeResult, Facts, Reply, Trial};
 use crate::doctor::report::{Finding, in_words};
 
 /// How the first words were received, if they got us nowhere.
@@ -92,10 +92,10 @@ pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence) -> Vec<Findi
     let is_all = evidence.exchanges.is_empty();
     let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return Vec::new() };
     let what = match outcome {
-        Outcome::Http(facts) if facts.status == 200 && facts.is_stream() => {
+        ExchangeResult::Http(facts) if facts.status == 200 && facts.is_stream() => {
             "the event stream does not begin with the address to post to".to_owned()
         }
-        Outcome::Http(facts) => format!(
+        ExchangeResult::Http(facts) => format!(
             "a GET for the event stream is answered with HTTP {} {}",
             facts.status, facts.content_type
         ),

@@ -3,19 +3,19 @@
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{End, Evidence, List, Outcome};
+use crate::doctor::evidence::{End, Evidence, ExchangeResult, List};
 use crate::doctor::report::{Finding, in_words};
 
 pub(super) fn has_what_it_announces(evidence: &Evidence) -> Vec<Finding> {
     let broken = evidence.lists.iter().filter(|list| list.announced && list.end == End::Broken);
     let broken = broken.filter_map(|list| Some((list, list.pages.last()?)));
     // A server that is gone has a finding of its own.
-    let broken =
-        broken.filter(|(_, page)| !matches!(page, Outcome::Gone { .. } | Outcome::Lost(_)));
+    let broken = broken
+        .filter(|(_, page)| !matches!(page, ExchangeResult::Gone { .. } | ExchangeResult::Lost(_)));
     broken.map(|(list, page)| broken_list(list, page)).collect()
 }
 
-fn broken_list(list: &List, page: &Outcome) -> Finding {
+fn broken_list(list: &List, page: &ExchangeResult) -> Finding {
     let (method, capability) = (list.method, list.capability);
     if page.result().is_some() {
         let what = format!("{method} has no list {:?} in its result", list.member);

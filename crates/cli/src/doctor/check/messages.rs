@@ -5,7 +5,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{Evidence, Outcome};
+use crate::doctor::evidence::{Evidence, ExchangeResult};
 use crate::doctor::report::{Finding, in_words};
 use crate::doctor::visit::NO_METHOD;
 
@@ -84,7 +84,7 @@ pub(super) fn refuses_what_it_does_not_know(evidence: &Evidence) -> Vec<Finding>
     let Some(asked) = evidence.exchange(NO_METHOD) else { return Vec::new() };
     let right = Refusal::UnknownMethod { method: String::new() }.rpc_code();
     let finding = match &asked.outcome {
-        outcome @ Outcome::Answer { .. } => match outcome.error() {
+        outcome @ ExchangeResult::Answer { .. } => match outcome.error() {
             Some(error) if error["code"] == right => return Vec::new(),
             Some(error) => {
                 let what = format!("an unknown method is answered with error {}", error["code"]);

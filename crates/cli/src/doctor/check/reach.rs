@@ -2,7 +2,7 @@
 
 use switchboard_net::http::fetch::FetchError;
 
-use crate::doctor::evidence::{Evidence, Outcome, Unreached};
+use crate::doctor::evidence::{Evidence, ExchangeResult, Unreached};
 use crate::doctor::report::Finding;
 
 pub(super) fn starts(evidence: &Evidence) -> Vec<Finding> {
@@ -15,7 +15,7 @@ pub(super) fn connects(evidence: &Evidence) -> Vec<Finding> {
     let lost = match &evidence.unreached {
         Some(Unreached::Fetch(error)) => Some(error),
         _ => evidence.exchanges.iter().find_map(|exchange| match &exchange.outcome {
-            Outcome::Lost(error) => Some(error),
+            ExchangeResult::Lost(error) => Some(error),
             _ => None,
         }),
     };

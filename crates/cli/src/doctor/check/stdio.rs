@@ -2,7 +2,7 @@
 
 use switchboard_proto::method;
 
-use crate::doctor::evidence::{Evidence, Outcome, Transport};
+use crate::doctor::evidence::{Evidence, ExchangeResult, Transport};
 use crate::doctor::report::{Finding, in_words};
 
 fn is_stdio(evidence: &Evidence) -> bool {
@@ -11,7 +11,9 @@ fn is_stdio(evidence: &Evidence) -> bool {
 
 pub(super) fn ends_early(evidence: &Evidence) -> Vec<Finding> {
     let last = evidence.exchanges.last().filter(|_| is_stdio(evidence));
-    let Some(Outcome::Gone { text }) = last.map(|last| &last.outcome) else { return Vec::new() };
+    let Some(ExchangeResult::Gone { text }) = last.map(|last| &last.outcome) else {
+        return Vec::new();
+    };
     let method = last.map(|last| last.method.as_str()).unwrap_or_default();
     let finding = if evidence.was_greeted() {
         Finding::error("command.dies", format!("the server ends on {method}: {text}"))
@@ -70,5 +72,5 @@ pub(super) fn ends_with_its_stdin(evidence: &Evidence) -> Vec<Finding> {
 /// Whether the greeting got no answer at all.
 pub(super) fn is_silent(evidence: &Evidence) -> bool {
     let greeting = evidence.exchange(method::INITIALIZE);
-    matches!(greeting.map(|greeting| &greeting.outcome), Some(Outcome::Silence))
+    matches!(greeting.map(|greeting| &greeting.outcome), Some(ExchangeResult::Silence))
 }

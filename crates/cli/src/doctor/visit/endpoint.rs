@@ -13,7 +13,9 @@ use switchboard_proto::revision::Era;
 use tokio::net::{TcpStream, lookup_host};
 
 use super::{Plan, Talk, greeting};
-use crate::doctor::evidence::{Evidence, Heard, Outcome, Reply, Transport, Trial, Unreached};
+use crate::doctor::evidence::{
+    Evidence, ExchangeResult, Heard, Reply, Transport, Trial, Unreached,
+};
 use crate::doctor::wire::{Http, Old, Wire};
 
 /// Where to knock.
@@ -138,7 +140,7 @@ fn http(door: &Door) -> Http {
 }
 
 /// Where a redirect leads that our client follows too (MH-18).
-fn moved(from: &Uri, outcome: &Outcome) -> Option<Uri> {
+fn moved(from: &Uri, outcome: &ExchangeResult) -> Option<Uri> {
     let facts = outcome.facts().filter(|facts| matches!(facts.status, 307 | 308))?;
     let location = facts.location.as_deref()?;
     let whole = if location.starts_with('/') {
@@ -159,7 +161,7 @@ fn is_no_endpoint(evidence: &Evidence) -> bool {
 /// Whether what was said could come from a place where no server is.
 fn may_be_wrong_path(evidence: &Evidence) -> bool {
     match evidence.exchanges.last().map(|last| &last.outcome) {
-        Some(Outcome::Http(facts)) => !matches!(facts.status, 401 | 403 | 407 | 429 | 500..),
+        Some(ExchangeResult::Http(facts)) => !matches!(facts.status, 401 | 403 | 407 | 429 | 500..),
         Some(_) => false,
         // Only the older transport was asked for.
         None => true,
@@ -171,7 +173,7 @@ async fn old(door: &Door, plan: Plan, evidence: &mut Evidence) -> bool {
     let started = Instant::now();
     let opening = Old::open(&door.fetch, &door.url, &door.headers);
     let opened = tokio::time::timeout(plan.patience.min(GLANCE), opening).await;
-    let opened = match opened.unwrap_or(Err(Outcome::Silence)) {
+    let opened = match opened.unwrap_or(Err(ExchangeResult::Silence)) {
         Ok(opened) => opened,
         Err(outcome) => {
             evidence.no_stream = Some(outcome);

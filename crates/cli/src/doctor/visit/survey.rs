@@ -8,7 +8,7 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use super::Talk;
-use crate::doctor::evidence::{End, List, Outcome};
+use crate::doctor::evidence::{End, ExchangeResult, List};
 
 /// Pages of one list; more than anybody should have to fetch.
 const PAGES: usize = 100;
@@ -77,7 +77,7 @@ impl Talk<'_> {
         if list.announced || was_served {
             self.evidence.step(format!("{}{pages}", list.method), started.elapsed());
         }
-        if matches!(list.pages.last(), Some(Outcome::Lost(_))) {
+        if matches!(list.pages.last(), Some(ExchangeResult::Lost(_))) {
             self.is_over = true;
         }
         self.evidence.lists.push(list);

@@ -10,7 +10,7 @@ use switchboard_proto::header::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 use switchboard_proto::revision::Era;
 use switchboard_proto::sse;
 
-use super::super::evidence::{Facts, Heard, Outcome, Reply};
+use super::super::evidence::{ExchangeResult, Facts, Heard, Reply};
 use super::{MAX, Sorted, sort};
 
 /// A body that is read piece by piece.
@@ -31,16 +31,16 @@ pub(in crate::doctor) struct Http {
 const START: usize = 2048;
 
 impl Http {
-    pub(super) async fn ask(&mut self, request: &Value) -> Outcome {
+    pub(super) async fn ask(&mut self, request: &Value) -> ExchangeResult {
         let method = request["method"].as_str().unwrap_or_default();
         let sent = self.post(request.to_string(), method).await;
         match sent {
             Ok((facts, body)) => self.read(facts, body, request).await,
-            Err(error) => Outcome::Lost(error),
+            Err(error) => ExchangeResult::Lost(error),
         }
     }
 
-    async fn read(&mut self, mut facts: Facts, mut body: Body, request: &Value) -> Outcome {
+    async fn read(&mut self, mut facts: Facts, mut body: Body, request: &Value) -> ExchangeResult {
         if facts.is_stream() {
             return self.read_stream(facts, body, request).await;
         }
@@ -64,12 +64,17 @@ impl Http {
             _ => None,
         });
         match answer {
-            Some(message) => Outcome::Answer { message, http: Some(facts) },
-            None => Outcome::Http(facts),
+            Some(message) => ExchangeResult::Answer { message, http: Some(facts) },
+            None => ExchangeResult::Http(facts),
         }
     }
 
-    async fn read_stream(&mut self, facts: Facts, mut body: Body, request: &Value) -> Outcome {
+    async fn read_stream(
+        &mut self,
+        facts: Facts,
+        mut body: Body,
+        request: &Value,
+    ) -> ExchangeResult {
         let mut events = sse::Decoder::new(MAX);
         loop {
             while let Some(event) = events.next_event() {
@@ -80,7 +85,7 @@ impl Http {
                 for sorted in sort(&event.data, request, &mut self.heard) {
                     match sorted {
                         Sorted::Answer(message) => {
-                            return Outcome::Answer { message, http: Some(facts) };
+                            return ExchangeResult::Answer { message, http: Some(facts) };
                         }
                         // It may or may not come of use; the answer is awaited all the same.
                         Sorted::Reply(reply) => _ = self.post(reply.to_string(), "").await,
@@ -94,7 +99,7 @@ impl Http {
                         events.push(&more);
                     }
                 }
-                _ => return Outcome::Http(facts),
+                _ => return ExchangeResult::Http(facts),
             }
         }
     }

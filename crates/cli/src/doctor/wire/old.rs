@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::sse;
 
-use super::super::evidence::{Facts, Heard, Outcome};
+use super::super::evidence::{ExchangeResult, Facts, Heard};
 use super::http::{Body, send};
 use super::{MAX, Sorted, sort};
 
@@ -25,19 +25,19 @@ impl Old {
         fetch: &Fetch,
         url: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Self, Outcome> {
+    ) -> Result<Self, ExchangeResult> {
         let mut asking = headers.clone();
         asking.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = send(fetch, Method::GET, url, asking, String::new()).await;
-        let (facts, body) = sent.map_err(Outcome::Lost)?;
+        let (facts, body) = sent.map_err(ExchangeResult::Lost)?;
         if facts.status != 200 || !facts.is_stream() {
-            return Err(Outcome::Http(facts));
+            return Err(ExchangeResult::Http(facts));
         }
         let (fetch, headers, events) = (fetch.clone(), headers.clone(), sse::Decoder::new(MAX));
         let heard = Heard::default();
         let mut old = Self { fetch, headers, post: url.clone(), body, events, heard };
-        let Some(address) = old.endpoint().await else { return Err(Outcome::Http(facts)) };
-        old.post = resolve(url, &address).ok_or(Outcome::Http(facts))?;
+        let Some(address) = old.endpoint().await else { return Err(ExchangeResult::Http(facts)) };
+        old.post = resolve(url, &address).ok_or(ExchangeResult::Http(facts))?;
         Ok(old)
     }
 
@@ -65,9 +65,9 @@ impl Old {
         }
     }
 
-    pub(super) async fn ask(&mut self, request: &Value) -> Outcome {
+    pub(super) async fn ask(&mut self, request: &Value) -> ExchangeResult {
         match self.write(request).await {
-            Ok(facts) if !(200..300).contains(&facts.status) => return Outcome::Http(facts),
+            Ok(facts) if !(200..300).contains(&facts.status) => return ExchangeResult::Http(facts),
             Ok(_) => {}
             Err(outcome) => return outcome,
         }
@@ -77,21 +77,23 @@ impl Old {
             }
             for sorted in sort(&event.data, request, &mut self.heard) {
                 match sorted {
-                    Sorted::Answer(message) => return Outcome::Answer { message, http: None },
+                    Sorted::Answer(message) => {
+                        return ExchangeResult::Answer { message, http: None };
+                    }
                     Sorted::Reply(reply) => _ = self.write(&reply).await,
                     Sorted::Nothing => {}
                 }
             }
         }
-        Outcome::Gone { text: "the event stream ended".to_owned() }
+        ExchangeResult::Gone { text: "the event stream ended".to_owned() }
     }
 
-    pub(in crate::doctor) async fn write(&self, message: &Value) -> Result<Facts, Outcome> {
+    pub(in crate::doctor) async fn write(&self, message: &Value) -> Result<Facts, ExchangeResult> {
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = message.to_string();
         let sent = send(&self.fetch, Method::POST, &self.post, headers, body).await;
-        sent.map(|(facts, _)| facts).map_err(Outcome::Lost)
+        sent.map(|(facts, _)| facts).map_err(ExchangeResult::Lost)
     }
 }
 

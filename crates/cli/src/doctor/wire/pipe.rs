@@ -9,7 +9,7 @@ use switchboard_proto::line::Decoder;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::super::evidence::{Heard, Outcome};
+use super::super::evidence::{ExchangeResult, Heard};
 use super::{MAX, Sorted, sort};
 
 pub(in crate::doctor) struct Pipe {
@@ -31,7 +31,7 @@ impl Pipe {
         Ok(Self { child, stdin, stdout, lines: Decoder::new(MAX), heard })
     }
 
-    pub(super) async fn ask(&mut self, request: &Value) -> Outcome {
+    pub(super) async fn ask(&mut self, request: &Value) -> ExchangeResult {
         if self.write(request).await.is_none() {
             return self.gone().await;
         }
@@ -43,7 +43,9 @@ impl Pipe {
                 };
                 for sorted in sort(&line, request, &mut self.heard) {
                     match sorted {
-                        Sorted::Answer(message) => return Outcome::Answer { message, http: None },
+                        Sorted::Answer(message) => {
+                            return ExchangeResult::Answer { message, http: None };
+                        }
                         Sorted::Reply(reply) => _ = self.write(&reply).await,
                         Sorted::Nothing => {}
                     }
@@ -63,7 +65,7 @@ impl Pipe {
     }
 
     /// Why it is gone; some close their stdout and live on.
-    async fn gone(&mut self) -> Outcome {
+    async fn gone(&mut self) -> ExchangeResult {
         let ended = tokio::time::timeout(LAST_WORDS, self.child.wait()).await;
         let text = ended.map_or_else(
             |_| "it closed its stdout".to_owned(),
@@ -74,7 +76,7 @@ impl Pipe {
                 format!("{}; {words}", exit.status)
             },
         );
-        Outcome::Gone { text }
+        ExchangeResult::Gone { text }
     }
 
     /// Ends it; whether the end of its stdin was enough.

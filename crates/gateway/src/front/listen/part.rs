@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use switchboard_net::call::{Asker, ReplySink};
 use switchboard_net::face::Face;
 use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 
@@ -71,7 +72,7 @@ impl ReplySink for Part {
 
     fn recall(&self, _: Ask, _: &Message) {}
 
-    fn finish(&self, exchange: Exchange, _: &Message) {
+    fn finish(&self, exchange: Exchange, _: Outcome) {
         // One that never began is not missed; one that ends takes the listen with it.
         if !self.settle(Share::default())
             && let Some(front) = self.front.upgrade()

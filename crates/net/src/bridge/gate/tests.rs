@@ -1,6 +1,7 @@
 //! Each test is a transcript: what happened, and what must come of it.
 
 use super::*;
+use switchboard_proto::failure::Failure;
 
 #[test]
 fn calls_beyond_the_bound_wait_for_their_turn_in_order() {
@@ -121,9 +122,9 @@ fn a_failed_attempt_fails_who_waited_for_it_and_the_next_ones_wait_for_the_next(
          call c
          open",
         "a waits
-         a fails: it broke
+         a fails: down
          b waits
-         b fails: it broke
+         b fails: down
          c waits
          c goes",
     );
@@ -143,7 +144,7 @@ fn a_server_that_was_up_is_waited_for_until_it_is_given_up() {
         "a goes
          b goes
          c waits
-         c fails: it broke",
+         c fails: down",
     );
 }
 
@@ -213,7 +214,7 @@ fn a_server_that_has_failed_is_not_waited_for_but_links_that_live_go_on() {
          linked c
          linked d
          over b",
-        "a fails: it broke
+        "a fails: down
          b goes
          c goes
          d waits
@@ -292,7 +293,7 @@ fn check(script: &str, expected: &str) {
                 seen.push(match gate.enter(call, name, now) {
                     Entry::Passes(name) => format!("{name} goes"),
                     Entry::Waits => format!("{name} waits"),
-                    Entry::Fails(name, why) => format!("{name} fails: {why}"),
+                    Entry::Fails(name, why) => format!("{name} fails: {}", why.kind()),
                     Entry::Crowded(name) => format!("{name} is one too many"),
                 });
             }
@@ -311,12 +312,12 @@ fn check(script: &str, expected: &str) {
                 let door = match door {
                     "open" => Door::Open,
                     "starting" => Door::Starting,
-                    "retrying" => Door::Retrying("it broke".to_owned()),
-                    "failed" => Door::Failed("it broke".to_owned()),
+                    "retrying" => Door::Retrying(outage()),
+                    "failed" => Door::Failed(outage()),
                     _ => panic!("no such step: {step}"),
                 };
                 let vain = gate.stands(door, now);
-                seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {why}")));
+                seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {}", why.kind())));
             }
         }
         assert!(gate.poll_timeout().is_none_or(|at| at > now), "{step}: nothing is left to do");
@@ -354,4 +355,18 @@ fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     assert_eq!(gate.poll(now), Some((7, 0)), "who has none is next");
     gate.leave((1, Exchange(1)), now);
     assert_eq!(gate.poll(now), Some((1, 2)), "then whoever has waited longest");
+}
+
+fn outage() -> Outage {
+    Outage { server: "s".into(), why: Arc::new(Failure::CLOSED), next: None }
+}
+
+#[test]
+fn a_call_hears_when_its_server_is_tried_again() {
+    let now = Instant::now();
+    let down = |why, next| Outage { server: "s".into(), why: Arc::new(why), next };
+    let next = Some(now + Duration::from_secs(40));
+    let failure = down(Failure::CLOSED, next).failure(now);
+    assert_eq!(failure.to_string(), "server \"s\" is down (Transport closed); next try in 40 s");
+    assert_eq!(down(Failure::Loop, next).failure(now), Failure::Loop);
 }

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::exchange::{Carrier, Exchange};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -30,11 +31,11 @@ impl Crowd {
     }
 
     /// A client comes, with a header that is passed on.
-    fn come(&self, name: &str, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
+    fn come(&self, name: &str, tenant: usize) -> Result<Arc<Upstream>, Failure> {
         self.come_as(&Who::new(name), tenant)
     }
 
-    fn come_as(&self, who: &Who, tenant: usize) -> Result<Arc<Upstream>, Refusal> {
+    fn come_as(&self, who: &Who, tenant: usize) -> Result<Arc<Upstream>, Failure> {
         let (face, request) = (face(&self.bridge, who), Message::request(&1.into(), "x", None));
         let tenant = HeaderValue::from(tenant);
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
@@ -87,11 +88,11 @@ async fn whoever_uses_most_is_refused_before_others_have_no_place() {
         upstream.attach(&crowd.face);
         Ok(upstream)
     };
-    let adas: Result<Vec<_>, Refusal> = (0..6).map(|tenant| come("ada", tenant)).collect();
+    let adas: Result<Vec<_>, Failure> = (0..6).map(|tenant| come("ada", tenant)).collect();
     let adas = adas.unwrap();
-    assert_eq!(come("ada", 6).err(), Some(Refusal::TooManySessions));
+    assert_eq!(come("ada", 6).err(), Some(Refusal::TooManySessions.into()));
     let _bobs = [come("bob", 0).unwrap(), come("bob", 1).unwrap()];
-    assert_eq!(come("bob", 2).err(), Some(Refusal::TooManySessions), "all are in use");
+    assert_eq!(come("bob", 2).err(), Some(Refusal::TooManySessions.into()), "all are in use");
     assert!(adas.iter().all(|it| crowd.is_there(it)));
 }
 

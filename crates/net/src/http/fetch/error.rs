@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{StatusCode, Uri};
 use hyper_util::client::legacy;
+use switchboard_proto::failure::{Failure, Source};
 
 use super::connect::{ThroughProxy, Unresolved};
 use super::redirect::origin;
@@ -80,6 +81,12 @@ pub struct Cause(String);
 impl Cause {
     pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
         Self(causes(error).last().map(ToString::to_string).unwrap_or_default())
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        Self::Unreachable { source: Source::new(error) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Each test is a transcript: what happened, and what must come of it.
 
 use proptest::prelude::*;
+use switchboard_proto::failure::Failure;
 
 use super::*;
 
@@ -423,7 +424,9 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
             "sleep" => is_possible = muster.sleep(words[1]),
             "want" => muster.want(words[1], now),
             "ready" => muster.handle_ready(words[1], attempt(), now),
-            "broken" => muster.handle_broken(words[1], attempt(), "e", now, Duration::ZERO),
+            "broken" => {
+                muster.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO)
+            }
             "at" => {
                 let time = words[1].trim_end_matches('s').parse().unwrap();
                 now = start + Duration::from_secs_f64(time);
@@ -512,7 +515,7 @@ proptest! {
                 Step::Want => muster.want(name, now),
                 Step::Sleep => _ = muster.sleep(name),
                 Step::Ready => muster.handle_ready(name, attempt, now),
-                Step::Broken => muster.handle_broken(name, attempt, "e", now, Duration::ZERO),
+                Step::Broken => muster.handle_broken(name, attempt, Failure::CLOSED, now, Duration::ZERO),
                 Step::Late => {
                     now += Duration::from_millis(later);
                     muster.handle_timeout(now);

@@ -152,4 +152,11 @@ macro_rules! answers {
     )*};
 }
 
-answers!(ToolResult, &str, String, Content, Vec<Content>, crate::server::outcome::Outcome);
+answers!(
+    ToolResult,
+    &str,
+    String,
+    Content,
+    Vec<Content>,
+    crate::server::handler_result::HandlerResult
+);

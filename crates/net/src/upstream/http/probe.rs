@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use switchboard_proto::client::probe::{self, Reply};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{self, Message};
 use switchboard_proto::revision::Revision;
@@ -25,30 +26,30 @@ pub(crate) struct Probed {
     pub(crate) answer: Option<Message>,
     /// What came is the stream of an HTTP+SSE server.
     pub(crate) is_old: bool,
-    /// In words, for whoever cannot go on.
-    pub(crate) text: String,
+    /// Why there is no answer, for whoever cannot go on.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl Probed {
-    fn answered(status: StatusCode, answer: Message, text: String) -> Self {
+    fn answered(status: StatusCode, answer: Message, failure: Option<Failure>) -> Self {
         let reply = probe::reply(Some(status.as_u16()), &answer);
-        Self { reply, answer: Some(answer), is_old: false, text }
+        Self { reply, answer: Some(answer), is_old: false, failure }
     }
 
-    fn unanswered(status: StatusCode, is_old: bool, text: String) -> Self {
+    fn unanswered(status: StatusCode, is_old: bool, failure: Failure) -> Self {
         let reply = Reply::Http { status: status.as_u16() };
-        Self { reply, answer: None, is_old, text }
+        Self { reply, answer: None, is_old, failure: Some(failure) }
     }
 
-    fn broken(text: String) -> Self {
-        Self { reply: Reply::Broken, answer: None, is_old: false, text }
+    fn broken(failure: Failure) -> Self {
+        Self { reply: Reply::Broken, answer: None, is_old: false, failure: Some(failure) }
     }
 }
 
 impl Upstream {
     /// Asks an endpoint which era it speaks.
     pub(crate) async fn probe(&self, question: &Message) -> Probed {
-        let Some(link) = self.link() else { return Probed::broken("no URL".to_owned()) };
+        let Some(link) = self.link() else { return Probed::broken(Failure::CLOSED) };
         let asking = self.send(link, |link| {
             let mut request = link.post(question.text(), &Session::default());
             let version = Revision::NEWEST_MODERN.as_str();
@@ -57,7 +58,7 @@ impl Upstream {
         });
         match asking.await {
             Ok(response) => self.read_probe(link, response).await,
-            Err(text) => Probed::broken(text),
+            Err(why) => Probed::broken(why),
         }
     }
 
@@ -65,11 +66,10 @@ impl Upstream {
         let status = response.status();
         if !status.is_success() {
             let refused = Refused::read(response, &link.last_shown()).await;
-            let looped = refused.error().and_then(|error| self.loop_in(error));
-            let text = looped.unwrap_or_else(|| refused.to_string());
+            let failure = refused.failure(self);
             return match refused.error() {
-                Some(error) => Probed::answered(status, error.clone(), text),
-                None => Probed::unanswered(status, false, text),
+                Some(error) => Probed::answered(status, error.clone(), Some(failure)),
+                None => Probed::unanswered(status, false, failure),
             };
         }
         let media = content_type(response.headers()).unwrap_or_default().to_owned();
@@ -79,11 +79,11 @@ impl Upstream {
             let body = Limited::new(response.into_body(), self.limits.message).collect().await;
             body.map_or(First::Nothing, |body| First::of(body.to_bytes()))
         };
-        let text = format!("HTTP {}, but no answer; is this an MCP endpoint?", status.as_u16());
+        let failure = Failure::NotMcp { status: status.as_u16(), media: None };
         match first {
-            First::Answer(answer) => Probed::answered(status, answer, String::new()),
-            First::Endpoint => Probed::unanswered(status, true, text),
-            First::Nothing => Probed::unanswered(status, false, text),
+            First::Answer(answer) => Probed::answered(status, answer, None),
+            First::Endpoint => Probed::unanswered(status, true, failure),
+            First::Nothing => Probed::unanswered(status, false, failure),
         }
     }
 

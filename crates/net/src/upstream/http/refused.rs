@@ -1,13 +1,12 @@
 //! A response that is no success, in words for whoever waits for an answer.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message};
 use switchboard_proto::refusal::{Refusal, is_modern_code};
 
@@ -19,6 +18,8 @@ pub(in crate::upstream) struct Refused {
     pub(in crate::upstream) status: StatusCode,
     text: String,
     hints: String,
+    /// The `WWW-Authenticate` headers.
+    challenge: Option<Box<str>>,
     error: Option<Message>,
 }
 
@@ -34,6 +35,9 @@ impl Refused {
     pub(in crate::upstream) async fn read(response: Response<Incoming>, sent: &HeaderMap) -> Self {
         let status = response.status();
         let hints = veiled(&hints(response.headers()), sent);
+        let challenge: Vec<_> = values(response.headers(), "www-authenticate").collect();
+        let challenge = Some(challenge.join(", ")).filter(|it| !it.is_empty());
+        let challenge = challenge.map(|it| veiled(&it, sent).into());
         let body = beginning(response.into_body()).await.freeze();
         let error = jsonrpc::parse_one(body.clone()).ok();
         let error = error.filter(|answer| answer.kind() == Kind::Error);
@@ -43,7 +47,7 @@ impl Refused {
         let is_whole = told == *text;
         let error = error.as_ref().map(|it| if is_whole { it.clone() } else { saying(it, &told) });
         let text = told.trim().chars().take(SHOWN).collect();
-        Self { status, text, hints, error }
+        Self { status, text, hints, challenge, error }
     }
 
     /// The error that the body holds, as the answer to the request `id`: it
@@ -77,14 +81,15 @@ impl Refused {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
-    /// In words for callers. What is said of who is let in may repeat what we showed.
-    pub(in crate::upstream) fn told(&self, up: &Upstream) -> String {
-        let reason = self.status.canonical_reason().unwrap_or_default();
-        let plain = || format!("HTTP {}: {reason}", self.status.as_u16());
-        if let Some(text) = self.error.as_ref().and_then(|error| up.loop_in(error)) {
-            return text;
+    /// Why the call has no answer.
+    pub(in crate::upstream) fn failure(&self, up: &Upstream) -> Failure {
+        if let Some(looped) = self.error.as_ref().and_then(|error| up.loop_in(error)) {
+            return looped;
         }
-        if self.is_about_us() { up.told(self.to_string(), plain()) } else { self.to_string() }
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let text = if self.text.is_empty() { reason } else { &self.text };
+        let (status, text) = (self.status.as_u16(), format!("{text}{}", self.hints).into());
+        Failure::HttpStatus { status, text, challenge: self.challenge.clone() }
     }
 
     /// Whether only a modern server says this.
@@ -93,23 +98,19 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.status.canonical_reason().unwrap_or_default();
-        let text = if self.text.is_empty() { reason } else { &self.text };
-        write!(f, "HTTP {}: {text}{}", self.status.as_u16(), self.hints)
-    }
-}
-
 /// What the server says about how to get in.
 fn hints(headers: &HeaderMap) -> String {
     let mut hints = String::new();
     for name in ["www-authenticate", "mcp-auth-server"] {
-        for value in headers.get_all(name).iter().filter_map(|value| value.to_str().ok()) {
+        for value in values(headers, name) {
             hints = format!("{hints} ({name}: {value})");
         }
     }
     hints
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
 }
 
 /// As much of a body as is worth showing.
@@ -131,16 +132,4 @@ async fn beginning(mut body: Incoming) -> BytesMut {
 /// The same error in other words.
 fn saying(error: &Message, text: &str) -> Message {
     error.with_string(Member::ErrorMessage, text)
-}
-
-/// An error and its causes as one sentence.
-pub(in crate::upstream) fn sentence(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
@@ -108,10 +109,11 @@ impl Upstream {
     /// that transport, if it may.
     fn take_old(self: &Arc<Self>, post: &Post) -> Works {
         let why = "HTTP 200, but with the stream of an HTTP+SSE server";
+        let why = Failure::WrongTransport { why };
         if post.message.method() != method::INITIALIZE {
-            return self.unanswered(post, why.to_owned());
+            return self.unanswered(post, why);
         }
-        match self.try_other_road(why, Some(&post.message)) {
+        match self.try_other_road(&why, Some(&post.message)) {
             Ok(()) => Works::none(),
             Err(why) => self.unanswered(post, why),
         }

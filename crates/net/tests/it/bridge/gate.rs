@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_net::bridge::{Bridge, Children, Door};
+use switchboard_net::bridge::{Bridge, Children, Door, Outage};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
+use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::error_of;
 use switchboard_testkit::within;
@@ -29,21 +30,29 @@ pub(super) fn guarded(
 
 pub(super) const LONG: Duration = Duration::from_mins(1);
 
+/// A server that has broken too often.
+pub(super) fn outage() -> Outage {
+    Outage { server: "it".into(), why: Arc::new(Failure::CLOSED), next: None }
+}
+
 #[tokio::test]
 async fn a_server_that_has_failed_is_not_tried_and_one_that_is_back_is() {
     let journal = journal();
     let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);
-    bridge.stands(Door::Failed("it has failed".to_owned()));
+    bridge.stands(Door::Failed(outage()));
     let mut one = caller(&bridge);
     let failed = one.call("initialize", json!({"protocolVersion": "2025-11-25"})).await;
-    assert_eq!(error_of(&failed), "it has failed");
+    assert_eq!(
+        error_of(&failed),
+        "server \"it\" is down (Transport closed); restart it, or call it again later"
+    );
     assert!(journal.pids().is_empty(), "nothing was started");
     bridge.stands(Door::Open);
     let mut two = caller(&bridge);
     two.greet().await;
     assert!(two.tool("pid", json!({})).await["pid"].is_number());
     // Who has a link goes on, whatever happens to others.
-    bridge.stands(Door::Failed("it has failed".to_owned()));
+    bridge.stands(Door::Failed(outage()));
     assert!(two.tool("pid", json!({})).await["pid"].is_number());
     within(bridge.close()).await;
 }

@@ -9,7 +9,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::within;
 
-use super::gate::{LONG, guarded};
+use super::gate::{LONG, guarded, outage};
 use crate::across::able;
 use crate::upstream::journal;
 
@@ -113,8 +113,8 @@ fn waiting_calls_of_a_server_that_is_given_up_are_refused_in_a_loop() {
         let mut client = busy_caller(&bridge);
         let params = able(wait(1));
         let ids = crowd(&bridge, &mut client, &params).await;
-        bridge.stands(Door::Failed("it has failed".to_owned()));
-        all_fail(&mut client, ids, "it has failed").await;
+        bridge.stands(Door::Failed(outage()));
+        all_fail(&mut client, ids, "server \"it\" is down").await;
         assert_eq!(bridge.queued(), 0);
         within(bridge.close()).await;
     });

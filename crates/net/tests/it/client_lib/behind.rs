@@ -39,7 +39,7 @@ async fn those_who_are_alike_go_by_one_connection_and_none_ends_it_for_the_other
                 }
                 one.close().await;
             });
-        assert!(matches!(held, Err(CallError::Transport { .. })), "{era:?}: {held:?}");
+        assert!(matches!(held, Err(CallError::Failed(_))), "{era:?}: {held:?}");
         assert!(!one.is_connected());
         within(two.ping()).await.unwrap();
         assert_eq!(bridge.connections(), 1, "{era:?}");

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use switchboard_proto::failure::Failure;
 
 use serde_json::json;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions};
@@ -63,7 +64,7 @@ async fn no_progress_gives_a_call_more_time_than_it_may_take_in_all() {
     let options = CallOptions { total: Some(Duration::from_millis(200)), ..CallOptions::default() };
     let args = json!({"steps": 1_000_000, "tag": "t"});
     let called = client.call_tool_with("work", args, options).await;
-    assert!(matches!(called, Err(CallError::Timeout { .. })), "{called:?}");
+    assert!(matches!(called, Err(CallError::Failed(Failure::Timeout { .. }))), "{called:?}");
     within(client.close()).await;
 }
 
@@ -144,7 +145,7 @@ async fn a_child_that_dies_fails_its_calls_and_is_there_for_the_next() {
     let options = ClientOptions::default().on_error(move |why| told.lock().unwrap().push(why));
     let client = connected(&journal, options).await;
     let error = within(client.call_tool("die", json!({"code": 3}))).await.unwrap_err();
-    assert!(matches!(error, CallError::Transport { .. }), "{error:?}");
+    assert!(matches!(error, CallError::Failed(Failure::Exited(_))), "{error:?}");
     assert!(!client.is_connected());
     assert_eq!(errors.lock().unwrap().len(), 1);
     within(client.call_tool("echo", json!({}))).await.unwrap();

@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, call_once};
+use switchboard_net::http::fetch::FetchError;
 use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::{HttpServer, welcome};
@@ -167,7 +169,12 @@ async fn a_refusal_to_let_us_in_says_nothing_about_the_era() {
     let error = connected.unwrap_err();
     let text = "HTTP 401: who are you (www-authenticate: Bearer realm=x)";
     assert_eq!(error.to_string(), text);
-    assert!(matches!(error, ConnectError::Failed(CallError::Http { status: 401, .. })));
+    let ConnectError::Failed(CallError::Failed(Failure::HttpStatus { status, challenge, .. })) =
+        error
+    else {
+        panic!("{error:?}")
+    };
+    assert_eq!((status, challenge.as_deref()), (401, Some("Bearer realm=x")));
     assert_eq!(server.waiting(|_| true), 0, "nothing else was tried");
 }
 
@@ -178,7 +185,11 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
     let url = at(&server);
     drop(server);
     let error = within(Client::connect(url, ClientOptions::default())).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Failed(CallError::Transport { .. })), "{error:?}");
+    let ConnectError::Failed(CallError::Failed(Failure::Unreachable { source })) = error else {
+        panic!("{error:?}")
+    };
+    let fetch: Option<&FetchError> = source.error().downcast_ref();
+    assert!(matches!(fetch, Some(FetchError::Refused { .. })), "{source:?}");
 }
 
 /// wire: LIF-1

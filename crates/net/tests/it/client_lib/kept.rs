@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use switchboard_net::client::{Cache, CallError, Client, ClientOptions, ConnectError, Filter};
 use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::failure::Failure;
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::within;
 
@@ -107,7 +108,10 @@ async fn clients_that_share_a_cache_share_what_is_public_and_nothing_else() {
         server.post("server/discover").await.answer(401, &[], "who").await;
     });
     let refused = refused.unwrap_err();
-    assert!(matches!(refused, ConnectError::Failed(CallError::Http { status: 401, .. })));
+    assert!(matches!(
+        refused,
+        ConnectError::Failed(CallError::Failed(Failure::HttpStatus { status: 401, .. }))
+    ));
 }
 
 /// wire: CACHE-4

@@ -1,6 +1,7 @@
 //! Servers that break, and calls meanwhile.
 
 use std::time::Duration;
+use switchboard_proto::failure::{Failure, Status};
 
 use serde_json::json;
 use switchboard_net::client;
@@ -26,13 +27,17 @@ async fn a_server_that_dies_is_connected_again_and_a_call_waits_for_it() {
     let mut changes = roster.changes();
     let args = json!({"code": 3, "words": "out of cheese\n"});
     let broken = within(roster.call("a", "die", args)).await.unwrap_err();
-    let CallError::Failed(client::CallError::Transport { text }) = &broken else {
+    let CallError::Failed(client::CallError::Failed(why @ Failure::Exited(exit))) = &broken else {
         panic!("{broken:?}")
     };
+    assert_eq!(
+        (exit.status, &exit.last_words[..]),
+        (Status::Code(3), &["out of cheese".to_owned()][..])
+    );
     let State::Retrying { error, .. } = until(&mut changes, "a", is_retrying).await else {
         unreachable!("that is what was waited for")
     };
-    assert_eq!(error, *text, "the reason is told to both");
+    assert_eq!(error, *why, "the reason is told to both");
     assert_eq!(tools(&roster), ["(a/echo)"]);
     within(roster.call("a", "echo", json!({"n": 1}))).await.unwrap();
     assert_eq!(state(&roster, "a"), State::Ready);
@@ -68,7 +73,7 @@ async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
     roster.add("a", child(&journal, &["dies"])).unwrap();
     let late = within(roster.ready()).await;
     let State::Failed { error, .. } = &late[0].state else { panic!("{late:?}") };
-    assert!(error.contains("no configuration"), "{error}");
+    assert!(error.to_string().contains("no configuration"), "{error}");
     let lives = journal.pids().len();
     let failed = within(roster.call("a", "echo", ())).await.unwrap_err();
     assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");

@@ -1,7 +1,9 @@
 //! What tools promise of their results, and what becomes of a promise that is broken.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Builder, Context, Flaw, Outcome, Server, Support, Tool, ToolResult};
+use switchboard_net::server::{
+    Builder, Context, Flaw, HandlerResult, Server, Support, Tool, ToolResult,
+};
 
 use super::{LEGACY, serve, text};
 
@@ -13,7 +15,7 @@ struct Sum {
 
 fn as_told(args: &Value) -> ToolResult {
     match args["how"].as_str() {
-        Some("fail") => Outcome::failure("E_NO", "no").into(),
+        Some("fail") => HandlerResult::failure("E_NO", "no").into(),
         Some("nothing") => ToolResult::text("nothing"),
         _ => ToolResult::structured(args["value"].clone()),
     }

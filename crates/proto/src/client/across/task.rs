@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::TASKS;
+use crate::failure::Failure;
 use crate::jsonrpc::{Member, Message, Part};
 use crate::limits::MAX_ID;
-use crate::refusal::Refusal;
 
 /// Bytes of each thing that a server says of a task in words.
 const MOST_WORDS: usize = 4 << 10;
@@ -58,10 +58,10 @@ fn bounded(name: &str, value: &Value) -> Value {
 }
 
 /// The id of a task that a server has made; an error if it is too long to be kept.
-pub(in crate::client) fn new_id(state: &Value) -> Result<&str, Refusal> {
+pub(in crate::client) fn new_id(state: &Value) -> Result<&str, Failure> {
     let id = state["taskId"].as_str().unwrap_or_default();
-    let text = || format!("the server's task id is longer than {MAX_ID} bytes");
-    if id.len() <= MAX_ID { Ok(id) } else { Err(Refusal::FarSide { text: text() }) }
+    let why = Failure::TooLarge { what: "the server's task id", limit: MAX_ID };
+    if id.len() <= MAX_ID { Ok(id) } else { Err(why) }
 }
 
 /// Whether a task in either form goes on.

@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::{Asked, Legacy};
 use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, Lane, To};
+use crate::failure::Failure;
 use crate::jsonrpc::{Id, Member, Message};
 use crate::method;
 use crate::refusal::Refusal;
@@ -104,12 +105,11 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// A call that cannot get what the server asked for.
-    pub(super) fn fail_asked(&mut self, id: CallId, why: &str) {
+    pub(super) fn fail_asked(&mut self, id: CallId, why: &'static str) {
         if self.ledger.get(id).is_none() {
             return;
         }
-        let text = format!("{why}; make the call again");
-        self.handle_unanswered(id.lane(), &Refusal::FarSide { text });
+        self.handle_unanswered(id.lane(), &Failure::AnswerLost { why });
     }
 
     pub(super) fn handle_request(&mut self, lane: Lane, request: &Message, now: Instant) {

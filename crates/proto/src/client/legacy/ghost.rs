@@ -80,7 +80,7 @@ impl<T: Ticket> Legacy<T> {
     /// The server has answered a call that was dropped: it asks no more about it.
     pub(super) fn lay(&mut self, answer: &Message) {
         let to = answer.id().and_then(|id| self.take_ghost(id)).and_then(|ghost| ghost.awaits);
-        self.down.extend(to.map(|to| Down::Finish { to, answer: answer.clone() }));
+        self.down.extend(to.map(|to| Down::Finish { to, outcome: answer.clone().into() }));
     }
 
     /// The lane of a call that was dropped is over without an answer.

@@ -7,6 +7,7 @@ use super::{Legacy, Owner, Phase, client};
 use crate::client::across::welcome_within_bounds;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
@@ -16,7 +17,7 @@ impl<T: Ticket> Legacy<T> {
     pub(super) fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         if self.sharing == Sharing::Shared {
             if let Some(answer) = self.welcome.clone() {
-                self.down.push_back(Down::Finish { to: ticket, answer });
+                self.finish(ticket, answer);
                 return CallId::DONE;
             }
             if self.phase == Phase::Greeting {
@@ -47,7 +48,7 @@ impl<T: Ticket> Legacy<T> {
     /// Greets the server if that was not done; its welcome is the answer to `ticket`.
     pub fn meet(&mut self, ticket: T, now: Instant) {
         if let (Some(answer), Phase::Ready) = (self.welcome.clone(), self.phase) {
-            self.down.push_back(Down::Finish { to: ticket, answer });
+            self.finish(ticket, answer);
         } else if self.greeters.len() >= self.most_calls.saturating_mul(4) {
             self.fail(ticket, &Refusal::TooManyCalls);
         } else {
@@ -70,15 +71,21 @@ impl<T: Ticket> Legacy<T> {
 
     /// The server answered the client's hello.
     pub(super) fn handle_welcome(&mut self, answer: &Message) {
-        let answer = &*welcome_within_bounds(answer);
-        if answer.kind() == Kind::Error {
-            self.hello = None;
-            return self.give_up_greeting(answer);
-        }
+        let answer = match welcome_within_bounds(answer) {
+            Ok(answer) if answer.kind() != Kind::Error => answer,
+            refused => {
+                self.hello = None;
+                return self.give_up_greeting(&refused.cloned().into());
+            }
+        };
         self.welcome = Some(answer.clone());
         self.become_ready();
+        self.answer_greeters(&answer.clone().into());
+    }
+
+    fn answer_greeters(&mut self, outcome: &Outcome) {
         for to in self.greeters.drain(..) {
-            self.down.push_back(Down::Finish { to, answer: answer.clone() });
+            self.down.push_back(Down::Finish { to, outcome: outcome.clone() });
         }
     }
 
@@ -88,35 +95,29 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// The server did not take the greeting: whatever waited for it fails.
-    pub(super) fn give_up_greeting(&mut self, answer: &Message) {
+    pub(super) fn give_up_greeting(&mut self, outcome: &Outcome) {
         self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
-        for to in self.greeters.drain(..) {
-            self.down.push_back(Down::Finish { to, answer: answer.clone() });
-        }
+        self.answer_greeters(outcome);
         for held in std::mem::take(&mut self.held) {
             let Transmit::Send { message, .. } = held else { continue };
-            let Some(id) = message.id() else { continue };
-            if let Some((id, call)) = self.ledger.answer(&answer.with_id(id)) {
+            if let Some((id, call)) = self.ledger.answer(&message) {
                 self.end_watch(id, &call, false);
                 let to = client(&call.owner).cloned();
-                self.down.extend(to.map(|to| Down::Finish { to, answer: answer.clone() }));
+                self.down.extend(to.map(|to| Down::Finish { to, outcome: outcome.clone() }));
             }
         }
     }
 
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal) {
-        let answer = Message::refusal(None, why);
+    pub fn handle_lost(&mut self, why: &Failure) {
         self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
         self.held.clear();
         self.out.clear();
         self.lose_ghosts();
-        for to in self.greeters.drain(..) {
-            self.down.push_back(Down::Finish { to, answer: answer.clone() });
-        }
+        self.answer_greeters(&why.clone().into());
         for call in self.ledger.drain() {
             if let Owner::Client(to) = call.owner {
-                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+                self.finish(to, why.clone());
             }
         }
         self.watches.settle_all();
@@ -124,7 +125,7 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// The link is ended because nobody uses it.
-    pub fn rest(&mut self, why: &Refusal) {
+    pub fn rest(&mut self, why: &Failure) {
         self.handle_lost(why);
         self.rested = true;
     }
@@ -151,7 +152,7 @@ impl<T: Ticket> Legacy<T> {
         let message = call.sent.with_id(&crate::jsonrpc::Id::from(id.0));
         let greets = message.method() == method::INITIALIZE;
         if greets || self.hello.is_none() || !self.ledger.repeat(id) {
-            return self.handle_unanswered(lane, &Refusal::SessionOver);
+            return self.handle_unanswered(lane, &Refusal::SessionOver.into());
         }
         if self.phase == Phase::Ready && id < self.greeting {
             // It went to a session before this one, which is sound.
@@ -202,14 +203,16 @@ impl<T: Ticket> Legacy<T> {
 
     /// A lost server is back: confirm, renew what the client had set up, and go on.
     pub(super) fn handle_revived(&mut self, answer: &Message, now: Instant) {
-        let answer = &*welcome_within_bounds(answer);
-        if answer.kind() == Kind::Error {
-            if self.welcome.is_none() {
-                // Another client may find better words.
-                self.hello = None;
+        let answer = match welcome_within_bounds(answer) {
+            Ok(answer) if answer.kind() != Kind::Error => answer,
+            refused => {
+                if self.welcome.is_none() {
+                    // Another client may find better words.
+                    self.hello = None;
+                }
+                return self.give_up_greeting(&refused.cloned().into());
             }
-            return self.give_up_greeting(answer);
-        }
+        };
         let was_known = self.welcome.replace(answer.clone()).is_some();
         self.confirmed = true;
         self.send(Lane::MAIN, Message::notification(method::INITIALIZED, None));
@@ -220,9 +223,7 @@ impl<T: Ticket> Legacy<T> {
             self.send(id.lane(), message);
         }
         self.become_ready();
-        for to in self.greeters.drain(..) {
-            self.down.push_back(Down::Finish { to, answer: answer.clone() });
-        }
+        self.answer_greeters(&answer.clone().into());
         if was_known && !std::mem::take(&mut self.rested) {
             self.tell_lists_changed(answer);
         }

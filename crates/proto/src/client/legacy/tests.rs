@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
+use crate::failure::{Failure, Words};
 use crate::shorthand::{lines, message, show};
 
 mod calls;
@@ -114,13 +115,13 @@ impl Stage {
             ["recv", at] => half.handle_message(Lane(number(at)), &message(text), now),
             ["unanswered", at] => {
                 let text = "gone".to_owned();
-                half.handle_unanswered(Lane(number(at)), &Refusal::FarSide { text });
+                half.handle_unanswered(Lane(number(at)), &Failure::translation(text));
             }
             ["over", at] => half.handle_session_over(Lane(number(at)), now),
             ["over"] => half.renew_session(now),
             ["unsupplied"] => half.handle_unsupplied(&message(text)),
             ["gap"] => half.handle_gap(),
-            ["lost"] => half.handle_lost(&Refusal::FarSide { text: "Transport closed".into() }),
+            ["lost"] => half.handle_lost(&Failure::CLOSED),
             ["at", time] => {
                 self.now = self.start + Duration::from_secs(number(time.trim_end_matches('s')));
                 half.handle_timeout(self.now);
@@ -150,7 +151,9 @@ fn drain(half: &mut Legacy<Name>, seen: &mut Vec<String>) {
             Down::Recall { to, ask, message } => {
                 format!("{}: recall q{} {}", whom(to), ask.0, show(&message))
             }
-            Down::Finish { to, answer } => format!("{}: finish {}", to.0, show(&answer)),
+            Down::Finish { to, outcome } => {
+                format!("{}: finish {}", to.0, show(&outcome.into_message(Words::Full)))
+            }
             Down::Unanswered { to } => format!("{}: unanswered", to.0),
         });
     }

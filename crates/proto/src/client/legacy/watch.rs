@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use super::{Call, Legacy, Owner, client};
 use crate::client::{CallId, Ticket};
-use crate::exchange::Down;
 use crate::jsonrpc::{Id, Message};
 use crate::method;
 use crate::refusal::Refusal;
@@ -30,7 +29,7 @@ impl<T: Ticket> Legacy<T> {
             }
             method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
                 let answer = Message::result(&Id::from(0), b"{}");
-                self.down.push_back(Down::Finish { to: ticket.clone(), answer });
+                self.finish(ticket.clone(), answer);
                 Some(CallId::DONE)
             }
             _ => None,

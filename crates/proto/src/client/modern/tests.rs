@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
+use crate::failure::{Failure, Words};
 use crate::shorthand::{lines, message, show};
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -402,9 +403,9 @@ fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
             ["recv", at] => half.handle_message(Lane(number(at)), &message(text), now),
             ["unanswered", at] => {
                 let text = "gone".to_owned();
-                half.handle_unanswered(Lane(number(at)), &Refusal::FarSide { text });
+                half.handle_unanswered(Lane(number(at)), &Failure::translation(text));
             }
-            ["lost"] => half.handle_lost(&Refusal::FarSide { text: "Transport closed".into() }),
+            ["lost"] => half.handle_lost(&Failure::CLOSED),
             ["at", time] => {
                 now = start + Duration::from_secs(number(time.trim_end_matches('s')));
                 half.handle_timeout(now);
@@ -441,7 +442,9 @@ fn drain(half: &mut Modern<Name>, seen: &mut Vec<String>) {
             Down::Note { to: To::Call(name), message } => {
                 format!("{}: note {}", name.0, show(&message))
             }
-            Down::Finish { to, answer } => format!("{}: finish {}", to.0, show(&answer)),
+            Down::Finish { to, outcome } => {
+                format!("{}: finish {}", to.0, show(&outcome.into_message(Words::Full)))
+            }
             other => panic!("not in this era: {other:?}"),
         });
     }

@@ -7,6 +7,7 @@ use super::ToLegacy;
 use crate::client::Ticket;
 use crate::client::across::{TASKS as EXTENSION, identity};
 use crate::exchange::Said;
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::MAX_SERVER_INFO;
 use crate::method;
@@ -23,17 +24,17 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// An answer of a legacy server in the words of a modern client (GW-44, GW-58).
-    pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Message {
+    pub(super) fn newer_answer(&self, answer: &Message, method: &str) -> Outcome {
         if answer.kind() == Kind::Error {
-            return project::error_for_modern(answer);
+            return project::error_for_modern(answer).into();
         }
         let server = self.inner.welcome().and_then(|it| it.get(Member::ServerInfo));
         let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
         match project::modern(&own, method, server, Cache::default()) {
-            Ok(result) => answer.with_payload(&result),
-            Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
+            Ok(result) => answer.with_payload(&result).into(),
+            Err(error) => Failure::translation(error.to_string()).into(),
         }
     }
 

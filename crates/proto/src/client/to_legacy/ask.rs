@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Call, Errand, ToLegacy};
 use crate::client::{CallId, Sharing, Ticket, guess};
 use crate::exchange::{Ask, Down, To};
+use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::project;
@@ -183,10 +184,9 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(visit) = call.visit.take() else { return true };
         if could_not_ask {
             let needed = json!({"elicitation": {"url": {}}});
-            self.finish(number, Message::refusal(None, &Refusal::NeedsMore { needed }), now);
+            self.finish(number, Refusal::NeedsMore { needed }, now);
         } else if visit.declined {
-            let text = visit.error.error_message().into_owned();
-            self.finish(number, Message::refusal(None, &Refusal::FarSide { text }), now);
+            self.finish(number, Failure::translation(visit.error.error_message()), now);
         } else {
             self.begin(number, now);
         }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Call, Errand, ToLegacy};
 use crate::client::Ticket;
 use crate::exchange::{Carrier, Down, To};
+use crate::failure::Outcome;
 use crate::jsonrpc::Message;
 use crate::method;
 
@@ -54,11 +55,11 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Over HTTP some servers log on the stream that belongs to no call, and that
     /// may be slower than the answer. After it nothing more can be said.
-    pub(super) fn finish_with_logs(&mut self, number: u64, answer: Message, now: Instant) {
+    pub(super) fn finish_with_logs(&mut self, number: u64, outcome: Outcome, now: Instant) {
         let call = self.calls.get_mut(&number);
         match call.filter(|call| call.level.is_some() && self.carrier == Carrier::Http) {
-            Some(call) => call.lingers = Some((answer, now + LINGER)),
-            None => self.finish(number, answer, now),
+            Some(call) => call.lingers = Some((outcome, now + LINGER)),
+            None => self.finish(number, outcome, now),
         }
     }
 

@@ -9,7 +9,8 @@ use super::ToLegacy;
 use super::errand::{Errand, owner};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
-use crate::jsonrpc::{Id, Kind, Member, Message, Part};
+use crate::failure::Outcome;
+use crate::jsonrpc::{Id, Member, Message, Part};
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::server::legacy::covers;
@@ -100,9 +101,9 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The server has been greeted: what of a listen can it honour?
-    pub(super) fn handle_met(&mut self, number: u64, answer: &Message, now: Instant) {
-        if answer.kind() == Kind::Error {
-            return self.fail_listen(number, answer, now);
+    pub(super) fn handle_met(&mut self, number: u64, outcome: Outcome, now: Instant) {
+        if outcome.result().is_none() {
+            return self.fail_listen(number, outcome, now);
         }
         let waits = self.hears.is_none();
         let Some(listen) = self.listens.get_mut(&number) else { return };
@@ -138,7 +139,7 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, to) in promised.collect::<Vec<_>>() {
             self.end_listen(number, now);
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(Down::Finish { to, answer });
+            self.down.push_back(Down::Finish { to, outcome: answer.into() });
         }
     }
 
@@ -167,8 +168,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let watcher = Watcher::new(owner(number), listen.ticket.principal());
         if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri), watcher) {
-            let why = Message::refusal(None, &Refusal::TooManyWatched);
-            return self.fail_listen(number, &why, now);
+            return self.fail_listen(number, Refusal::TooManyWatched.into(), now);
         }
         listen.pending = listen.uris.len();
         let ticket = listen.ticket.clone();
@@ -187,23 +187,23 @@ impl<T: Ticket> ToLegacy<T> {
         &mut self,
         number: u64,
         uri: &str,
-        answer: &Message,
+        outcome: Outcome,
         now: Instant,
     ) {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
-        match answer.kind() {
-            Kind::Error if !is_there => {
+        match outcome {
+            outcome if outcome.result().is_some() => {}
+            _ if !is_there => {
                 let watcher = Watcher::new(owner(number), listen.ticket.principal());
                 self.inner.watch_later(uri, watcher);
             }
-            Kind::Error if answer.id().is_none() => {
-                self.fail_listen(number, answer, now);
+            Outcome::Answered(_) => _ = listen.uris.remove(uri),
+            failed @ Outcome::Failed(_) => {
+                self.fail_listen(number, failed, now);
                 // It may have been heard all the same.
                 return self.unwatch(number, uri, now);
             }
-            Kind::Error => _ = listen.uris.remove(uri),
-            _ => {}
         }
         listen.pending = listen.pending.saturating_sub(1);
         self.acknowledge(number, now);
@@ -216,10 +216,10 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// What it was to hear of cannot be had, and nobody has refused it.
-    fn fail_listen(&mut self, number: u64, why: &Message, now: Instant) {
+    fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
-            let answer = self.newer_answer(why, method::LISTEN);
-            self.down.push_back(Down::Finish { to, answer });
+            let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
+            self.down.push_back(Down::Finish { to, outcome });
         }
     }
 
@@ -258,7 +258,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(Down::Finish { to, answer });
+            self.down.push_back(Down::Finish { to, outcome: answer.into() });
         }
     }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use super::ToLegacy;
 use crate::client::Ticket;
 use crate::exchange::Down;
+use crate::failure::Failure;
 use crate::jsonrpc::Message;
-use crate::refusal::Refusal;
 
 impl<T: Ticket> ToLegacy<T> {
     /// The link is gone. Every open call fails with `why`.
-    pub fn handle_lost(&mut self, why: &Refusal, now: Instant) {
+    pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.held.clear();
         self.lose_tasks();
         self.inner.handle_lost(why);
@@ -19,8 +19,13 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, call) in std::mem::take(&mut self.calls) {
             self.settle_asks_of(number, &call.ticket, now);
             match call.lingers {
-                Some((answer, _)) => self.down.push_back(Down::Finish { to: call.ticket, answer }),
-                None => _ = self.refuse(call.ticket, why),
+                Some((outcome, _)) => {
+                    self.down.push_back(Down::Finish { to: call.ticket, outcome })
+                }
+                None => {
+                    let (to, outcome) = (call.ticket, why.clone().into());
+                    self.down.push_back(Down::Finish { to, outcome });
+                }
             }
         }
         self.return_later(now);

@@ -6,9 +6,9 @@ use std::time::Instant;
 use super::{Errand, ToLegacy};
 use crate::client::{CallId, Ticket, native};
 use crate::exchange::{Ask, Down, Lane, To};
+use crate::failure::Failure;
 use crate::jsonrpc::Message;
 use crate::method;
-use crate::refusal::Refusal;
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client of the server's own era opens a call.
@@ -63,7 +63,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// The link is ended because nobody uses it.
-    pub fn rest(&mut self, why: &Refusal, now: Instant) {
+    pub fn rest(&mut self, why: &Failure, now: Instant) {
         self.handle_lost(why, now);
         self.inner.rest(why);
     }

@@ -20,6 +20,7 @@ use crate::client::across::task::{about, as_extension, declares, new_id};
 use crate::client::across::{TASKS as EXTENSION, take_off};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
+use crate::failure::{Outcome, Words};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
 use crate::project;
@@ -116,7 +117,7 @@ impl<T: Ticket> ToLegacy<T> {
         let what = "the task is not remembered any more".to_owned();
         for (call, _) in self.take_waiting(&task.id) {
             let why = Refusal::BadParams { what: what.clone() };
-            self.finish(call, Message::refusal(None, &why), now);
+            self.finish(call, why, now);
         }
         if let Some(wait) = task.wait {
             self.inner.drop_call(wait, None, now);
@@ -148,7 +149,7 @@ impl<T: Ticket> ToLegacy<T> {
         let id: Box<str> = match new_id(&task) {
             Ok(id) => id.into(),
             Err(why) => {
-                self.finish(number, Message::refusal(None, &why), now);
+                self.finish(number, why, now);
                 return true;
             }
         };
@@ -187,25 +188,31 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Our own question what a task comes to is answered, or has failed.
-    pub(super) fn handle_task_end(&mut self, number: u64, answer: &Message, now: Instant) {
+    pub(super) fn handle_task_end(&mut self, number: u64, outcome: Outcome, now: Instant) {
         if let Some(task) = self.tasks.kept.get_mut(number) {
             task.wait = None;
         }
         // What broke on the way says nothing of the task: it is asked again
         // when there is word of it.
-        let is_end = answer.id().is_some();
-        let answer = self.newer_answer(answer, method::TASK_RESULT);
-        if is_end {
-            self.keep_end(number, &answer, now);
+        let end = match outcome {
+            Outcome::Answered(end) => Ok(self.newer_end(&end)),
+            Outcome::Failed(why) => Err(why),
+        };
+        if let Ok(end) = &end {
+            self.keep_end(number, end, now);
         }
         let id = self.tasks.kept.get(number).map(|task| task.id.clone()).unwrap_or_default();
         for (call, state) in self.take_waiting(&id) {
-            if is_end {
-                self.tell_task(call, state, Some(&answer), None, now);
-            } else {
-                self.finish(call, answer.clone(), now);
+            match &end {
+                Ok(end) => self.tell_task(call, state, Some(end), None, now),
+                Err(why) => self.finish(call, why.clone(), now),
             }
         }
+    }
+
+    /// What a task came to, which is kept and shown as a message.
+    fn newer_end(&self, end: &Message) -> Message {
+        self.newer_answer(end, method::TASK_RESULT).into_message(Words::Full)
     }
 
     /// A task is over; what it came to.
@@ -285,7 +292,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);
-        self.down.push_back(Down::Finish { to: ticket, answer });
+        self.down.push_back(Down::Finish { to: ticket, outcome: answer });
         self.settle(now);
         CallId::DONE
     }

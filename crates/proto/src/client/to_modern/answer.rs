@@ -6,10 +6,11 @@ use super::ToModern;
 use crate::client::Ticket;
 use crate::client::across::unmarked;
 use crate::exchange::{Down, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::method;
 use crate::project;
-use crate::refusal::{Refusal, code};
+use crate::refusal::code;
 use crate::revision::Revision;
 
 impl<T: Ticket> ToModern<T> {
@@ -55,26 +56,28 @@ impl<T: Ticket> ToModern<T> {
                 self.finish(number, older);
             }
             Some(other) => {
-                let text = format!("the server answered with an unknown resultType, {other:?}");
-                self.finish(number, Message::refusal(None, &Refusal::FarSide { text }));
+                let what = format!("the server answered with an unknown resultType, {other:?}");
+                self.finish(number, Failure::translation(what));
             }
         }
     }
 
     /// A call is over.
-    pub(super) fn finish(&mut self, number: u64, answer: Message) {
+    pub(super) fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
         if let Some(call) = self.calls.remove(&number) {
             self.recall_round(&call);
-            self.down.push_back(Down::Finish { to: call.ticket, answer });
+            self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 
     /// An answer as this client reads it.
-    fn older(&self, ticket: &T, answer: &Message, method: &str) -> Message {
-        let answer = older_answer(answer, method, self.revision_of(ticket), false);
+    fn older(&self, ticket: &T, answer: &Message, method: &str) -> Outcome {
+        let outcome = older_answer(answer, method, self.revision_of(ticket), false);
         let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
-        let is_list = lists && answer.kind() == Kind::Result;
-        if is_list { super::task::may_be_tasks(&answer) } else { answer }
+        match outcome.result().filter(|_| lists) {
+            Some(list) => super::task::may_be_tasks(list).into(),
+            None => outcome,
+        }
     }
 }
 
@@ -85,13 +88,13 @@ pub(super) fn older_answer(
     method: &str,
     revision: Revision,
     wrapped: bool,
-) -> Message {
+) -> Outcome {
     if answer.kind() == Kind::Error {
-        return project::error_for_legacy(answer, method);
+        return project::error_for_legacy(answer, method).into();
     }
     let own = answer.without_meta(&[Member::MetaServer]);
     match project::legacy(own.payload_bytes(), method, revision, wrapped) {
-        Ok(result) => answer.with_payload(&result),
-        Err(error) => Message::refusal(None, &Refusal::FarSide { text: error.to_string() }),
+        Ok(result) => answer.with_payload(&result).into(),
+        Err(error) => Failure::translation(error.to_string()).into(),
     }
 }

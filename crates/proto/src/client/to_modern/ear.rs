@@ -21,6 +21,7 @@ use crate::backoff::Reconnect;
 use crate::client::across::{Envelope, unmarked};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
@@ -119,7 +120,7 @@ impl<T> Ear<T> {
 
 impl<T: Ticket> ToModern<T> {
     /// The link is ended because nobody uses it. What is said meanwhile is not missed.
-    pub fn rest(&mut self, why: &Refusal, now: Instant) {
+    pub fn rest(&mut self, why: &Failure, now: Instant) {
         self.handle_lost(why, now);
         (self.ear.due, self.ear.gap, self.ear.pause) = (None, false, Some(Pause::Rest));
         self.ear.reconnect.handle_success();
@@ -163,14 +164,14 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn subscribe(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         let Some(uri) = request.uri() else {
             let what = "params.uri must be a string".to_owned();
-            return self.refuse(ticket, &Refusal::BadParams { what });
+            return self.refuse(ticket, Refusal::BadParams { what });
         };
         if self.ear.subscribers.len() + self.ear.watches.uris().count() >= MOST_WATCHED {
-            return self.refuse(ticket, &Refusal::TooManyWatched);
+            return self.refuse(ticket, Refusal::TooManyWatched);
         }
         let watcher = Watcher::new(ticket.owner(), ticket.principal());
         if !self.ear.watches.have_room(std::iter::once(&*uri), watcher) {
-            return self.refuse(ticket, &Refusal::TooManyWatched);
+            return self.refuse(ticket, Refusal::TooManyWatched);
         }
         self.ear.watches.add(&uri, watcher);
         self.ear.subscribers.push((ticket, uri.into_owned()));
@@ -303,14 +304,13 @@ impl<T: Ticket> ToModern<T> {
                 self.answer(ticket, b"{}");
             } else {
                 self.ear.watches.remove(&uri, ticket.owner());
-                let text = format!("the server does not watch {uri}");
-                self.refuse(ticket, &Refusal::FarSide { text });
+                self.refuse(ticket, Failure::NotWatched { uri: uri.into() });
             }
         }
     }
 
     /// A listen is over: refused, ended, or lost.
-    pub(super) fn handle_listen_over(&mut self, number: u64, answer: &Message, now: Instant) {
+    pub(super) fn handle_listen_over(&mut self, number: u64, outcome: &Outcome, now: Instant) {
         self.ear.overlap.end(number);
         self.ear.old.retain(|(listen, _)| listen.number != number);
         let is_it = |listen: &mut Listen| listen.number == number;
@@ -322,12 +322,15 @@ impl<T: Ticket> ToModern<T> {
         if was_fresh {
             for (to, uri) in std::mem::take(&mut self.ear.subscribers) {
                 self.ear.watches.remove(&uri, to.owner());
-                let answer = older_answer(answer, method::SUBSCRIBE, self.revision_of(&to), false);
-                self.down.push_back(Down::Finish { to, answer });
+                let older = |it: &Message| {
+                    older_answer(it, method::SUBSCRIBE, self.revision_of(&to), false)
+                };
+                let outcome = outcome.clone().and_then(older);
+                self.down.push_back(Down::Finish { to, outcome });
             }
         }
-        // An error that the server gave has an id, and would be given again.
-        let refused = was_fresh && answer.kind() == Kind::Error && answer.id().is_some();
+        // An error that the server gave would be given again.
+        let refused = was_fresh && outcome.answer().is_some_and(|it| it.kind() == Kind::Error);
         if !refused {
             self.ear.due = self.ear.reconnect.handle_break(now, Duration::ZERO);
             self.ear.pause = self.ear.due.is_none().then_some(Pause::Away);

@@ -10,7 +10,8 @@ use super::{Errand, Session, ToModern};
 use crate::client::across::{Envelope, identity, modern_capabilities, welcome_within_bounds};
 use crate::client::{CallId, Ticket};
 use crate::exchange::Down;
-use crate::jsonrpc::{Kind, Member, Message};
+use crate::failure::Outcome;
+use crate::jsonrpc::{Member, Message};
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::revision::{Era, Revision};
@@ -35,7 +36,7 @@ impl<T: Ticket> ToModern<T> {
     /// A client says hello: we know the answer, or ask the server about itself.
     pub(super) fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         if self.greeters.len() >= self.most_calls.saturating_mul(4) {
-            return self.refuse(ticket, &Refusal::TooManyCalls);
+            return self.refuse(ticket, Refusal::TooManyCalls);
         }
         self.sessions.insert(ticket.owner(), Session::of(request));
         if let Some(discovered) = self.discovered.clone() {
@@ -50,18 +51,19 @@ impl<T: Ticket> ToModern<T> {
         CallId::DONE
     }
 
-    pub(super) fn handle_discovered(&mut self, answer: &Message, now: Instant) {
-        let answer = &*welcome_within_bounds(answer);
+    pub(super) fn handle_discovered(&mut self, outcome: Outcome, now: Instant) {
+        let outcome = outcome.and_then(|it| welcome_within_bounds(it).cloned().into());
         self.asking = false;
         let greeters = std::mem::take(&mut self.greeters);
-        if answer.kind() == Kind::Error {
-            let answer = older_answer(answer, method::DISCOVER, Revision::ASSUMED, false);
+        let Some(answer) = outcome.result() else {
+            let older = |it: &Message| older_answer(it, method::DISCOVER, Revision::ASSUMED, false);
+            let outcome = outcome.and_then(older);
             for to in greeters {
                 self.sessions.remove(&to.owner());
-                self.down.push_back(Down::Finish { to, answer: answer.clone() });
+                self.down.push_back(Down::Finish { to, outcome: outcome.clone() });
             }
             return;
-        }
+        };
         self.discovered = Some(answer.clone());
         for ticket in greeters {
             self.welcome(ticket, answer);
@@ -104,11 +106,11 @@ impl<T: Ticket> ToModern<T> {
         let level = request.log_level().unwrap_or_default();
         if method::severity(&level).is_none() {
             let what = "params.level must be the name of a level".to_owned();
-            return self.refuse(ticket, &Refusal::BadParams { what });
+            return self.refuse(ticket, Refusal::BadParams { what });
         }
         if self.discovered.as_ref().is_some_and(|it| it.capability(&["logging"]).is_none()) {
             let method = method::SET_LEVEL.to_owned();
-            return self.refuse(ticket, &Refusal::UnknownMethod { method });
+            return self.refuse(ticket, Refusal::UnknownMethod { method });
         }
         if let Some(session) = self.sessions.get_mut(&ticket.owner()) {
             session.envelope.level = Some(level.into());

@@ -20,6 +20,7 @@ use super::{Call, ToModern};
 use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::exchange::{Ask, Down, To};
+use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::project;
@@ -193,14 +194,14 @@ impl<T: Ticket> ToModern<T> {
     /// The call cannot go on: models read a failed result, others an error (GW-16).
     pub(super) fn fail(&mut self, number: u64, what: &str) {
         let Some(call) = self.calls.get(&number) else { return };
-        let answer = if call.request.method() == method::CALL_TOOL {
+        let outcome: Outcome = if call.request.method() == method::CALL_TOOL {
             let content = json!([{"type": "text", "text": what}]);
             let result = json!({"content": content, "isError": true}).to_string();
-            Message::result(&Id::from(0), result.as_bytes())
+            Message::result(&Id::from(0), result.as_bytes()).into()
         } else {
-            Message::refusal(None, &Refusal::FarSide { text: what.to_owned() })
+            Failure::translation(what).into()
         };
-        self.finish(number, answer);
+        self.finish(number, outcome);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::client::across::TASKS;
 use crate::client::across::task::{Term, about, as_core, goes_on, new_id};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
+use crate::failure::Outcome;
 use crate::jsonrpc::{Fate, Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::moment;
@@ -204,7 +205,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         if !self.offers_tasks(&ticket) {
             let method = request.method().to_owned();
-            return self.refuse(ticket, &Refusal::UnknownMethod { method });
+            return self.refuse(ticket, Refusal::UnknownMethod { method });
         }
         let owner = ticket.owner();
         if request.method() == method::LIST_TASKS {
@@ -216,14 +217,14 @@ impl<T: Ticket> ToModern<T> {
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
             let what = format!("Task not found: {id}");
-            return self.refuse(ticket, &Refusal::BadParams { what });
+            return self.refuse(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
             let shown = task.shown.to_string();
             return match request.method() {
                 method::GET_TASK => self.answer(ticket, shown.as_bytes()),
                 method::TASK_RESULT => self.answer(ticket, &end),
-                _ => self.refuse(ticket, &over()),
+                _ => self.refuse(ticket, over()),
             };
         }
         let tasking = match request.method() {
@@ -255,7 +256,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let id = match new_id(&state) {
             Ok(id) => id,
-            Err(why) => return self.finish(number, Message::refusal(None, &why)),
+            Err(why) => return self.finish(number, why),
         };
         if !matches!(call.tasking, Tasking::Wanted) {
             let mut wait = Wait::new(id, true);
@@ -318,15 +319,15 @@ impl<T: Ticket> ToModern<T> {
         let shown = as_core(&state.payload_value().unwrap_or_default());
         let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
         let cancels = call.request.method() == method::CANCEL_TASK;
-        let answer = if cancels && ended {
-            Message::refusal(None, &over())
+        let outcome: Outcome = if cancels && ended {
+            over().into()
         } else {
-            Message::result(&Id::from(0), shown.to_string().as_bytes())
+            Message::result(&Id::from(0), shown.to_string().as_bytes()).into()
         };
         if let Some(task) = self.tasks.find(call.ticket.owner(), id) {
             task.show(shown);
         }
-        self.finish(number, answer);
+        self.finish(number, outcome);
     }
 
     /// The tasks that a client may be told about: what belongs to no call is

@@ -127,18 +127,20 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// A page of the tools that we asked for.
-    pub(super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
+    pub(super) fn handle_tools(&mut self, page: Option<&Message>, now: Instant) {
         let Some(listing) = &mut self.tools.listing else { return };
         let may_go_on = listing.pages < MOST_PAGES;
         // What earlier pages said is forgotten.
         if std::mem::take(&mut listing.stale) {
             return if may_go_on { self.list_tools(None, now) } else { self.finish_waiting(now) };
         }
-        self.learn_tools(method::LIST_TOOLS, answer);
-        if let Some(cursor) = answer.next_cursor().filter(|_| may_go_on) {
+        if let Some(page) = page {
+            self.tools.learn(page);
+        }
+        if let Some(cursor) = page.and_then(Message::next_cursor).filter(|_| may_go_on) {
             self.list_tools(Some(cursor), now);
         } else {
-            self.tools.complete = answer.kind() == Kind::Result;
+            self.tools.complete = page.is_some();
             self.finish_waiting(now);
         }
     }
@@ -165,12 +167,11 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let revision = self.revision_of(&call.ticket);
         let is_wanted = matches!(call.tasking, Tasking::Wanted);
-        let answer = older_answer(answer, method::CALL_TOOL, revision, wrapped);
-        // It was to be a task, and is over already.
-        if is_wanted && answer.kind() == Kind::Result {
-            self.keep_end(number, &answer, now);
-        } else {
-            self.finish(number, answer);
+        let outcome = older_answer(answer, method::CALL_TOOL, revision, wrapped);
+        match outcome.result().filter(|_| is_wanted) {
+            // It was to be a task, and is over already.
+            Some(result) => self.keep_end(number, result, now),
+            None => self.finish(number, outcome),
         }
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_proto::exchange::{Carrier, Lane};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
 use switchboard_proto::method;
 use switchboard_proto::patch;
-use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::{Frame, Half};
 use switchboard_proto::{line, sse};
 
@@ -345,8 +345,8 @@ impl Carried {
     }
 }
 
-fn gone() -> Refusal {
-    Refusal::FarSide { text: "it is gone".to_owned() }
+fn gone() -> Failure {
+    Failure::translation("it is gone")
 }
 
 fn whole(text: Bytes) -> Message {

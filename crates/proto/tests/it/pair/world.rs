@@ -15,6 +15,7 @@ use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
 use switchboard_proto::exchange::{Carrier, Down, Exchange, Lane, To, Up};
+use switchboard_proto::failure::Words;
 use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{Id, Message, parse};
 use switchboard_proto::limits::Limits;
@@ -104,7 +105,7 @@ impl Meeting {
 }
 
 /// What came of it.
-pub(crate) struct Outcome {
+pub(crate) struct PairResult {
     pub(crate) clients: Vec<Log>,
     pub(crate) server: Log,
     /// For each client, the calls that may have suffered.
@@ -190,7 +191,7 @@ impl World {
     }
 
     /// Plays until nothing moves any more.
-    pub(crate) fn play(mut self) -> Outcome {
+    pub(crate) fn play(mut self) -> PairResult {
         for of in 0..self.ends.len() {
             let first = self.ends[of].client.start();
             self.client_says(of, first);
@@ -217,7 +218,7 @@ impl World {
         panic!("it never comes to rest");
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> PairResult {
         let mut left: Vec<String> = Vec::new();
         for end in self.ends.iter().filter(|end| !end.is_gone) {
             let open = end.client.open().into_iter();
@@ -231,7 +232,7 @@ impl World {
             left.extend(open.map(str::to_owned));
             left.extend((self.back.calls() > 0).then(|| "calls at the back".to_owned()));
         }
-        Outcome {
+        PairResult {
             left,
             hit: self.ends.iter().map(|end| end.hit.clone()).collect(),
             clients: self.ends.into_iter().map(|end| end.client.seen()).collect(),
@@ -481,7 +482,8 @@ impl World {
                 }
             }
             Down::Recall { to, ask, message } => self.ends[of(to).0].front.recall(ask, &message),
-            Down::Finish { to: Seat(of, exchange), answer } => {
+            Down::Finish { to: Seat(of, exchange), outcome } => {
+                let answer = outcome.into_message(Words::Full);
                 self.ends[of].front.finish(exchange, &answer);
             }
             Down::Unanswered { .. } => panic!("nobody awaits what was dropped"),

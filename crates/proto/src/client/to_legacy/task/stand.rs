@@ -28,7 +28,7 @@ impl<T: Ticket> ToLegacy<T> {
             // A task that is over cannot be cancelled, which is no error to a modern client.
             (method::CANCEL_TASK, _) => {
                 let known = self.tasks.kept.find(&id).is_some();
-                let is_told = answer.kind() == Kind::Result || known && answer.id().is_some();
+                let is_told = answer.kind() == Kind::Result || known;
                 if !is_told {
                     return false;
                 }
@@ -36,8 +36,8 @@ impl<T: Ticket> ToLegacy<T> {
                 let answer = Message::result(&Id::from(0), b"{}");
                 self.finish(number, self.newer_answer(&answer, method::UPDATE_TASK), now);
             }
-            (method::GET_TASK, Some(state)) if answer.id().is_some() => {
-                let end = self.newer_answer(answer, method::TASK_RESULT);
+            (method::GET_TASK, Some(state)) => {
+                let end = self.newer_end(answer);
                 self.tell_task(number, state, Some(&end), None, now);
             }
             (method::GET_TASK, None) if answer.kind() == Kind::Result => {

@@ -63,15 +63,15 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A page of tools: which of them may be tasks?
-    pub(in super::super) fn handle_tools(&mut self, answer: &Message, now: Instant) {
+    pub(in super::super) fn handle_tools(&mut self, page: Option<&Message>, now: Instant) {
         let Some(mut listing) = self.tasks.listing.take() else { return };
-        for tool in answer.items(Member::Tools) {
+        for tool in page.into_iter().flat_map(|page| page.items(Member::Tools)) {
             let name = tool.string("name").unwrap_or_default();
             if name.len() <= MAX_ID {
                 listing.insert(name.into(), Support::of(tool));
             }
         }
-        match answer.next_cursor() {
+        match page.and_then(Message::next_cursor) {
             Some(cursor) if self.tasks.pages < MOST_PAGES => {
                 self.tasks.listing = Some(listing);
                 self.list_tools(Some(cursor), now);

@@ -12,6 +12,7 @@ use crate::client::across::task::{about, as_core};
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
+use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
 use crate::refusal::Refusal;
@@ -61,15 +62,13 @@ impl<T: Ticket> ToModern<T> {
                 let result = state.get(Member::EndResult).unwrap_or(b"{}");
                 wait.shown(Message::result(&Id::from(0), result))
             }
-            "failed" => {
-                let text = "the task has failed".to_owned();
-                let answer = Message::refusal(None, &Refusal::FarSide { text });
-                let error = state.part(Member::EndError).filter(|it| it.is_object());
-                error.map_or_else(|| answer.clone(), |error| answer.with_payload(error.text()))
-            }
+            "failed" => match state.value(Member::EndError).filter(Value::is_object) {
+                Some(error) => Message::error(None, &error),
+                None => return self.finish(number, Failure::TaskFailed),
+            },
             "cancelled" => {
                 let what = "the task was cancelled".to_owned();
-                Message::refusal(None, &Refusal::BadParams { what })
+                return self.finish(number, Refusal::BadParams { what });
             }
             _ => {
                 wait.due = Some(now + pace(&said()));

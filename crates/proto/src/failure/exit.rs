@@ -1,8 +1,6 @@
 //! How a child ended, and what it said last.
 
 use std::fmt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 /// The end of a child: every call still open fails with this text.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,14 +31,16 @@ impl Exit {
         format!("Transport closed ({})", self.status)
     }
 
-    pub(super) fn unseen(last_words: Vec<String>) -> Self {
+    /// Nobody saw the child end.
+    pub fn unseen(last_words: Vec<String>) -> Self {
         Self { status: Status::Unseen, reason: None, last_words }
     }
 }
 
-impl From<ExitStatus> for Status {
-    fn from(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
+impl Status {
+    /// What the system says: how it exited, or what ended it.
+    pub fn new(code: Option<i32>, signal: Option<i32>) -> Self {
+        match (code, signal) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
             (None, None) => Self::Unseen,

@@ -1,0 +1,438 @@
+//! Why a call has no answer of its server, and what that looks like to its client.
+//!
+//! A [`Refusal`] is about what a client sent. A [`Failure`] is about the way to the
+//! server: it is made where something went wrong and stays what it is until a client
+//! is answered. Nobody reads its words to find out what happened.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::jsonrpc::{Id, Kind, Message};
+use crate::refusal::{Refusal, code, seconds};
+
+mod exit;
+
+pub use exit::{Exit, Status};
+
+/// How a call ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The server's answer: a result or an error.
+    Answered(Message),
+    /// There is none.
+    Failed(Failure),
+}
+
+/// Why a call has no answer, or a server cannot be used.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// The server neither answered nor made progress in the time it had.
+    #[error("Request timeout after {}ms", waited.as_millis())]
+    Timeout { waited: Duration },
+    /// The call waited for the server to start for as long as it may.
+    #[error("the server did not start in time")]
+    StartTimeout,
+    /// The connection is over.
+    #[error("Transport closed{}", Bracketed(reason))]
+    Closed { reason: Option<Arc<str>> },
+    /// The server's process ended.
+    #[error("{0}")]
+    Exited(Exit),
+    /// The server's process could not be started.
+    #[error("{source}")]
+    NotStarted { source: Source },
+    /// No HTTP response came.
+    #[error("{source}")]
+    Unreachable { source: Source },
+    /// The headers that the server wants to see could not be found out.
+    #[error("the credentials for this server cannot be had")]
+    NoCredential,
+    /// An HTTP response that is no answer. The challenge is its `WWW-Authenticate`.
+    #[error("HTTP {status}: {text}")]
+    HttpStatus { status: u16, text: Box<str>, challenge: Option<Box<str>> },
+    /// An HTTP response of something that does not speak MCP.
+    #[error("HTTP {status}, but {}; is this an MCP endpoint?", instead(media.as_deref()))]
+    NotMcp { status: u16, media: Option<Box<str>> },
+    /// The server does not speak the HTTP transport that it was asked by.
+    #[error("{why}")]
+    WrongTransport { why: &'static str },
+    /// Neither HTTP transport works with this server.
+    #[error("{first}; {second}")]
+    BothTransports { first: Arc<Failure>, second: Arc<Failure> },
+    /// The server sent more than is taken.
+    #[error("{what} is longer than {limit} bytes")]
+    TooLarge { what: &'static str, limit: usize },
+    /// The server writes a line without an end.
+    #[error("the server writes a line that does not end")]
+    EndlessLine,
+    /// The server's answer is no JSON-RPC message.
+    #[error("the server's answer cannot be read: {why}")]
+    Unreadable { why: Refusal },
+    /// The server took the request, and ended the response without an answer.
+    #[error("No response received for request ID {id}")]
+    NoAnswer { id: Id },
+    /// The server leaves so much unread that it is sent nothing more.
+    #[error("the server does not read what it is sent; try again later")]
+    NotReading,
+    /// The server has ended too often, and is not started for a while.
+    #[error("{}", left_alone(why))]
+    LeftAlone { why: Arc<Failure> },
+    /// The supervisor of the server knows that it cannot be used now.
+    #[error("{}", down(server, why, *next))]
+    Down { server: Arc<str>, why: Arc<Failure>, next: Option<Duration> },
+    /// The server is this gateway.
+    #[error("this server leads back to this gateway; remove it from the configuration")]
+    Loop,
+    /// The server answered the greeting with an error.
+    #[error("MCP error {code}: {message}")]
+    Rejected { code: i64, message: Box<str> },
+    /// Server and client have no protocol version in common.
+    #[error("no protocol version in common; the server speaks {theirs}")]
+    NoCommonRevision { theirs: Box<str> },
+    /// What the server says makes no sense.
+    #[error("the server's answer cannot be used: {what}")]
+    Unusable { what: Box<str> },
+    /// What the server says cannot be said in the client's era.
+    #[error("{what}")]
+    Translation { what: Box<str> },
+    /// The server asked something, and the answer did not get there.
+    #[error("{why}; make the call again")]
+    AnswerLost { why: &'static str },
+    /// The server was asked to watch a resource, and did not agree.
+    #[error("the server does not watch {uri}")]
+    NotWatched { uri: Box<str> },
+    /// The task that the server made of the call ended badly, without saying why.
+    #[error("the task has failed")]
+    TaskFailed,
+    /// The server's state for its client could not be sealed.
+    #[error("the server's state cannot be sealed")]
+    NotSealed,
+    /// It did not even reach the server.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// For whom a failure is put into words.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Words {
+    /// For the owner of the server: everything that is known.
+    #[default]
+    Full,
+    /// For a stranger: no file, no address and nothing that the process wrote.
+    Brief,
+}
+
+impl Failure {
+    /// A connection that is over, without a reason.
+    pub const CLOSED: Self = Self::Closed { reason: None };
+
+    /// A connection that is over.
+    pub fn closed(reason: impl Into<Arc<str>>) -> Self {
+        Self::Closed { reason: Some(reason.into()) }
+    }
+
+    /// What the server says cannot be said in the client's era.
+    pub fn translation(what: impl Into<Box<str>>) -> Self {
+        Self::Translation { what: what.into() }
+    }
+
+    /// Which failure it is, in a word for programs. The words do not change.
+    #[rustfmt::skip]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Timeout { .. } | Self::StartTimeout => "timeout",
+            Self::Closed { .. }                       => "closed",
+            Self::Exited(_)                           => "exited",
+            Self::NotStarted { .. }                   => "not_started",
+            Self::Unreachable { .. }                  => "unreachable",
+            Self::NoCredential                        => "no_credential",
+            Self::HttpStatus { .. }                   => "http_status",
+            Self::NotMcp { .. }                       => "not_mcp",
+            Self::WrongTransport { .. }               => "wrong_transport",
+            Self::BothTransports { first, .. }        => first.kind(),
+            Self::TooLarge { .. } | Self::EndlessLine => "too_large",
+            Self::Unreadable { .. }                   => "unreadable",
+            Self::NoAnswer { .. }                     => "no_answer",
+            Self::NotReading                          => "not_reading",
+            Self::LeftAlone { why, .. }               => why.kind(),
+            Self::Down { .. }                         => "down",
+            Self::Loop                                => "loop",
+            Self::Rejected { .. }                     => "rejected",
+            Self::NoCommonRevision { .. }             => "no_common_revision",
+            Self::Unusable { .. }                     => "unusable",
+            Self::Translation { .. }                  => "translation",
+            Self::AnswerLost { .. }                   => "answer_lost",
+            Self::NotWatched { .. }                   => "not_watched",
+            Self::TaskFailed                          => "task_failed",
+            Self::NotSealed                           => "not_sealed",
+            Self::Refused(_)                          => "refused",
+        }
+    }
+
+    /// The HTTP status, if one is the reason.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::HttpStatus { status, .. } => Some(*status),
+            Self::BothTransports { first, second } => first.status().or_else(|| second.status()),
+            Self::LeftAlone { why, .. } | Self::Down { why, .. } => why.status(),
+            _ => None,
+        }
+    }
+
+    /// Whether the server does not let us in.
+    pub fn is_about_us(&self) -> bool {
+        matches!(self.status(), Some(401 | 403))
+    }
+
+    /// In words for a stranger, who may know what the server says but not what it is.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::HttpStatus { .. } if !self.is_about_us() => self.to_string(),
+            Self::BothTransports { first, second } => {
+                format!("{}; {}", first.brief(), second.brief())
+            }
+            _ => self.summary(),
+        }
+    }
+
+    /// In our own words only, whatever the server said.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Exited(exit) => exit.brief(),
+            Self::NotStarted { .. } => "the server could not be started".to_owned(),
+            Self::Unreachable { .. } => "the server cannot be reached".to_owned(),
+            Self::HttpStatus { status, .. } => {
+                let status = StatusCode::from_u16(*status).unwrap_or_default();
+                let reason = status.canonical_reason().unwrap_or("no success");
+                format!("HTTP {}: {reason}", status.as_u16())
+            }
+            Self::BothTransports { first, second } => {
+                format!("{}; {}", first.summary(), second.summary())
+            }
+            Self::LeftAlone { why } => left_alone(&why.summary()),
+            Self::Down { server, why, next } => down(server, &why.summary(), *next),
+            Self::Rejected { code, .. } => format!("the server refused us with error {code}"),
+            Self::NoCommonRevision { .. } => "no protocol version in common".to_owned(),
+            Self::Unusable { .. } => "the server's answer cannot be used".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The error that a client is answered with.
+    pub fn to_error(&self, id: Option<&Id>, words: Words) -> Message {
+        if let Self::Refused(why) = self {
+            return Message::refusal(id, why);
+        }
+        let text = match words {
+            Words::Full => self.to_string(),
+            Words::Brief => self.brief(),
+        };
+        Message::error(id, &json!({"code": code::INTERNAL, "message": text}))
+    }
+}
+
+impl Outcome {
+    /// The server's answer, if it gave one.
+    pub fn answer(&self) -> Option<&Message> {
+        match self {
+            Self::Answered(answer) => Some(answer),
+            Self::Failed(_) => None,
+        }
+    }
+
+    /// The server's answer, if it is a result.
+    pub fn result(&self) -> Option<&Message> {
+        self.answer().filter(|answer| answer.kind() == Kind::Result)
+    }
+
+    /// The same after a change to the server's answer.
+    #[must_use]
+    pub fn and_then(self, change: impl FnOnce(&Message) -> Self) -> Self {
+        match self {
+            Self::Answered(answer) => change(&answer),
+            failed @ Self::Failed(_) => failed,
+        }
+    }
+
+    /// What a client is answered. What failed has no id.
+    pub fn into_message(self, words: Words) -> Message {
+        match self {
+            Self::Answered(answer) => answer,
+            Self::Failed(why) => why.to_error(None, words),
+        }
+    }
+}
+
+impl From<Message> for Outcome {
+    fn from(answer: Message) -> Self {
+        Self::Answered(answer)
+    }
+}
+
+impl From<&Message> for Outcome {
+    fn from(answer: &Message) -> Self {
+        Self::Answered(answer.clone())
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(why: Failure) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<Refusal> for Outcome {
+    fn from(why: Refusal) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+impl<M: Into<Outcome>, F: Into<Outcome>> From<Result<M, F>> for Outcome {
+    fn from(outcome: Result<M, F>) -> Self {
+        outcome.map_or_else(Into::into, Into::into)
+    }
+}
+
+/// What led to a failure: `source` of a [`Failure`] is this, and behind it the error
+/// of the system or of the HTTP client. Shown with its own causes, in one line.
+#[derive(Clone, Debug)]
+pub struct Source(Arc<dyn Error + Send + Sync>);
+
+impl Source {
+    /// This error.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+
+    /// The error, to be downcast.
+    pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl Error for Source {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Source {}
+
+/// A reason in brackets, if there is one.
+struct Bracketed<'a>(&'a Option<Arc<str>>);
+
+impl fmt::Display for Bracketed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+    }
+}
+
+fn left_alone(why: &dyn fmt::Display) -> String {
+    format!("{why}; it has ended too often and is left alone for a minute")
+}
+
+fn down(server: &str, why: &dyn fmt::Display, next: Option<Duration>) -> String {
+    let next = match next {
+        Some(wait) => format!("next try in {} s", seconds(wait)),
+        None => "restart it, or call it again later".to_owned(),
+    };
+    format!("server {server:?} is down ({why}); {next}")
+}
+
+fn instead(media: Option<&str>) -> String {
+    match media {
+        Some(media) => format!("with {media:?} instead of JSON or an event stream"),
+        None => "no answer".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stranger_hears_no_path_no_address_and_no_words_of_the_process() {
+        let source = || Source::new(std::io::Error::other("/s3cret"));
+        let exit = Exit {
+            status: Status::Code(3),
+            reason: Some("s3cret".to_owned()),
+            last_words: vec!["s3cret".to_owned()],
+        };
+        let http = |status| Failure::HttpStatus { status, text: "s3cret".into(), challenge: None };
+        let down = |why| {
+            let (server, next) = ("a".into(), Some(Duration::from_secs(40)));
+            Failure::Down { server, why: Arc::new(why), next }
+        };
+        for (failure, kind, brief) in [
+            (
+                Failure::NotStarted { source: source() },
+                "not_started",
+                "the server could not be started",
+            ),
+            (
+                Failure::Unreachable { source: source() },
+                "unreachable",
+                "the server cannot be reached",
+            ),
+            (Failure::Exited(exit.clone()), "exited", "Transport closed (exit status 3)"),
+            (http(401), "http_status", "HTTP 401: Unauthorized"),
+            (
+                down(Failure::Exited(exit)),
+                "down",
+                "server \"a\" is down (Transport closed (exit status 3)); next try in 40 s",
+            ),
+            (
+                down(http(500)),
+                "down",
+                "server \"a\" is down (HTTP 500: Internal Server Error); next try in 40 s",
+            ),
+        ] {
+            assert!(failure.to_string().contains("s3cret"), "{failure:?}");
+            assert_eq!((failure.kind(), &*failure.brief()), (kind, brief));
+            let error = failure.to_error(None, Words::Brief);
+            assert_eq!((error.error_code(), &*error.error_message()), (Some(-32603), brief));
+        }
+        assert_eq!(http(500).brief(), "HTTP 500: s3cret", "what the server says to a call");
+        assert_eq!(http(500).summary(), "HTTP 500: Internal Server Error");
+    }
+
+    #[test]
+    fn what_led_to_a_failure_is_its_source() {
+        let failure = Failure::Unreachable { source: Source::new(std::io::Error::other("why")) };
+        assert_eq!(failure.to_string(), "why");
+        let source = failure.source().and_then(Error::source);
+        assert!(source.is_some_and(|it| it.is::<std::io::Error>()));
+        assert_eq!(failure, failure.clone());
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_code() {
+        let why = Failure::from(Refusal::NobodyToAsk);
+        assert_eq!(why.to_error(None, Words::Full).error_code(), Some(-32601));
+    }
+}
