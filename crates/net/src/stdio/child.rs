@@ -18,35 +18,32 @@
 //!
 //! A child is a whole process group: `npx` starts a shell that starts the
 //! server, and ending the first alone leaks the last. The group also ends when
-//! we end, by whatever means; `group` and decision 0004 say how. Where the
+//! we end, by whatever means; `platform` and decision 0004 say how. Where the
 //! process runs a container, that ends too; `container` says how.
 
-mod census;
 mod command;
 mod container;
-mod exit;
-mod group;
-mod spawn;
 mod stderr;
 
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::command::{Command, ParseError};
-pub use self::exit::{Exit, Status};
-pub use self::spawn::SpawnError;
-pub(crate) use self::spawn::most_children;
+pub use self::command::{Command, ParseError, SpawnError};
 
+use self::command::path_of;
 use self::container::Container;
-use self::group::Group;
-use self::spawn::Place;
 use self::stderr::Tail;
+use crate::platform::{self, Cleanup, EmptyGroup, Group};
 
 /// A running server process, with everything it has started.
 ///
@@ -59,7 +56,6 @@ pub struct Child {
     pub stdin: Option<ChildStdin>,
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
-    id: u32,
     group: Arc<Group>,
     life: watch::Receiver<Life>,
     tail: Arc<Tail>,
@@ -97,10 +93,82 @@ impl Default for Grace {
     }
 }
 
+impl Command {
+    /// Starts the process in a group of its own; `parent` is our environment.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn(&self, parent: &[(OsString, OsString)]) -> Result<Child, SpawnError> {
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
+        }
+        let slot = ChildSlot::take(most_children())
+            .map_err(|most| SpawnError::TooMany { program: self.program.clone(), most })?;
+        let container = Container::of(self, parent);
+        let environment = match &container {
+            Some(container) => container.environment().to_vec(),
+            None => self.environment(parent),
+        };
+        let args = container.as_ref().map_or_else(|| self.args.clone(), Container::args);
+        let cleanup = container.as_ref().map_or_else(Cleanup::default, Container::cleanup);
+        let group = EmptyGroup::new(path_of(parent), cleanup)
+            .map_err(|source| SpawnError::NoGuard { program: self.program.clone(), source })?;
+        let group = group
+            .start(&mut self.process(&args, &environment))
+            .map_err(|error| self.explain(error, path_of(&environment)))?;
+        let refused = |source| SpawnError::Refused { program: self.program.clone(), source };
+        let (stdin, stdout, errors) = streams(&group).map_err(refused)?;
+
+        let tail = Arc::new(Tail::default());
+        let group = Arc::new(group);
+        let (life, watched) = watch::channel(Life::Running);
+        let child = Child {
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            group: Arc::clone(&group),
+            life: watched,
+            tail: Arc::clone(&tail),
+            contained: container.is_some(),
+        };
+        let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
+        tokio::spawn(supervise(Supervised { group, container, tail, life, _slot: slot }, drain));
+        Ok(child)
+    }
+
+    fn process(
+        &self,
+        args: &[String],
+        environment: &[(OsString, OsString)],
+    ) -> std::process::Command {
+        let mut process = std::process::Command::new(&self.program);
+        process
+            .args(args)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(cwd) = &self.cwd {
+            process.current_dir(cwd);
+        }
+        process
+    }
+}
+
+/// The streams of a child that was just started, for this runtime.
+fn streams(group: &Group) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
+    let (Some(stdin), Some(stdout), Some(errors)) = group.streams() else {
+        return Err(io::Error::other("the child has no pipes"));
+    };
+    let (stdin, stdout) = (ChildStdin::from_std(stdin)?, ChildStdout::from_std(stdout)?);
+    Ok((stdin, stdout, ChildStderr::from_std(errors)?))
+}
+
 impl Child {
     /// The id of the process that we started (not of its group).
     pub fn id(&self) -> u32 {
-        self.id
+        self.group.child_id()
     }
 
     /// The last lines of stderr, made harmless for a terminal, oldest first.
@@ -128,7 +196,7 @@ impl Child {
         if !self.is_over_within(grace.close).await {
             self.group.terminate();
             if !self.is_over_within(grace.term).await {
-                self.group.signal(Signal::KILL);
+                self.group.kill();
                 self.is_over_within(if self.contained { REMOVAL } else { UNKILLABLE }).await;
             }
         }
@@ -144,7 +212,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // The supervising task reaps what this kills.
-        self.group.signal(Signal::KILL);
+        self.group.kill();
     }
 }
 
@@ -165,24 +233,84 @@ impl ExitWatch {
     }
 }
 
+/// The end of a child: every call still open fails with this text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Exit {
+    /// What the system reported.
+    pub status: Status,
+    /// Why, if it is known better than the status says; for people.
+    pub reason: Option<String>,
+    /// The tail of stderr, oldest line first, bounded and made harmless.
+    pub last_words: Vec<String>,
+}
+
+/// What became of the process.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Status {
+    /// It exited by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Nobody saw it end: it withstood SIGKILL, or the runtime ended first.
+    Unseen,
+}
+
+impl Exit {
+    /// The same without what the child itself said: that may hold anything.
+    pub fn brief(&self) -> String {
+        format!("Transport closed ({})", self.status)
+    }
+
+    fn unseen(last_words: Vec<String>) -> Self {
+        Self { status: Status::Unseen, reason: None, last_words }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(out, "exit status {code}"),
+            Self::Signal(signal) => write!(out, "killed by signal {signal}"),
+            Self::Unseen => out.write_str("end not seen"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(out, "Transport closed ({}: {reason})", self.status)?,
+            None => write!(out, "Transport closed ({})", self.status)?,
+        }
+        let shown = self.last_words.len().saturating_sub(SHOWN);
+        match &self.last_words[shown..] {
+            [] => Ok(()),
+            words => write!(out, "; last words: {}", words.join(" | ")),
+        }
+    }
+}
+
+/// Lines of stderr in one error message: the end of a stack trace, not all of it.
+const SHOWN: usize = 5;
+
 /// One process on its way to its end.
 struct Supervised {
-    process: tokio::process::Child,
     group: Arc<Group>,
     container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,
     /// Free again when everything of it is over.
-    _place: Place,
+    _slot: ChildSlot,
 }
 
 /// Follows one process to its end, then ends the rest of its group, and the
 /// container that it ran.
-async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
+async fn supervise(it: Supervised, drain: JoinHandle<()>) {
     if let Some(container) = it.container.clone() {
         tokio::spawn(container.remove_stale());
     }
-    let status = it.process.wait().await.map_or(Status::Unseen, Status::from);
+    let status = it.group.exited().await;
     let drain_stop = drain.abort_handle();
     // Only an aborted drain gives an error, and nobody else aborts it.
     _ = timeout(LAST_WORDS, drain).await;
@@ -193,7 +321,7 @@ async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
     if let Some(container) = &it.container {
         container.remove().await;
     }
-    it.group.sweep(Grace::default().term).await;
+    it.group.end(Grace::default().term).await;
     drain_stop.abort();
     it.life.send_replace(Life::Over(exit));
 }
@@ -210,3 +338,65 @@ const UNKILLABLE: Duration = Duration::from_secs(2);
 /// How long a container may take to be removed: as long as an engine that is
 /// asked to stop one would give it.
 const REMOVAL: Duration = Duration::from_secs(10);
+
+/// Descriptors that a child takes: three pipes, one by which its end is noticed, and
+/// as many again while it is started.
+const DESCRIPTORS: u64 = 8;
+
+/// Children of this process, those of every server and client.
+static CHILDREN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many children the limit on open files permits: they take one half, as clients
+/// have the other.
+pub(crate) fn most_children() -> usize {
+    let limit = platform::open_files_limit().unwrap_or(u64::MAX);
+    usize::try_from(limit / 2 / DESCRIPTORS).unwrap_or(usize::MAX).max(1)
+}
+
+/// Counts one child. Free again when all of it is over.
+#[derive(Debug)]
+struct ChildSlot(());
+
+impl ChildSlot {
+    /// One more child, if fewer than `most` run.
+    fn take(most: usize) -> Result<Self, usize> {
+        let one_more = |running| (running < most).then_some(running + 1);
+        let taken = CHILDREN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.map(|_| Self(())).map_err(|_| most)
+    }
+}
+
+impl Drop for ChildSlot {
+    fn drop(&mut self) {
+        CHILDREN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_reads_as_one_line_with_the_last_words() {
+        let words = |count: usize| (1..=count).map(|n| format!("line {n}")).collect();
+        let exit = |status, last_words| Exit { status, reason: None, last_words }.to_string();
+        assert_eq!(exit(Status::Code(0), words(0)), "Transport closed (exit status 0)");
+        assert_eq!(
+            exit(Status::Signal(9), words(1)),
+            "Transport closed (killed by signal 9); last words: line 1"
+        );
+        let reason = Some("docker is not running".to_owned());
+        assert_eq!(
+            Exit { status: Status::Code(125), reason, last_words: words(1) }.to_string(),
+            "Transport closed (exit status 125: docker is not running); last words: line 1"
+        );
+        assert_eq!(
+            Exit { status: Status::Code(1), reason: None, last_words: words(1) }.brief(),
+            "Transport closed (exit status 1)"
+        );
+        assert_eq!(
+            exit(Status::Code(1), words(7)),
+            "Transport closed (exit status 1); last words: line 3 | line 4 | line 5 | line 6 | line 7"
+        );
+    }
+}
