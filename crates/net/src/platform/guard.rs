@@ -289,3 +289,43 @@ for group in $groups; do
 done
 kill -KILL 0
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_group_outlives_the_list_and_the_others_end_with_their_cleanups() {
+        let sleep = || Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let (mut removed, mut ended, mut cleaned) = (sleep(), sleep(), sleep());
+        let file = std::env::temp_dir().join(format!("switchboard-cleanup-{}", removed.id()));
+        let environment = [
+            ("VALUE".into(), "it's\ntwo lines".into()),
+            ("no.name".into(), "x".into()),
+            ("UID".into(), "1".into()),
+        ];
+        let words = ["a b".to_owned(), file.to_str().unwrap().to_owned()];
+        let cleanup = Cleanup::new(&environment, "printf %s \"$1$VALUE\" >\"$2\"", &words);
+        let mut guard = Command::new(SHELL)
+            .args(["-c", SCRIPT, "switchboard-guard"])
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut list = guard.stdin.take().unwrap();
+        for (child, cleanup) in
+            [(&ended, &Cleanup::default()), (&removed, &cleanup), (&cleaned, &cleanup)]
+        {
+            list.write_all(&add_line(child.id().cast_signed(), cleanup)).unwrap();
+        }
+        writeln!(list, "remove {}", removed.id()).unwrap();
+        drop(list);
+        guard.wait().unwrap();
+        assert!(removed.try_wait().unwrap().is_none(), "the guard has forgotten it");
+        assert!(!ended.wait().unwrap().success() && !cleaned.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "a bit's\ntwo lines");
+        std::fs::remove_file(&file).unwrap();
+        removed.kill().unwrap();
+        removed.wait().unwrap();
+    }
+}
