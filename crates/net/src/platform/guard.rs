@@ -76,9 +76,14 @@ pub(super) fn remove(group: Pid) {
     if let Err(error) = guard.tell(format!("remove {}\n", group.as_raw_pid()).as_bytes()) {
         tracing::error!(%error, "no guard: servers outlive this process if it is killed");
     }
-    if guard.groups.is_empty() {
-        // With an empty list the guard just exits.
-        guard.process = None;
+    if guard.groups.is_empty()
+        && let Some(process) = guard.process.take()
+    {
+        // So that no process of ours is left after the last child. The thread in `watch`
+        // reaps it once the lock is free.
+        _ = kill_process(process.id, Signal::KILL);
+        let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(process.id), unreaped));
     }
 }
 
