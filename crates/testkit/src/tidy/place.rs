@@ -117,10 +117,7 @@ pub(super) fn only_the_binary_touches_the_process(source: &Source) -> Vec<String
 pub(super) fn systems_differ_in_the_platform_module(source: &Source) -> Vec<String> {
     let elsewhere = !PLATFORM.contains(&source.path.as_str());
     let what = "what only one kind of system has; give `platform` of net a function for it";
-    complain(source, elsewhere, what, |line| {
-        let code: String = line.code.split_whitespace().collect();
-        SYSTEM.iter().any(|word| has_call(&code, word))
-    })
+    complain(source, elsewhere, what, |line| SYSTEM.iter().any(|word| has_call(&line.code, word)))
 }
 
 /// The crates in `tree` (as `cargo tree --prefix none` prints it) that bring
