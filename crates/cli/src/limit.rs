@@ -1,6 +1,6 @@
 //! The limit on open files, raised as far as we may, and what follows from it.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use switchboard_net::platform;
 
 /// More than the sessions and connections below need. Some programs close every
 /// descriptor up to their limit when they start, so it is not raised without end.
@@ -9,13 +9,8 @@ const WANTED: u64 = 65_536;
 /// Raises the limit. Most systems start a process with 1024 descriptors, which
 /// is for programs that cannot count further; a server takes four of ours.
 pub(crate) fn raise() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
-    if current.is_some_and(|current| current < wanted) {
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-        if let Err(error) = raised {
-            tracing::debug!(%error, "the limit on open files stays as it is");
-        }
+    if let Err(error) = platform::raise_open_files_limit(WANTED) {
+        tracing::debug!(%error, "the limit on open files stays as it is");
     }
 }
 
@@ -25,7 +20,7 @@ const CONNECTIONS: usize = 8192;
 
 /// Connections that the descriptors suffice for: each may need one more, to a server.
 pub(crate) fn connections() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
+    let limit = platform::open_files_limit();
     let half = limit.and_then(|limit| usize::try_from(limit / 2).ok()).unwrap_or(CONNECTIONS);
     half.clamp(16, CONNECTIONS)
 }

@@ -1,12 +1,10 @@
 //! SIGINT and SIGTERM: the first asks for an orderly end, the second for any.
 //! SIGHUP asks for the files to be read again, or says that our terminal is gone.
 
-use std::fs::File;
 use std::io::{self, IsTerminal as _};
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileTypeExt as _;
 
 use switchboard_gateway::watch::Reload;
+use switchboard_net::platform::is_stdin_a_pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -29,7 +27,7 @@ impl Stop {
             tokio::spawn(async move {
                 while signals.recv().await.is_some() {
                     if ask.send_replace(true) {
-                        // Children have a guard that ends them when we are gone.
+                        // The guard ends our children when we are gone.
                         std::process::exit(128 + kind.as_raw_value());
                     }
                     tracing::info!("{name}: finishing what is in flight; again to end at once");
@@ -42,7 +40,7 @@ impl Stop {
     /// Also stops when whoever started us closes the pipe to our stdin. A
     /// terminal, a file or nothing at all says nothing about its owner.
     pub(crate) fn at_end_of_stdin(&self) {
-        if !is_pipe().unwrap_or(false) {
+        if !is_stdin_a_pipe() {
             return;
         }
         let ask = self.ask.clone();
@@ -79,10 +77,4 @@ impl Stop {
             std::future::pending::<()>().await;
         }
     }
-}
-
-fn is_pipe() -> io::Result<bool> {
-    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let kind = stdin.metadata()?.file_type();
-    Ok(kind.is_fifo() || kind.is_socket())
 }

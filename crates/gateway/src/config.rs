@@ -16,6 +16,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use switchboard_net::platform;
+
 mod dotenv;
 mod entry;
 mod expand;
@@ -185,27 +187,17 @@ impl Config {
 
 /// A note if others may change the file, or put another in its place: it says what we
 /// run, and who may come in. In a folder with the sticky bit nobody replaces another's file.
-#[cfg(unix)]
 fn exposed(file: &Path) -> Option<Problem> {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let real = file.canonicalize().ok()?;
-    let mode = |path: &Path| path.metadata().ok().map(|meta| meta.permissions().mode());
-    let is_open = |path: &&Path| mode(path).is_some_and(|mode| mode & 0o022 != 0);
-    let is_sticky = |path: &Path| mode(path).is_some_and(|mode| mode & 0o1000 != 0);
-    let folder = real.parent().filter(|folder| !is_sticky(folder)).filter(is_open);
-    let (path, what) = match Some(&*real).filter(is_open) {
-        Some(_) => (file, "others than its owner may write this file"),
-        None => (folder?, "others than its owner may write the folder of this file"),
+    let folder = real.parent().filter(|folder| platform::may_others_replace(folder));
+    let (path, what) = if platform::may_others_write(&real) {
+        (file, "others than its owner may write this file")
+    } else {
+        (folder?, "others than its owner may write the folder of this file")
     };
     let place = Place { file: file.into(), line: 1, column: 1 };
     let why = format!("{what}, and so decide what is run and who may come in");
     Some(Problem::note(&place, why, format!("run: chmod go-w {}", path.display())))
-}
-
-#[cfg(not(unix))]
-fn exposed(_: &Path) -> Option<Problem> {
-    None
 }
 
 /// The text of a file.

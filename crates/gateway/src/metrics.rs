@@ -5,7 +5,6 @@
 
 use std::fmt::{Display, Write as _};
 
-mod process;
 mod show;
 
 pub use show::page;

@@ -141,6 +141,8 @@ pub mod inside;
 mod kept;
 mod park;
 mod pipe;
+#[doc(hidden)]
+pub mod platform;
 pub mod roster;
 pub mod seal;
 pub mod secret;

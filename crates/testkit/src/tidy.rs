@@ -36,6 +36,7 @@ pub const RULES: &[Rule] = &[
     place::few_read_json,
     place::select_lives_in_the_loops,
     place::only_the_binary_touches_the_process,
+    place::systems_differ_in_the_platform_module,
 ];
 
 /// What every rule has to say about every file.

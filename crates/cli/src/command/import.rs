@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use switchboard_gateway::config::{Candidate, Fate, Import, ReadError, Surroundings};
+use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
 use crate::args::{Form, ImportArgs};
@@ -179,11 +180,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 }
 
 fn write_draft(draft: &Path, file: &Path, text: &str) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut opened = options.open(draft)?;
+    let mut opened = platform::private_file().write(true).create_new(true).open(draft)?;
     if let Ok(known) = fs::metadata(file) {
         opened.set_permissions(known.permissions())?;
     }

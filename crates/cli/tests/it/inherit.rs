@@ -36,8 +36,6 @@ fn descriptors_that_we_were_started_with_reach_no_server_and_no_guard() {
         words.contains("switchboard-guard")
     });
     let guards: Vec<_> = guards.collect();
-    assert!(!guards.is_empty());
-    for guard in guards {
-        assert_eq!(descriptors(&guard), [0, 1, 2]);
-    }
+    let [guard] = &guards[..] else { panic!("one guard: {guards:?}") };
+    assert_eq!(descriptors(guard), [0, 1, 2]);
 }

@@ -235,7 +235,7 @@ impl Switchboard {
         (children.len(), others.len())
     }
 
-    /// The processes that it has started itself: servers, and their guards.
+    /// The processes that it has started itself: servers, and their guard.
     pub(crate) fn children(&self) -> Vec<u32> {
         let parent: u32 = self.id.as_raw_pid().try_into().unwrap();
         processes().filter(|process| process.parent == parent).map(|process| process.id).collect()

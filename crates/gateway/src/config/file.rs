@@ -1,10 +1,12 @@
 //! Files that are read whole, and never waited for without end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use switchboard_net::platform;
 
 /// How long a pipe in the place of a file may take: a shell makes one of `<(command)`.
 /// Files are read at once.
@@ -16,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The first `most` bytes of a file. Whoever reads files again on a signal must not be
 /// stopped by a pipe that nobody writes to.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut file = open(path)?;
+    let mut file = platform::open_without_waiting(path)?;
     if file.metadata()?.is_file() {
         let mut bytes = Vec::new();
         file.take(most).read_to_end(&mut bytes)?;
@@ -44,18 +46,4 @@ fn read_pipe(pipe: &mut File, most: u64) -> io::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
-}
-
-#[cfg(unix)]
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-
-    // Opening a pipe would else wait for somebody who writes to it.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-#[cfg(not(unix))]
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).open(path)
 }

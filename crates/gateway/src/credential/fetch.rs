@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_net::platform;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -91,8 +92,7 @@ async fn run(
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(environment.iter().cloned()).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    #[cfg(unix)]
-    command.process_group(0);
+    platform::lead_own_group(&mut command);
     let mut group = Group { child: command.spawn().map_err(not_run)? };
     let ended = timeout(PATIENCE, output(&mut group.child)).await;
     let ended = ended.map_err(|_| FetchError::TimedOut { program: named() })?;
@@ -144,12 +144,6 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Over, and waited for: its number may be another's.
         let Some(id) = self.child.id() else { return };
-        #[cfg(unix)]
-        if let Some(id) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
-            // Gone is as good as ended.
-            _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
-        }
-        #[cfg(not(unix))]
-        let _ = id;
+        platform::kill_led_group(id);
     }
 }

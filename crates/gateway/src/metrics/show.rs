@@ -5,10 +5,11 @@ use std::sync::Arc;
 use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::Sites;
 use switchboard_net::http::tally::Tally;
+use switchboard_net::platform;
 use switchboard_net::roster::State;
 use switchboard_net::upstream::Traffic;
 
-use super::{Kind, Text, process};
+use super::{Kind, Text};
 use crate::fleet::{Fleet, Gauges};
 use crate::tap::{BUCKETS, CallResult, Series, Tap};
 
@@ -45,11 +46,11 @@ fn ourselves(text: &mut Text, tap: &Tap) {
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     let age = tap.age().as_secs_f64();
     text.one("switchboard_uptime_seconds", Kind::Gauge, "How long the gateway runs.", age);
-    if let Some(bytes) = process::resident() {
+    if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
         text.one("process_resident_memory_bytes", Kind::Gauge, help, bytes);
     }
-    if let Some(files) = process::open_files() {
+    if let Some(files) = platform::open_files() {
         let help = "Number of open file descriptors.";
         text.one("process_open_fds", Kind::Gauge, help, files);
     }

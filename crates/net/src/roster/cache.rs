@@ -14,16 +14,14 @@
 mod format;
 mod key;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::geteuid;
-
 use super::definition::Definitions;
+use crate::platform::{is_private, make_private_folder, private_file};
 
 pub(super) use key::Key;
 
@@ -95,8 +93,7 @@ impl Cache {
     /// Keeps what is known of a server, and lets go of the oldest if that is too
     /// much. Blocks.
     pub(super) fn store(&self, key: &Key, definitions: &Definitions) -> io::Result<()> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&self.folder)?;
+        make_private_folder(&self.folder)?;
         if !is_private(&self.folder)? {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
         }
@@ -109,7 +106,7 @@ impl Cache {
         let unfinished = self.folder.join(format!("{key}.{UNFINISHED}"));
         // Left by somebody who was killed: whoever writes has the lock, and we have it.
         gone(fs::remove_file(&unfinished))?;
-        let mut file = private().create_new(true).write(true).open(&unfinished)?;
+        let mut file = private_file().create_new(true).write(true).open(&unfinished)?;
         file.write_all(&text)?;
         fs::rename(&unfinished, self.entry(key))?;
         self.evict(key)
@@ -122,7 +119,7 @@ impl Cache {
     /// Waits for its turn to write.
     fn lock(&self) -> io::Result<File> {
         let path = self.folder.join(LOCK);
-        let file = private().create(true).truncate(false).write(true).open(path)?;
+        let file = private_file().create(true).truncate(false).write(true).open(path)?;
         let started = Instant::now();
         loop {
             match file.try_lock() {
@@ -164,19 +161,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-/// Opens files that are nobody else's.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o600);
-    options
-}
-
-/// Whether a folder is ours and nobody else may write to it.
-fn is_private(folder: &Path) -> io::Result<bool> {
-    let about = fs::metadata(folder)?;
-    Ok(about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0)
 }
 
 /// What is not there need not be removed.

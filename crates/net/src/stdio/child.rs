@@ -18,35 +18,32 @@
 //!
 //! A child is a whole process group: `npx` starts a shell that starts the
 //! server, and ending the first alone leaks the last. The group also ends when
-//! we end, by whatever means; `group` and decision 0004 say how. Where the
+//! we end, by whatever means; `platform` and decision 0004 say how. Where the
 //! process runs a container, that ends too; `container` says how.
 
-mod census;
 mod command;
 mod container;
-mod group;
-mod spawn;
 mod stderr;
 
-use std::os::unix::process::ExitStatusExt as _;
+use std::ffi::OsString;
+use std::io;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::command::{Command, ParseError};
-pub use self::spawn::SpawnError;
-pub(crate) use self::spawn::most_children;
+pub use self::command::{Command, ParseError, SpawnError};
 pub use switchboard_proto::failure::{Exit, Status};
 
+use self::command::path_of;
 use self::container::Container;
-use self::group::Group;
-use self::spawn::Place;
 use self::stderr::Tail;
+use crate::platform::{self, Cleanup, EmptyGroup, Group};
 
 /// A running server process, with everything it has started.
 ///
@@ -59,7 +56,6 @@ pub struct Child {
     pub stdin: Option<ChildStdin>,
     /// The server's stdout, which carries nothing but messages.
     pub stdout: Option<ChildStdout>,
-    id: u32,
     group: Arc<Group>,
     life: watch::Receiver<Life>,
     tail: Arc<Tail>,
@@ -97,10 +93,82 @@ impl Default for Grace {
     }
 }
 
+impl Command {
+    /// Starts the process in a group of its own; `parent` is our environment.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn(&self, parent: &[(OsString, OsString)]) -> Result<Child, SpawnError> {
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(SpawnError::NoDirectory { cwd: cwd.clone() });
+        }
+        let slot = ChildSlot::take(most_children())
+            .map_err(|most| SpawnError::TooMany { program: self.program.clone(), most })?;
+        let container = Container::of(self, parent);
+        let environment = match &container {
+            Some(container) => container.environment().to_vec(),
+            None => self.environment(parent),
+        };
+        let args = container.as_ref().map_or_else(|| self.args.clone(), Container::args);
+        let cleanup = container.as_ref().map_or_else(Cleanup::default, Container::cleanup);
+        let group = EmptyGroup::new(path_of(parent), cleanup)
+            .map_err(|source| SpawnError::NoGuard { program: self.program.clone(), source })?;
+        let group = group
+            .start(&mut self.process(&args, &environment))
+            .map_err(|error| self.explain(error, path_of(&environment)))?;
+        let refused = |source| SpawnError::Refused { program: self.program.clone(), source };
+        let (stdin, stdout, errors) = streams(&group).map_err(refused)?;
+
+        let tail = Arc::new(Tail::default());
+        let group = Arc::new(group);
+        let (life, watched) = watch::channel(Life::Running);
+        let child = Child {
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            group: Arc::clone(&group),
+            life: watched,
+            tail: Arc::clone(&tail),
+            contained: container.is_some(),
+        };
+        let drain = tokio::spawn(stderr::drain(errors, self.name.clone(), Arc::clone(&tail)));
+        tokio::spawn(supervise(Supervised { group, container, tail, life, _slot: slot }, drain));
+        Ok(child)
+    }
+
+    fn process(
+        &self,
+        args: &[String],
+        environment: &[(OsString, OsString)],
+    ) -> std::process::Command {
+        let mut process = std::process::Command::new(&self.program);
+        process
+            .args(args)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(cwd) = &self.cwd {
+            process.current_dir(cwd);
+        }
+        process
+    }
+}
+
+/// The streams of a child that was just started, for this runtime.
+fn streams(group: &Group) -> io::Result<(ChildStdin, ChildStdout, ChildStderr)> {
+    let (Some(stdin), Some(stdout), Some(errors)) = group.streams() else {
+        return Err(io::Error::other("the child has no pipes"));
+    };
+    let (stdin, stdout) = (ChildStdin::from_std(stdin)?, ChildStdout::from_std(stdout)?);
+    Ok((stdin, stdout, ChildStderr::from_std(errors)?))
+}
+
 impl Child {
     /// The id of the process that we started (not of its group).
     pub fn id(&self) -> u32 {
-        self.id
+        self.group.child_id()
     }
 
     /// The last lines of stderr, made harmless for a terminal, oldest first.
@@ -128,7 +196,7 @@ impl Child {
         if !self.is_over_within(grace.close).await {
             self.group.terminate();
             if !self.is_over_within(grace.term).await {
-                self.group.signal(Signal::KILL);
+                self.group.kill();
                 self.is_over_within(if self.contained { REMOVAL } else { UNKILLABLE }).await;
             }
         }
@@ -144,7 +212,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // The supervising task reaps what this kills.
-        self.group.signal(Signal::KILL);
+        self.group.kill();
     }
 }
 
@@ -167,23 +235,21 @@ impl ExitWatch {
 
 /// One process on its way to its end.
 struct Supervised {
-    process: tokio::process::Child,
     group: Arc<Group>,
     container: Option<Container>,
     tail: Arc<Tail>,
     life: watch::Sender<Life>,
     /// Free again when everything of it is over.
-    _place: Place,
+    _slot: ChildSlot,
 }
 
 /// Follows one process to its end, then ends the rest of its group, and the
 /// container that it ran.
-async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
+async fn supervise(it: Supervised, drain: JoinHandle<()>) {
     if let Some(container) = it.container.clone() {
         tokio::spawn(container.remove_stale());
     }
-    let status =
-        it.process.wait().await.map_or(Status::Unseen, |it| Status::new(it.code(), it.signal()));
+    let status = it.group.exited().await;
     let drain_stop = drain.abort_handle();
     // Only an aborted drain gives an error, and nobody else aborts it.
     _ = timeout(LAST_WORDS, drain).await;
@@ -194,7 +260,7 @@ async fn supervise(mut it: Supervised, drain: JoinHandle<()>) {
     if let Some(container) = &it.container {
         container.remove().await;
     }
-    it.group.sweep(Grace::default().term).await;
+    it.group.end(Grace::default().term).await;
     drain_stop.abort();
     it.life.send_replace(Life::Over(exit));
 }
@@ -211,3 +277,36 @@ const UNKILLABLE: Duration = Duration::from_secs(2);
 /// How long a container may take to be removed: as long as an engine that is
 /// asked to stop one would give it.
 const REMOVAL: Duration = Duration::from_secs(10);
+
+/// Descriptors that a child takes: three pipes, one by which its end is noticed, and
+/// as many again while it is started.
+const DESCRIPTORS: u64 = 8;
+
+/// Children of this process, those of every server and client.
+static CHILDREN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many children the limit on open files permits: they take one half, as clients
+/// have the other.
+pub(crate) fn most_children() -> usize {
+    let limit = platform::open_files_limit().unwrap_or(u64::MAX);
+    usize::try_from(limit / 2 / DESCRIPTORS).unwrap_or(usize::MAX).max(1)
+}
+
+/// Counts one child. Free again when all of it is over.
+#[derive(Debug)]
+struct ChildSlot(());
+
+impl ChildSlot {
+    /// One more child, if fewer than `most` run.
+    fn take(most: usize) -> Result<Self, usize> {
+        let one_more = |running| (running < most).then_some(running + 1);
+        let taken = CHILDREN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.map(|_| Self(())).map_err(|_| most)
+    }
+}
+
+impl Drop for ChildSlot {
+    fn drop(&mut self) {
+        CHILDREN.fetch_sub(1, Ordering::Relaxed);
+    }
+}

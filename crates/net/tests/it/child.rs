@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError, Status};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::ChildStdout;
 
 /// wire: STD-5
 #[tokio::test]
@@ -221,21 +222,88 @@ async fn a_script_without_its_interpreter_is_not_called_missing() {
     }
 }
 
-/// The test runs itself again as the process to kill.
+/// The tests from here on run themselves again as the process to kill.
 #[tokio::test]
 async fn children_and_grandchildren_end_when_we_are_killed() {
     if std::env::var_os(VICTIM).is_some() {
         return be_killed().await;
     }
-    let name = "child::children_and_grandchildren_end_when_we_are_killed";
+    let (mut victim, groups) = families("children_and_grandchildren_end_when_we_are_killed").await;
+    assert!(groups.iter().all(|&group| members(group).len() >= 3));
+    assert_eq!(guards(&victim).len(), 1, "one guard is for both");
+    // This is SIGKILL, to the one process and not to its group.
+    victim.kill().await.unwrap();
+    for group in groups {
+        emptied(group).await;
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_is_killed_is_replaced_and_knows_all_groups() {
+    if std::env::var_os(VICTIM).is_some() {
+        return be_killed().await;
+    }
+    let (mut victim, groups) =
+        families("a_guard_that_is_killed_is_replaced_and_knows_all_groups").await;
+    let old = guards(&victim);
+    let [guard] = old[..] else { panic!("one guard: {old:?}") };
+    let killed = std::process::Command::new("kill").args(["-KILL", &guard.to_string()]).status();
+    assert!(killed.unwrap().success());
+    until("another guard is there", || guards(&victim).iter().any(|id| !old.contains(id))).await;
+    assert!(!exists(guard), "a zombie is left");
+    assert!(groups.iter().all(|&group| members(group).len() >= 3), "no child ended");
+    victim.kill().await.unwrap();
+    for group in groups {
+        emptied(group).await;
+    }
+}
+
+/// Wherever it is in starting one: none runs that the guard does not know.
+#[tokio::test]
+async fn children_that_are_just_being_started_end_when_we_are_killed() {
+    if std::env::var_os(VICTIM).is_some() {
+        return start_many().await;
+    }
+    for round in 0..10_u64 {
+        let (mut victim, mut lines) =
+            victim("children_that_are_just_being_started_end_when_we_are_killed");
+        let id = victim.id().unwrap();
+        while !within(lines.next_line()).await.unwrap().expect("it starts").contains("started") {}
+        tokio::time::sleep(Duration::from_micros(7_000 + 1_700 * round)).await;
+        victim.kill().await.unwrap();
+        let mark = format!("started-by-{id}");
+        until("none of them is left", || with_word(&mark).is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn the_guard_ends_with_the_last_child_and_leaves_no_zombie() {
+    if std::env::var_os(VICTIM).is_some() {
+        start("cat").stop(PATIENT).await;
+        println!("group 1\ngroup 1");
+        return std::future::pending::<()>().await;
+    }
+    let (victim, _) = families("the_guard_ends_with_the_last_child_and_leaves_no_zombie").await;
+    let has_child = |id| parent_of(id) == victim.id();
+    until("no process is left", || !processes().into_iter().any(has_child)).await;
+}
+
+/// Starts this test again, and reads what it prints.
+fn victim(test: &str) -> (tokio::process::Child, Lines<BufReader<ChildStdout>>) {
     let mut victim = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &format!("child::{test}"), "--nocapture"])
         .env(VICTIM, "1")
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    (victim, lines)
+}
+
+/// A process to kill with the two groups that it has started.
+async fn families(test: &str) -> (tokio::process::Child, Vec<u32>) {
+    let (victim, mut lines) = victim(test);
     let mut groups = Vec::new();
     while groups.len() < 2 {
         let line = within(lines.next_line()).await.unwrap().expect("two groups are started");
@@ -244,12 +312,7 @@ async fn children_and_grandchildren_end_when_we_are_killed() {
             groups.push(group.parse().unwrap());
         }
     }
-    assert!(groups.iter().all(|&group| members(group).len() >= 3));
-    // This is SIGKILL, to the one process and not to its group.
-    victim.kill().await.unwrap();
-    for group in groups {
-        emptied(group).await;
-    }
+    (victim, groups)
 }
 
 /// Starts two families, so that one could keep the other's pipe open.
@@ -260,6 +323,33 @@ async fn be_killed() {
         println!("group {}", group_of(child.id()).unwrap());
     }
     std::future::pending::<()>().await;
+}
+
+/// Starts children until it is killed.
+async fn start_many() {
+    let mark = format!("started-by-{}", std::process::id());
+    let mut children = Vec::new();
+    println!("started");
+    loop {
+        let command = Command::new("sh").args(["-c", "trap '' TERM; sleep 1000; :", &mark]);
+        children.push(command.spawn(&environment()).unwrap());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The guards of a process.
+fn guards(of: &tokio::process::Child) -> Vec<u32> {
+    let guards = with_word("switchboard-guard").into_iter();
+    guards.filter(|&id| parent_of(id) == of.id()).collect()
+}
+
+/// The processes that have this word in their command lines.
+fn with_word(word: &str) -> Vec<u32> {
+    let has_word = |id: &u32| {
+        let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.split(|&byte| byte == 0).any(|other| other == word.as_bytes())
+    };
+    processes().into_iter().filter(has_word).collect()
 }
 
 const VICTIM: &str = "SWITCHBOARD_TEST_VICTIM";
@@ -292,17 +382,29 @@ fn exists(id: u32) -> bool {
 
 /// The group of a process that lives, zombies left aside.
 fn group_of(id: u32) -> Option<u32> {
+    let fields = stat(id)?;
+    (!matches!(&*fields[0], "Z" | "X")).then(|| fields[2].parse().unwrap())
+}
+
+/// The parent of a process, also of a zombie.
+fn parent_of(id: u32) -> Option<u32> {
+    stat(id)?[1].parse().ok()
+}
+
+/// State, parent, group and so on.
+fn stat(id: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let fields: Vec<_> = fields.split_whitespace().collect();
-    (!matches!(fields[0], "Z" | "X")).then(|| fields[2].parse().unwrap())
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
 fn members(group: u32) -> Vec<u32> {
-    let ids = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    ids.filter(|&id| group_of(id) == Some(group)).collect()
+    processes().into_iter().filter(|&id| group_of(id) == Some(group)).collect()
+}
+
+fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whoever is killed takes a moment to be gone, and is not ours to wait for.

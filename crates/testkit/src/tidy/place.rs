@@ -32,6 +32,29 @@ const READERS: &[&str] = &[
 /// How one finds them.
 const READING: &[&str] = &["patch::", "Walker", "serde_json::from_slice"];
 
+/// Where code may be for one kind of system only.
+const PLATFORM: &[&str] = &[
+    // Which signals mean what is for the binary to say.
+    "crates/cli/src/signal.rs",
+    "crates/net/src/platform.rs",
+    "crates/net/src/platform/group.rs",
+    "crates/net/src/platform/guard.rs",
+];
+
+/// How one writes such code.
+const SYSTEM: &[&str] = &[
+    "cfg(not(target_os",
+    "cfg(not(unix",
+    "cfg(not(windows",
+    "cfg(target_os",
+    "cfg(unix",
+    "cfg(windows",
+    "libc::",
+    "rustix::",
+    "signal::unix",
+    "std::os::",
+];
+
 /// What the pure core must not reach, not even through somebody else.
 const IMPURE: &[&str] =
     &["async-std", "getrandom", "hyper", "mio", "rand", "rand_core", "smol", "socket2", "tokio"];
@@ -89,6 +112,12 @@ pub(super) fn only_the_binary_touches_the_process(source: &Source) -> Vec<String
         let code = line.code.replace("std::env::split_paths", "");
         PROCESS.iter().any(|word| has_call(&code, word))
     })
+}
+
+pub(super) fn systems_differ_in_the_platform_module(source: &Source) -> Vec<String> {
+    let elsewhere = !PLATFORM.contains(&source.path.as_str());
+    let what = "what only one kind of system has; give `platform` of net a function for it";
+    complain(source, elsewhere, what, |line| SYSTEM.iter().any(|word| has_call(&line.code, word)))
 }
 
 /// The crates in `tree` (as `cargo tree --prefix none` prints it) that bring

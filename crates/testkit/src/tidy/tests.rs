@@ -146,6 +146,21 @@ fn a_new_loop_is_caught() {
 }
 
 #[test]
+fn code_for_one_kind_of_system_is_found() {
+    let rule = place::systems_differ_in_the_platform_module;
+    for text in [
+        "use std::os::fd::OwnedFd;",
+        "#[cfg(unix)]\nfn a() {}",
+        "let a = rustix::process::getpid();",
+    ] {
+        assert_eq!(count(rule, NET, text), 1, "{text}");
+        assert_eq!(count(rule, "crates/net/src/platform.rs", text), 0, "{text}");
+        assert_eq!(count(rule, "crates/net/tests/it/a.rs", text), 0, "{text}");
+    }
+    assert_eq!(count(rule, NET, "#[cfg(test)]\nmod tests;"), 0);
+}
+
+#[test]
 fn printing_reading_the_environment_and_exiting_are_caught() {
     let caught = |path, text| count(place::only_the_binary_touches_the_process, path, text);
     for text in

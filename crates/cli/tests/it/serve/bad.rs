@@ -113,8 +113,8 @@ async fn sessions_come_and_go_and_their_servers_with_them() {
             client.close().await;
         }
     }
-    // Modern clients that are alike share a session for a while: one more, with its guard.
+    // Modern clients that are alike share a session for a while: one more.
     crate::process::until("the children are gone", || {
-        gateway.process.children().len() <= before + 2
+        gateway.process.children().len() <= before + 1
     });
 }

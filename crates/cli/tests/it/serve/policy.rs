@@ -79,7 +79,7 @@ async fn modern_clients_of_different_users_have_different_processes() {
 async fn a_pool_has_children_waiting_and_a_session_takes_one() {
     let gateway = Gateway::start(&json!({"pool": with(&json!({"pool": 2}))}));
     gateway.until_ready(&["pool"]);
-    // Ours, which lists the tools, and two that wait; each has a guard.
+    // Ours, which lists the tools, and two that wait, beside their guard.
     let waiting = || {
         let mut children = gateway.process.children();
         children.sort_unstable();

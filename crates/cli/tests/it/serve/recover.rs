@@ -14,7 +14,7 @@ fn kill_new(gateway: &Gateway, before: &[u32]) {
     let mut killed = 0;
     for child in gateway.process.children().into_iter().filter(|child| !before.contains(child)) {
         let id = Pid::from_raw(child.try_into().unwrap()).unwrap();
-        // A guard may end with what it guards.
+        // The guard may end with the last child.
         killed += usize::from(kill_process(id, Signal::KILL).is_ok());
     }
     assert!(killed > 0, "the session has a child of its own");

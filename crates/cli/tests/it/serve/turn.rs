@@ -72,7 +72,7 @@ async fn calls_that_wait_for_their_turn_outlive_the_process_of_a_shared_server()
         until_queued(&gateway, 1).await;
         for child in gateway.process.children() {
             let id = Pid::from_raw(child.try_into().unwrap()).unwrap();
-            // A guard may end with what it guards.
+            // The guard may end with the last child.
             _ = kill_process(id, Signal::KILL);
         }
         first.await.unwrap().unwrap_err();

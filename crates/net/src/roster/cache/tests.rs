@@ -1,6 +1,8 @@
 //! Entries: what survives, what does not, and who may see it.
 
+use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;

@@ -9,7 +9,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +19,7 @@ use tokio::time::timeout;
 
 use super::Status;
 use super::command::Command;
-use super::group::SHELL;
+use crate::platform::{self, Cleanup, SHELL};
 
 /// The engines whose command line we know.
 const ENGINES: [&str; 2] = ["docker", "podman"];
@@ -55,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Removes what carries the label `$1`; the rest is the engine and its options.
 /// `kill` first, because `podman rm` would wait ten seconds for an orderly end.
-pub(super) const REMOVE: &str = r#"
+const REMOVE: &str = r#"
 label=$1
 shift
 ids=$("$@" ps -aq --filter "label=$label") && [ -n "$ids" ] || exit 0
@@ -127,8 +126,13 @@ impl Container {
         &self.environment
     }
 
+    /// What the guard does if we are gone: the same as [`remove`](Self::remove).
+    pub(super) fn cleanup(&self) -> Cleanup {
+        Cleanup::new(&self.environment, REMOVE, &self.remove_words())
+    }
+
     /// The words for [`REMOVE`] that remove this container.
-    pub(super) fn remove_words(&self) -> Vec<String> {
+    fn remove_words(&self) -> Vec<String> {
         self.words(&format!("{ID}={}", self.id))
     }
 
@@ -145,7 +149,8 @@ impl Container {
         let mut removal = self.command(SHELL);
         removal.args(["-c", REMOVE, "switchboard-remove"]).args(self.words(label));
         // In a group of its own, so that it goes on when the child's group is ended.
-        let removed = timeout(PATIENCE, removal.process_group(0).status()).await;
+        platform::lead_own_group(&mut removal);
+        let removed = timeout(PATIENCE, removal.status()).await;
         if !matches!(removed, Ok(Ok(_))) {
             tracing::warn!(engine = self.engine[0], "a container may be left: {label}");
         }
@@ -315,31 +320,21 @@ const IMAGE: [&str; 7] = [
 /// Ourselves, as a label: host and process namespace, process, and when it began.
 fn owner() -> String {
     let id = std::process::id();
-    format!("{}.{id}.{}", place(), begun(id).unwrap_or_default())
-}
-
-/// Where process ids mean the same as here.
-fn place() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let namespace = namespace.to_string_lossy();
-    let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
-    format!("{}.{number}", boot.trim())
-}
-
-/// When a process began, in the words of the system; none if it is no more.
-fn begun(id: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+    format!(
+        "{}.{id}.{}",
+        platform::process_space(),
+        platform::process_began(id).unwrap_or_default()
+    )
 }
 
 /// Whether the owner was one of us, here, and is no more. Of others nothing is
 /// known, and where the system does not say when a process began, of nobody.
 fn is_gone(owner: &str) -> bool {
-    let parts = owner.strip_prefix(&place()).and_then(|rest| rest.strip_prefix('.'));
+    let parts =
+        owner.strip_prefix(&platform::process_space()).and_then(|rest| rest.strip_prefix('.'));
     let Some((id, since)) = parts.and_then(|parts| parts.split_once('.')) else { return false };
-    !since.is_empty() && id.parse().is_ok_and(|id| begun(id).as_deref() != Some(since))
+    !since.is_empty()
+        && id.parse().is_ok_and(|id| platform::process_began(id).as_deref() != Some(since))
 }
 
 #[cfg(test)]

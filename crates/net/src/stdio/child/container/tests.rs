@@ -106,7 +106,7 @@ fn each_engine_is_cleaned_once() {
 #[test]
 fn only_those_of_us_are_gone_who_were_here() {
     assert!(!is_gone(&owner()), "we are there");
-    let here = place();
+    let here = platform::process_space();
     assert!(is_gone(&format!("{here}.{}.1", std::process::id())), "somebody else has our id");
     assert!(is_gone(&format!("{here}.4194305.77")), "there is no such process");
     assert!(!is_gone("another-boot.1.4194305.77"));
