@@ -220,8 +220,10 @@ target_directory() {
         node -p 'JSON.parse(require("fs").readFileSync(0)).target_directory'
 }
 
+# check_peers [--full]: a cover of the matrix, or all of its cells.
 check_peers() {
     local target
+    node --test peers/lib/*.test.mjs
     target=$(target_directory)
     cargo build --locked --package switchboard --package switchboard-peer
     if [ -f peers/rmcp/Cargo.toml ]; then
@@ -229,8 +231,8 @@ check_peers() {
     fi
     # Before the bridge: what fails here would fail there too, and is easier to see. The
     # cells wait more than they compute, so that four of them keep two cores busy.
-    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard"
-    node peers/run.mjs --full --bridge "$target/debug/switchboard"
+    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard" "$@"
+    node peers/run.mjs --jobs 4 --bridge "$target/debug/switchboard" "$@"
     say "real servers, good and bad, behind one gateway"
     local without=()
     if ! has podman || ! has_static_busybox; then
@@ -362,7 +364,7 @@ everything() {
 usage() {
     trap - EXIT
     cat <<'TEXT'
-./test.sh [PART]
+./test.sh [PART] [--full]
 
   (none)   everything, as CI does
   quick    formatting, clippy, tests
@@ -370,13 +372,22 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
-  peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway
+  peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway:
+           cells in which each two values meet; with --full every client with every server in every way
   conformance  the official suites against the built-in server, through the bridge, and with our client
   torture  attacks and faults against a release build, every answer checked; some minutes
   torture-small  the same against the debug build, fewer of each
   setup    only get what the outside suites need
 TEXT
 }
+
+full=()
+if [ "${2:-}" = --full ] && [ "$1" = peers ]; then
+    full=(--full)
+elif (($# > 1)); then
+    usage
+    exit 2
+fi
 
 # No && between the parts: it would switch off `set -e` inside them.
 case "${1:-all}" in
@@ -388,7 +399,7 @@ case "${1:-all}" in
     doc) step "documentation" check_doc ;;
     deny) tools; step "licences, sources, advisories" check_deny ;;
     fuzz) tools; step "fuzzing" check_fuzz ;;
-    peers) tools; peers_setup; step "outside suites" check_peers ;;
+    peers) tools; peers_setup; step "outside suites" check_peers ${full[@]+"${full[@]}"} ;;
     conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
     torture) tools; step "attacks and faults" check_torture ;;
     torture-small) tools; step "attacks and faults, in small" check_torture_small ;;
