@@ -157,9 +157,13 @@ cargo_tool() {
 
 check_fmt() { cargo fmt --all --check; }
 check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+# One build for all parts. `--package` would choose other features of our dependencies
+# than the tests do, and build all that depends on them once more.
+build() { cargo build --workspace --all-targets --locked; }
+
 # The benchmark has a lock file of its own; it is not run here, but it must not rot.
 check_build() {
-    cargo build --workspace --locked
+    build
     cargo check --quiet --locked --manifest-path bench/Cargo.toml
 }
 
@@ -206,12 +210,14 @@ check_fuzz() {
     fi
     cargo_tool fuzz "$FUZZ_VERSION"
     cargo +nightly fuzz build
-    local target
+    local target lines=()
+    local options="-max_total_time=$FUZZ_SECONDS -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
     for target in $(cargo +nightly fuzz list); do
-        say "$target, $FUZZ_SECONDS s"
-        cargo +nightly fuzz run "$target" -- -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 \
-            -verbosity=0 -print_final_stats=1 2>&1 | tail -n 20 ||
-            fail "fuzz target $target found something; see fuzz/artifacts/$target."
+        lines+=("set -o pipefail; cargo +nightly fuzz run $target -- $options 2>&1 | tail -n 20 # $target, $FUZZ_SECONDS s")
+    done
+    while ((${#lines[@]} > 0)); do
+        at_once "${lines[@]:0:2}" || fail "a fuzz target found something; see fuzz/artifacts."
+        lines=("${lines[@]:2}")
     done
 }
 
@@ -223,9 +229,9 @@ target_directory() {
 # check_peers [--full]: a cover of the matrix, or all of its cells.
 check_peers() {
     local target
-    node --test peers/lib/*.test.mjs
+    node --test peers/lib/*.test.mjs bench/*.test.mjs
     target=$(target_directory)
-    cargo build --locked --package switchboard --package switchboard-peer
+    build
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
@@ -246,50 +252,54 @@ check_conformance() {
     local target
     target=$(target_directory)
     node --test conformance/lib/*.test.mjs
-    cargo build --locked --package switchboard
-    cargo build --locked --package switchboard-net --example conformance_client
+    build
     local switchboard="'$target/debug/switchboard'"
     local demo="$switchboard demo --http --port 0"
-    node conformance/run.mjs server --serve "$demo"
-    say "the same with a server that speaks one revision"
-    node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
-    say "the same with a server that speaks the legacy era"
-    node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
     # On a pipe a server cannot hang up on a call (SEP-1699), so the bridge does it.
-    say "the same on stdio, through the bridge"
-    node conformance/run.mjs server --brief \
-        --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
-    say "the same over HTTP, through the bridge"
-    node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
-    say "the same over HTTP, at a server's own path behind the gateway"
-    node conformance/run.mjs server --brief --behind "$demo" --at /servers/demo/mcp \
-        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway.json --port 0"
-    say "the same over HTTP, at /mcp of a gateway with one server that keeps its names"
-    node conformance/run.mjs server --brief --behind "$demo" --at /mcp --expected conformance/expected-gateway.txt \
-        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway-plain.json --port 0"
     local bridge="$switchboard bridge --port 0 --hang-up-after 1"
-    say "the suites of one era, with a server of the other behind the bridge, on stdio and over HTTP"
-    at_once \
-        "$(across server stdio '^server/(stable|2025)' "$bridge -- $switchboard demo --era modern")" \
-        "$(across server http '^server/(stable|2025)' "$bridge {url}" "$demo --era modern")"
-    at_once \
-        "$(across server stdio '^server/2026' "$bridge -- $switchboard demo --era legacy")" \
-        "$(across server http '^server/2026' "$bridge {url}" "$demo --era legacy")"
-    say "the client"
+    local gateway="env DEMO_URL={url} $switchboard serve --no-cache --port 0 --config conformance"
+    local across=(--expected conformance/expected-across.txt --brief)
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache
     ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
-    node conformance/run.mjs client --command .cache/conformance-client
-    say "the client, in the other era than the suite's servers, before the bridge, on a pipe and over HTTP"
-    export CONFORMANCE_BRIDGE=$target/debug/switchboard
+    local client=(client --command .cache/conformance-client)
+    local before="CONFORMANCE_BRIDGE=$switchboard"
     at_once \
-        "$(across client stdio . .cache/conformance-client)" \
-        "CONFORMANCE_OVER=http $(across client http . .cache/conformance-client)"
+        "$(suites "the server" server --serve "$demo")" \
+        "$(suites "a server that speaks one revision" server --brief --only '^server/20' \
+            --serve "$demo --revision {revision}")"
+    at_once \
+        "$(suites "a server that speaks the legacy era" server --brief --only '^server/2025-11' \
+            --serve "$demo --era {era}")" \
+        "$(suites "on stdio, through the bridge" server --brief --serve "$bridge -- $switchboard demo")"
+    at_once \
+        "$(suites "over HTTP, through the bridge" server --brief --behind "$demo" \
+            --serve "$switchboard bridge --port 0 {url}")" \
+        "$(suites "over HTTP, at a server's own path behind the gateway" server --brief --behind "$demo" \
+            --at /servers/demo/mcp --serve "$gateway/gateway.json")"
+    at_once \
+        "$(suites "over HTTP, at /mcp of a gateway with one server that keeps its names" server --brief \
+            --behind "$demo" --at /mcp --expected conformance/expected-gateway.txt --serve "$gateway/gateway-plain.json")" \
+        "$(suites "the client" "${client[@]}")"
+    at_once \
+        "$(suites "legacy suites, a modern server behind the bridge, on stdio" server "${across[@]}" \
+            --only '^server/(stable|2025)' --serve "$bridge -- $switchboard demo --era modern")" \
+        "$(suites "legacy suites, a modern server behind the bridge, over HTTP" server "${across[@]}" \
+            --only '^server/(stable|2025)' --serve "$bridge {url}" --behind "$demo --era modern")"
+    at_once \
+        "$(suites "modern suites, a legacy server behind the bridge, on stdio" server "${across[@]}" \
+            --only '^server/2026' --serve "$bridge -- $switchboard demo --era legacy")" \
+        "$(suites "modern suites, a legacy server behind the bridge, over HTTP" server "${across[@]}" \
+            --only '^server/2026' --serve "$bridge {url}" --behind "$demo --era legacy")"
+    at_once \
+        "$before $(suites "the client in the other era, before the bridge, on a pipe" "${client[@]}" "${across[@]}")" \
+        "$before CONFORMANCE_OVER=http $(suites "the client in the other era, before the bridge, over HTTP" \
+            "${client[@]}" "${across[@]}")"
 }
 
 # The small form of the campaign, against the binary that the tests have built.
 check_torture_small() {
-    cargo build --locked --package switchboard --package switchboard-torture
+    build
     "$(target_directory)/debug/torture" --quick
 }
 
@@ -298,27 +308,27 @@ check_torture() {
     "$(target_directory)/release/torture"
 }
 
-# across SIDE NAME ONLY COMMAND [BEHIND]: the line that runs suites with a peer of the other era.
-across() {
-    local way=--serve
-    [ "$1" = client ] && way=--command
-    printf 'node conformance/run.mjs %q --expected conformance/expected-across.txt --brief --keep %q' "$1" "$1-$2"
-    printf ' --only %q %s %q' "$3" "$way" "$4"
-    [ -z "${5:-}" ] || printf ' --behind %q' "$5"
+# suites TITLE SIDE OPTION...: the line that runs suites and keeps their files under TITLE.
+suites() {
+    printf 'node conformance/run.mjs'
+    printf ' %q' "${@:2}" --keep "${1//[^a-zA-Z0-9]/-}"
+    printf ' # %s' "$1"
 }
 
-# at_once LINE...: runs all at the same time, shows what each said, and fails if one did.
+# at_once LINE...: runs all at the same time, shows what each said under the comment at
+# its end, and fails if one did. Two of ours take little more time than one.
 at_once() {
-    local line pid failed=0 said
+    local lines=("$@") each failed=0 said
     local pids=()
     said=$(mktemp -d)
-    for line in "$@"; do
-        bash -c "$line" >"$said/${#pids[@]}" 2>&1 &
+    for each in "${!lines[@]}"; do
+        bash -c "${lines[each]}" >"$said/$each" 2>&1 &
         pids+=($!)
     done
-    for pid in "${!pids[@]}"; do
-        wait "${pids[pid]}" || failed=1
-        cat "$said/$pid"
+    for each in "${!lines[@]}"; do
+        wait "${pids[each]}" || failed=1
+        say "${lines[each]##* # }"
+        cat "$said/$each"
     done
     rm -r "$said"
     return "$failed"
