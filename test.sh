@@ -167,8 +167,10 @@ check_build() {
     cargo check --quiet --locked --manifest-path bench/Cargo.toml
 }
 
-# Containers are tested where there is podman; `./test.sh` installs it first.
+# Containers are tested where there is podman; `./test.sh` installs it first. Most tests
+# wait for processes more than they compute: twice as many as cores run at once.
 check_tests() {
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
     if has podman && has_static_busybox; then
         cargo test --workspace --locked
     else
