@@ -157,14 +157,20 @@ cargo_tool() {
 
 check_fmt() { cargo fmt --all --check; }
 check_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+# One build for all parts. `--package` would choose other features of our dependencies
+# than the tests do, and build all that depends on them once more.
+build() { cargo build --workspace --all-targets --locked; }
+
 # The benchmark has a lock file of its own; it is not run here, but it must not rot.
 check_build() {
-    cargo build --workspace --locked
+    build
     cargo check --quiet --locked --manifest-path bench/Cargo.toml
 }
 
-# Containers are tested where there is podman; `./test.sh` installs it first.
+# Containers are tested where there is podman; `./test.sh` installs it first. Most tests
+# wait for processes more than they compute: twice as many as cores run at once.
 check_tests() {
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
     if has podman && has_static_busybox; then
         cargo test --workspace --locked
     else
@@ -206,12 +212,14 @@ check_fuzz() {
     fi
     cargo_tool fuzz "$FUZZ_VERSION"
     cargo +nightly fuzz build
-    local target
+    local target lines=()
+    local options="-max_total_time=$FUZZ_SECONDS -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
     for target in $(cargo +nightly fuzz list); do
-        say "$target, $FUZZ_SECONDS s"
-        cargo +nightly fuzz run "$target" -- -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 \
-            -verbosity=0 -print_final_stats=1 2>&1 | tail -n 20 ||
-            fail "fuzz target $target found something; see fuzz/artifacts/$target."
+        lines+=("set -o pipefail; cargo +nightly fuzz run $target -- $options 2>&1 | tail -n 20 # $target, $FUZZ_SECONDS s")
+    done
+    while ((${#lines[@]} > 0)); do
+        at_once "${lines[@]:0:2}" || fail "a fuzz target found something; see fuzz/artifacts."
+        lines=("${lines[@]:2}")
     done
 }
 
@@ -220,17 +228,19 @@ target_directory() {
         node -p 'JSON.parse(require("fs").readFileSync(0)).target_directory'
 }
 
+# check_peers [--full]: a cover of the matrix, or all of its cells.
 check_peers() {
     local target
+    node --test peers/lib/*.test.mjs bench/*.test.mjs
     target=$(target_directory)
-    cargo build --locked --package switchboard --package switchboard-peer
+    build
     if [ -f peers/rmcp/Cargo.toml ]; then
         cargo build --locked --manifest-path peers/rmcp/Cargo.toml
     fi
     # Before the bridge: what fails here would fail there too, and is easier to see. The
     # cells wait more than they compute, so that four of them keep two cores busy.
-    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard"
-    node peers/run.mjs --full --bridge "$target/debug/switchboard"
+    node peers/run.mjs --ours --jobs 4 --bridge "$target/debug/switchboard" "$@"
+    node peers/run.mjs --jobs 4 --bridge "$target/debug/switchboard" "$@"
     say "real servers, good and bad, behind one gateway"
     local without=()
     if ! has podman || ! has_static_busybox; then
@@ -244,50 +254,54 @@ check_conformance() {
     local target
     target=$(target_directory)
     node --test conformance/lib/*.test.mjs
-    cargo build --locked --package switchboard
-    cargo build --locked --package switchboard-net --example conformance_client
+    build
     local switchboard="'$target/debug/switchboard'"
     local demo="$switchboard demo --http --port 0"
-    node conformance/run.mjs server --serve "$demo"
-    say "the same with a server that speaks one revision"
-    node conformance/run.mjs server --serve "$demo --revision {revision}" --only '^server/20' --brief
-    say "the same with a server that speaks the legacy era"
-    node conformance/run.mjs server --serve "$demo --era {era}" --only '^server/2025-11' --brief
     # On a pipe a server cannot hang up on a call (SEP-1699), so the bridge does it.
-    say "the same on stdio, through the bridge"
-    node conformance/run.mjs server --brief \
-        --serve "$switchboard bridge --port 0 --hang-up-after 1 -- $switchboard demo"
-    say "the same over HTTP, through the bridge"
-    node conformance/run.mjs server --brief --behind "$demo" --serve "$switchboard bridge --port 0 {url}"
-    say "the same over HTTP, at a server's own path behind the gateway"
-    node conformance/run.mjs server --brief --behind "$demo" --at /servers/demo/mcp \
-        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway.json --port 0"
-    say "the same over HTTP, at /mcp of a gateway with one server that keeps its names"
-    node conformance/run.mjs server --brief --behind "$demo" --at /mcp --expected conformance/expected-gateway.txt \
-        --serve "env DEMO_URL={url} $switchboard serve --no-cache --config conformance/gateway-plain.json --port 0"
     local bridge="$switchboard bridge --port 0 --hang-up-after 1"
-    say "the suites of one era, with a server of the other behind the bridge, on stdio and over HTTP"
-    at_once \
-        "$(across server stdio '^server/(stable|2025)' "$bridge -- $switchboard demo --era modern")" \
-        "$(across server http '^server/(stable|2025)' "$bridge {url}" "$demo --era modern")"
-    at_once \
-        "$(across server stdio '^server/2026' "$bridge -- $switchboard demo --era legacy")" \
-        "$(across server http '^server/2026' "$bridge {url}" "$demo --era legacy")"
-    say "the client"
+    local gateway="env DEMO_URL={url} $switchboard serve --no-cache --port 0 --config conformance"
+    local across=(--expected conformance/expected-across.txt --brief)
     # The suite splits the command at spaces and knows no quotes.
     mkdir -p .cache
     ln -sf "$target/debug/examples/conformance_client" .cache/conformance-client
-    node conformance/run.mjs client --command .cache/conformance-client
-    say "the client, in the other era than the suite's servers, before the bridge, on a pipe and over HTTP"
-    export CONFORMANCE_BRIDGE=$target/debug/switchboard
+    local client=(client --command .cache/conformance-client)
+    local before="CONFORMANCE_BRIDGE=$switchboard"
     at_once \
-        "$(across client stdio . .cache/conformance-client)" \
-        "CONFORMANCE_OVER=http $(across client http . .cache/conformance-client)"
+        "$(suites "the server" server --serve "$demo")" \
+        "$(suites "a server that speaks one revision" server --brief --only '^server/20' \
+            --serve "$demo --revision {revision}")"
+    at_once \
+        "$(suites "a server that speaks the legacy era" server --brief --only '^server/2025-11' \
+            --serve "$demo --era {era}")" \
+        "$(suites "on stdio, through the bridge" server --brief --serve "$bridge -- $switchboard demo")"
+    at_once \
+        "$(suites "over HTTP, through the bridge" server --brief --behind "$demo" \
+            --serve "$switchboard bridge --port 0 {url}")" \
+        "$(suites "over HTTP, at a server's own path behind the gateway" server --brief --behind "$demo" \
+            --at /servers/demo/mcp --serve "$gateway/gateway.json")"
+    at_once \
+        "$(suites "over HTTP, at /mcp of a gateway with one server that keeps its names" server --brief \
+            --behind "$demo" --at /mcp --expected conformance/expected-gateway.txt --serve "$gateway/gateway-plain.json")" \
+        "$(suites "the client" "${client[@]}")"
+    at_once \
+        "$(suites "legacy suites, a modern server behind the bridge, on stdio" server "${across[@]}" \
+            --only '^server/(stable|2025)' --serve "$bridge -- $switchboard demo --era modern")" \
+        "$(suites "legacy suites, a modern server behind the bridge, over HTTP" server "${across[@]}" \
+            --only '^server/(stable|2025)' --serve "$bridge {url}" --behind "$demo --era modern")"
+    at_once \
+        "$(suites "modern suites, a legacy server behind the bridge, on stdio" server "${across[@]}" \
+            --only '^server/2026' --serve "$bridge -- $switchboard demo --era legacy")" \
+        "$(suites "modern suites, a legacy server behind the bridge, over HTTP" server "${across[@]}" \
+            --only '^server/2026' --serve "$bridge {url}" --behind "$demo --era legacy")"
+    at_once \
+        "$before $(suites "the client in the other era, before the bridge, on a pipe" "${client[@]}" "${across[@]}")" \
+        "$before CONFORMANCE_OVER=http $(suites "the client in the other era, before the bridge, over HTTP" \
+            "${client[@]}" "${across[@]}")"
 }
 
 # The small form of the campaign, against the binary that the tests have built.
 check_torture_small() {
-    cargo build --locked --package switchboard --package switchboard-torture
+    build
     "$(target_directory)/debug/torture" --quick
 }
 
@@ -296,27 +310,27 @@ check_torture() {
     "$(target_directory)/release/torture"
 }
 
-# across SIDE NAME ONLY COMMAND [BEHIND]: the line that runs suites with a peer of the other era.
-across() {
-    local way=--serve
-    [ "$1" = client ] && way=--command
-    printf 'node conformance/run.mjs %q --expected conformance/expected-across.txt --brief --keep %q' "$1" "$1-$2"
-    printf ' --only %q %s %q' "$3" "$way" "$4"
-    [ -z "${5:-}" ] || printf ' --behind %q' "$5"
+# suites TITLE SIDE OPTION...: the line that runs suites and keeps their files under TITLE.
+suites() {
+    printf 'node conformance/run.mjs'
+    printf ' %q' "${@:2}" --keep "${1//[^a-zA-Z0-9]/-}"
+    printf ' # %s' "$1"
 }
 
-# at_once LINE...: runs all at the same time, shows what each said, and fails if one did.
+# at_once LINE...: runs all at the same time, shows what each said under the comment at
+# its end, and fails if one did. Two of ours take little more time than one.
 at_once() {
-    local line pid failed=0 said
+    local lines=("$@") each failed=0 said
     local pids=()
     said=$(mktemp -d)
-    for line in "$@"; do
-        bash -c "$line" >"$said/${#pids[@]}" 2>&1 &
+    for each in "${!lines[@]}"; do
+        bash -c "${lines[each]}" >"$said/$each" 2>&1 &
         pids+=($!)
     done
-    for pid in "${!pids[@]}"; do
-        wait "${pids[pid]}" || failed=1
-        cat "$said/$pid"
+    for each in "${!lines[@]}"; do
+        wait "${pids[each]}" || failed=1
+        say "${lines[each]##* # }"
+        cat "$said/$each"
     done
     rm -r "$said"
     return "$failed"
@@ -362,7 +376,7 @@ everything() {
 usage() {
     trap - EXIT
     cat <<'TEXT'
-./test.sh [PART]
+./test.sh [PART] [--full]
 
   (none)   everything, as CI does
   quick    formatting, clippy, tests
@@ -370,13 +384,22 @@ usage() {
   test     cargo test only        doc      documentation only
   deny     licences, sources, advisories
   fuzz     each fuzz target for FUZZ_SECONDS (20)
-  peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway
+  peers    other people's SDKs with our client and server, on both sides of the bridge and of the gateway:
+           cells in which each two values meet; with --full every client with every server in every way
   conformance  the official suites against the built-in server, through the bridge, and with our client
   torture  attacks and faults against a release build, every answer checked; some minutes
   torture-small  the same against the debug build, fewer of each
   setup    only get what the outside suites need
 TEXT
 }
+
+full=()
+if [ "${2:-}" = --full ] && [ "$1" = peers ]; then
+    full=(--full)
+elif (($# > 1)); then
+    usage
+    exit 2
+fi
 
 # No && between the parts: it would switch off `set -e` inside them.
 case "${1:-all}" in
@@ -388,7 +411,7 @@ case "${1:-all}" in
     doc) step "documentation" check_doc ;;
     deny) tools; step "licences, sources, advisories" check_deny ;;
     fuzz) tools; step "fuzzing" check_fuzz ;;
-    peers) tools; peers_setup; step "outside suites" check_peers ;;
+    peers) tools; peers_setup; step "outside suites" check_peers ${full[@]+"${full[@]}"} ;;
     conformance) tools; conformance_setup; step "conformance suites" check_conformance ;;
     torture) tools; step "attacks and faults" check_torture ;;
     torture-small) tools; step "attacks and faults, in small" check_torture_small ;;

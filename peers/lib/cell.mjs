@@ -1,14 +1,10 @@
 // Runs one cell of the matrix and gives its checks as `{check, ok, detail}`.
 
-import { checksOf, PEERS } from './matrix.mjs';
+import { PEERS } from './matrix.mjs';
 import { end, gone, pause, start } from './processes.mjs';
 import { open } from './route.mjs';
 
 const CELL_MS = 150_000;
-const ALL_CHECKS = [
-  'connect', 'list', 'echo', 'unicode', 'big', 'progress', 'cancel', 'elicit', 'visit', 'sample', 'sample_tools', 'roots', 'log',
-  'subscribe', 'list_changed', 'parallel', 'unknown_tool',
-];
 
 /** Runs `argv`, collects what `take` makes of its lines, and waits for the end of its group. */
 export async function runClient(argv, { ms = CELL_MS, env } = {}) {
@@ -44,10 +40,7 @@ export function ends(problems) {
 }
 
 export async function runCell(cell, { bridge }) {
-  // An SDK has nobody who renews its session: `restart` is for the bridge, and for our client.
-  const renews = bridge || cell.client === 'ours';
-  const { checks, gaps } = checksOf(cell, renews ? [...ALL_CHECKS, 'restart'] : ALL_CHECKS);
-  const { era, down, up } = cell;
+  const { era, down, up, features: checks, gaps } = cell;
   const command = (port) => [
     ...PEERS[cell.server]('server'), '--transport', up, '--era', cell.serverEra,
     ...(up === 'stdio' ? [] : ['--port', port]),

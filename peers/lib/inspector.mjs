@@ -58,7 +58,7 @@ const SERVERS = {
 };
 
 const cellOf = (client, down, server, up) => ({
-  name: `${client}/${down} -> ${server}/${up}`, inspector: true, client, down, server, up,
+  name: `${client}/${down} -> ${server}/${up}`, inspector: true, client, down, server, up, features: Object.keys(CALLS),
 });
 
 /** The cells; in direct mode one transport serves both sides. */

@@ -25,6 +25,10 @@ export const PEERS = {
 export const SDKS = Object.keys(PEERS).filter((peer) => peer !== 'ours');
 const ERAS = ['legacy', 'modern'];
 const TRANSPORTS = ['stdio', 'http', 'sse'];
+const CHECKS = [
+  'connect', 'list', 'echo', 'unicode', 'big', 'progress', 'cancel', 'elicit', 'visit', 'sample', 'sample_tools', 'roots', 'log',
+  'subscribe', 'list_changed', 'parallel', 'unknown_tool',
+];
 
 function cellOf(cell) {
   const { era, client, down, server, up, serverEra } = cell;
@@ -53,62 +57,41 @@ function everyCell(peers, of = same) {
   return cells;
 }
 
-/** What a cell shows: the pair, the client on both transports, the server on both transports. */
-const shows = ({ era, client, down, server, up }) => [
-  `${era} ${client} ${server}`,
-  `${era} ${client} ${down} ${up}`,
-  `${era} ${down} ${server} ${up}`,
-];
-
-/** A small set of cells that shows everything that all of them show (greedy, always the same). */
-function cover(cells) {
-  const missing = new Set(cells.flatMap(shows));
-  const chosen = [];
-  while (missing.size) {
-    const news = (cell) => shows(cell).filter((shown) => missing.has(shown)).length;
-    const best = cells.reduce((a, b) => (news(b) > news(a) ? b : a));
-    shows(best).forEach((shown) => missing.delete(shown));
-    chosen.push(best);
-  }
-  return chosen;
-}
-
 /** Servers that speak both eras, as most do in the field: the client's era has to win. */
-function dualCells(peers, clients, direct) {
+function dualCells(peers, direct) {
   const routes = direct ? [['stdio', 'stdio'], ['http', 'http']] : [['http', 'stdio'], ['stdio', 'http']];
   const servers = peers.filter((peer) => !gapOf({ peer, era: 'modern' }));
   return ERAS.flatMap((era) =>
-    clients.filter((peer) => peers.includes(peer) && !gapOf({ peer, era })).flatMap((client) =>
+    peers.filter((peer) => !gapOf({ peer, era })).flatMap((client) =>
       servers.flatMap((server) =>
         routes.map(([down, up]) => cellOf({ era, client, down, server, up, serverEra: 'both' })))));
 }
 
-/** The cells to run: all with `direct` (one transport on both sides) or `full`, else a cover. */
-export function cellsOf({ peers, direct, full }) {
+/** All cells through the bridge, or with `direct` those that need none: one era, one transport on both sides. */
+export function cellsOf({ peers, direct }) {
   const cells = everyCell(peers);
-  const chosen = direct ? cells.filter(({ down, up }) => down === up) : full ? cells : cover(cells);
-  // Only a bridge lets them meet.
-  const across = direct ? [] : cover(everyCell(peers, other));
-  return [...chosen, ...across, ...dualCells(peers, ['ts2'], direct)];
+  const single = direct ? cells.filter(({ down, up }) => down === up) : [...cells, ...everyCell(peers, other)];
+  return [...single, ...dualCells(peers, direct)].map((cell) => withChecks(cell, !direct));
 }
 
 /** The direct cells in which our own library is the client, or the server, or both. */
 export function ourCells(peers) {
   const all = [...peers.filter((peer) => peer !== 'ours'), 'ours'];
-  const direct = everyCell(all).filter(({ down, up }) => down === up);
-  return [...direct, ...dualCells(all, all, true)].filter(({ client, server }) => [client, server].includes('ours'));
+  return cellsOf({ peers: all, direct: true }).filter(({ client, server }) => [client, server].includes('ours'));
 }
 
-/** The checks of a cell and those that a gap takes away, with the reason. */
-export function checksOf(cell, all) {
+/** The cell with the checks to run, its features, and with those that a gap takes away and why. */
+function withChecks(cell, bridged) {
   const gaps = [];
   const spoken = cell.serverEra === 'both' ? cell.era : cell.serverEra;
-  const checks = all.filter((check) => {
+  // An SDK does not renew its session: `restart` is for the bridge, and for our client.
+  const all = bridged || cell.client === 'ours' ? [...CHECKS, 'restart'] : CHECKS;
+  const features = all.filter((check) => {
     const gap =
       gapOf({ peer: cell.client, side: 'client', era: cell.era, transport: cell.down, check }) ??
       gapOf({ peer: cell.server, side: 'server', era: spoken, transport: cell.up, check });
     if (gap) gaps.push({ check, reason: gap.reason });
     return !gap;
   });
-  return { checks, gaps };
+  return { ...cell, features, gaps };
 }

@@ -28,7 +28,6 @@ mod list;
 mod load;
 mod loops;
 mod owner;
-mod person;
 mod place;
 mod policy;
 mod reach;

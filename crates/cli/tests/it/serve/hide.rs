@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use switchboard_net::client::{CallError, Client, ClientOptions, Filter};
 use switchboard_proto::revision::Era;
 
-use super::access::{ADA, key, keyed};
 use super::reload::{call_at, session_at};
 use super::{ERAS, Gateway, demo, rude_with, text};
 use crate::process::PATIENCE;
@@ -239,24 +238,5 @@ fn case_counts_in_names_and_no_member_has_a_twin() {
         let twin =
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","Method":"tools/call","params":{}}"#;
         assert_eq!(send(twin)["error"]["code"], -32600, "{path}");
-    }
-}
-
-/// A key that may use some tools is no way around the case of their names.
-#[tokio::test]
-async fn a_twin_is_refused_where_a_key_decides() {
-    let keys = json!({"ada": key(ADA, json!({"includeTools": ["a__echo"]}))});
-    let gateway = keyed(&json!({"a": rude_with(&["pid"], &json!({}))}), json!({"keys": keys}));
-    gateway.ready(&["a"]);
-    for (path, prefix) in PLACES {
-        for era in ERAS {
-            let ada = gateway.client_as(ADA, path, era).await;
-            let echo = format!("{prefix}echo");
-            let fine = json!({"name": echo, "arguments": {"text": "x", "Name": "pid"}});
-            ada.request("tools/call", fine).await.unwrap();
-            let twin = json!({"name": echo, "arguments": {"text": "x"}, "Name": "pid"});
-            let refused = ada.request("tools/call", twin).await.unwrap_err().to_string();
-            assert!(refused.contains("-32602"), "{era:?} {path}: {refused}");
-        }
     }
 }

@@ -90,23 +90,6 @@ async fn a_call_by_name_goes_and_fails_as_the_call_itself() {
     }
 }
 
-/// wire: GW-52
-#[tokio::test]
-async fn a_call_by_name_that_nobody_wants_any_more_is_dropped_at_its_server() {
-    let gateway = searching(&json!({"rude": rude()}), &json!(true));
-    let calls = |wanted: u64| gateway.until_calls("rude", wanted);
-    for era in ERAS {
-        let client = gateway.client(era, &["rude"]).await;
-        let file = gateway.home.path.join("never");
-        let arguments = wrapped("rude__wait", &json!({"file": file.to_str().unwrap()}));
-        let caller = client.clone();
-        let call = tokio::spawn(async move { caller.call_tool("call_tool", arguments).await });
-        calls(1).await;
-        call.abort();
-        calls(0).await;
-    }
-}
-
 #[tokio::test]
 async fn clients_search_only_where_there_are_many_tools() {
     let gateway = searching(&json!({"it": demo(&[]), "rude": rude()}), &json!(25));

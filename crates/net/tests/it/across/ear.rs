@@ -207,7 +207,7 @@ async fn a_listen_ends_when_the_server_stops_to_offer_listening() {
 }
 
 /// wire: HTTP-18
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_session_that_is_renewed_while_nobody_hears_it_is_heard_once() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut client, mut stream) = heard(&mut server).await;

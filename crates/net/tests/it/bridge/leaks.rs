@@ -28,7 +28,7 @@ async fn back_to(before: usize) {
 }
 
 /// wire: HTTP-23
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn sessions_at_a_url_leave_no_task_behind() {
     let mut server = HttpServer::start().await;
     let before = tasks();

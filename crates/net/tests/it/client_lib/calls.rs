@@ -29,7 +29,7 @@ async fn a_call_that_takes_too_long_fails_and_the_server_is_told() {
 }
 
 /// wire: CAN-4, PRG-1
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn progress_gives_a_call_more_time_and_is_told() {
     let mut server = HttpServer::start().await;
     let client = legacy(&mut server, ClientOptions::default()).await;

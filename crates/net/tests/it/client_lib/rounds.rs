@@ -9,7 +9,7 @@ use switchboard_testkit::http::{Hit, HttpServer};
 use switchboard_testkit::within;
 use tokio::sync::Barrier;
 
-use super::{connected, modern};
+use super::{connected, legacy, modern};
 use crate::upstream::journal;
 
 fn asking(questions: &Value, state: Option<&str>) -> String {
@@ -189,9 +189,9 @@ async fn a_question_that_nobody_answers_is_refused() {
     within(client.close()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_user_who_thinks_does_not_make_the_call_late() {
-    let journal = journal();
+    let mut server = HttpServer::start().await;
     let options = ClientOptions {
         timeout: Duration::from_millis(1500),
         ..ClientOptions::default().on_elicitation(|_| async {
@@ -199,10 +199,19 @@ async fn a_user_who_thinks_does_not_make_the_call_late() {
             Ok(json!({"action": "cancel"}))
         })
     };
-    let client = connected(&journal, options).await;
-    let called = client.call_tool("work", json!({"ask": true, "tag": "m"})).await.unwrap();
-    assert_eq!(called["structuredContent"]["got"]["action"], "cancel");
-    within(client.close()).await;
+    let client = legacy(&mut server, options).await;
+    let (called, ()) = tokio::join!(client.call_tool("x", json!({})), async {
+        let hit = server.post("tools/call").await;
+        let id = hit.message()["id"].clone();
+        let mut stream = hit.stream().await;
+        let (method, params) = ("elicitation/create", json!({"message": "m"}));
+        stream.event(&json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})).await;
+        let supplied = server.supplied().await;
+        assert_eq!(supplied.message()["result"]["action"], "cancel");
+        supplied.answer(202, &[], "").await;
+        stream.event(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}})).await;
+    });
+    called.unwrap();
 }
 
 #[tokio::test]

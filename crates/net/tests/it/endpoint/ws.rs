@@ -165,7 +165,7 @@ async fn the_protocol_that_the_sdks_offer_is_taken() {
     assert_eq!(response.headers()["sec-websocket-protocol"], "mcp");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_pinged_and_one_that_does_not_answer_is_closed() {
     let keep_alive = Duration::from_millis(20);
     let mut set = start(SiteOptions { keep_alive, ..options() }).await;
@@ -188,7 +188,7 @@ async fn a_silent_peer_is_pinged_and_one_that_does_not_answer_is_closed() {
     drop(deaf);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn at_the_end_calls_are_answered_before_the_socket_says_goodbye() {
     let mut set = start(options()).await;
     let mut socket = open(&set).await;

@@ -166,7 +166,7 @@ async fn a_broken_listening_stream_is_taken_up_again_as_the_server_asked() {
 }
 
 /// wire: HTTP-12
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_only_hangs_up_is_left_alone_until_it_is_used_again() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut caller, listening) = up_to_listening(&mut server).await;

@@ -138,7 +138,7 @@ async fn a_cancelled_call_is_told_to_the_server_and_what_that_says_is_passed_on(
 }
 
 /// wire: LIF-2
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_wait_until_the_server_has_taken_the_end_of_the_handshake() {
     let mut server = HttpServer::start().await;
     let (_bridge, mut caller) = super::before(&server, super::Strategy::HttpOnly);

@@ -2,7 +2,6 @@
 
 use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -39,11 +38,11 @@ fn crowd(gateway: &Gateway, sessions: usize, descriptors: usize) {
     let last = there.last().map(|(session, _)| session.id.clone()).unwrap();
     drop(there);
     until("sessions that were abandoned are over", || {
-        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-        // To look is to use it.
-        thread::sleep(Duration::from_secs(4));
-        Session { port, id: last.clone() }.post(ping.as_bytes()).status == 404
+        let page = send(port, "GET /metrics", &[], b"").body;
+        String::from_utf8(page).unwrap().contains("switchboard_sessions{path=\"/mcp\"} 0\n")
     });
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    assert_eq!(Session { port, id: last }.post(ping.as_bytes()).status, 404);
     until("no descriptor is left", || gateway.process.descriptors() <= descriptors);
 }
 

@@ -3,26 +3,20 @@
 use serde_json::{Value, json};
 use switchboard_net::client::{Client, Filter};
 use switchboard_proto::revision::Era;
+use switchboard_testkit::script::gone;
 
-use super::access::{ADA, BOB, ROOT, key, keyed};
-use super::{ERAS, Gateway, names, pid, rude_with, text};
-use crate::process::{SERVER, running, until};
+use crate::served::{ADA, BOB, ERAS, PATIENCE, Served, key, names, personal, pid, rude_with, text};
 
-fn own(more: &Value) -> Value {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/personal.py");
-    let mut server = json!({"command": SERVER[0], "args": [script], "process": "per-user"});
-    for (key, value) in more.as_object().unwrap() {
-        server[key] = value.clone();
-    }
-    server
+fn servers() -> Value {
+    json!({
+        "all": rude_with(&[], &json!({"process": "shared"})),
+        "own": personal(&json!({"process": "per-user"})),
+    })
 }
 
-fn gateway(more: &Value) -> Gateway {
-    let servers = json!({"all": rude_with(&[], &json!({"process": "shared"})), "own": own(more)});
+async fn gateway() -> Served {
     let keys = json!({"ada": key(ADA, json!({})), "bob": key(BOB, json!({}))});
-    let gateway = keyed(&servers, json!({"keys": keys, "diagnostics": true}));
-    gateway.ready(&["all", "own"]);
-    gateway
+    Served::start(&servers(), &json!({"keys": keys, "diagnostics": true})).await
 }
 
 const OURS: [&str; 2] = ["get_tool_manifest", "get_trace_by_id"];
@@ -33,7 +27,7 @@ async fn until_listed(client: &Client, own: &[&str]) {
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let expected = [&["all__echo"], &own[..], &OURS[..]].concat();
     let listed = async { while names(&client.tools().await.unwrap()) != expected {} };
-    let listed = tokio::time::timeout(crate::process::PATIENCE, listed).await;
+    let listed = tokio::time::timeout(PATIENCE, listed).await;
     assert!(listed.is_ok(), "never {expected:?}");
 }
 
@@ -41,28 +35,26 @@ async fn sign_in(client: &Client, room: &str) {
     client.call_tool("own__sign_in", json!({"room": room})).await.unwrap();
 }
 
-async fn both(gateway: &Gateway, era: Era) -> [Client; 2] {
+async fn both(gateway: &Served, era: Era) -> [Client; 2] {
     [gateway.client_as(ADA, "/mcp", era).await, gateway.client_as(BOB, "/mcp", era).await]
 }
 
 #[tokio::test]
 async fn the_process_of_a_user_ends_with_their_last_key() {
     for era in ERAS {
-        let mut gateway = gateway(&json!({}));
+        let gateway = gateway().await;
         let [ada, bob] = both(&gateway, era).await;
         let (adas, bobs) = (pid(&ada, "own__pid").await, pid(&bob, "own__pid").await);
-        let servers =
-            json!({"all": rude_with(&[], &json!({"process": "shared"})), "own": own(&json!({}))});
-        let keys = json!({"bob": key(BOB, json!({})), "root": key(ROOT, json!({}))});
-        gateway.rewrite(&servers, &json!({"switchboard": {"keys": keys, "diagnostics": true}}));
-        until("the process of ada is gone", || running(&[adas]).is_empty());
+        let keys = json!({"bob": key(BOB, json!({}))});
+        gateway.rewrite(&servers(), &json!({"keys": keys, "diagnostics": true}));
+        gone(adas).await;
         assert_eq!(pid(&bob, "own__pid").await, bobs, "{era:?}: others go on");
     }
 }
 
 #[tokio::test]
 async fn each_user_sees_what_their_own_process_shows_and_hears_when_that_changes() {
-    let gateway = gateway(&json!({}));
+    let gateway = gateway().await;
     for era in ERAS {
         let [ada, bob] = both(&gateway, era).await;
         until_listed(&ada, &["pid", "sign_in"]).await;
@@ -87,7 +79,7 @@ async fn each_user_sees_what_their_own_process_shows_and_hears_when_that_changes
 
 #[tokio::test]
 async fn everything_of_a_user_is_found_where_it_is_theirs() {
-    let gateway = gateway(&json!({}));
+    let gateway = gateway().await;
     for era in ERAS {
         let [ada, bob] = both(&gateway, era).await;
         sign_in(&ada, "attic").await;
@@ -96,7 +88,7 @@ async fn everything_of_a_user_is_found_where_it_is_theirs() {
             while names(&ada.prompts().await.unwrap()) != ["own__prompt_attic"] {}
             while ada.resources().await.unwrap().len() != 1 {}
         };
-        tokio::time::timeout(crate::process::PATIENCE, prompts).await.unwrap();
+        tokio::time::timeout(PATIENCE, prompts).await.unwrap();
         let of = json!({"type": "ref/prompt", "name": "own__prompt_attic"});
         let found = ada.complete(of, "a", "", serde_json::Map::new()).await.unwrap();
         assert_eq!(found["completion"]["values"], json!(["prompt_attic"]), "{era:?}");
@@ -115,13 +107,13 @@ async fn everything_of_a_user_is_found_where_it_is_theirs() {
 
 #[tokio::test]
 async fn lists_are_read_by_the_process_that_a_users_calls_go_to() {
-    let gateway = gateway(&json!({}));
+    let gateway = gateway().await;
     let [ada, bob] = both(&gateway, Era::Legacy).await;
     for client in [&ada, &bob] {
         until_listed(client, &["pid", "sign_in"]).await;
         client.call_tool("own__pid", json!({})).await.unwrap();
     }
-    let server = &gateway.status_as(ROOT).message()["servers"]["own"];
+    let server = gateway.server("own");
     assert_eq!(server["children"], 3, "ours, ada's and bob's: {server}");
     assert_eq!(server["people"], 2, "{server}");
 }

@@ -1,0 +1,15 @@
+//! The gateway as its clients meet it, in this process. What takes flags, files that
+//! change, signals or the binary's own processes is tested with the binary.
+
+#[cfg(test)]
+mod hide;
+#[cfg(test)]
+mod person;
+#[cfg(test)]
+mod policy;
+#[cfg(test)]
+mod reach;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod served;

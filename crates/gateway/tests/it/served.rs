@@ -1,0 +1,205 @@
+//! A gateway that is served on a port of this process, with the servers of a file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+use switchboard_gateway::config::Surroundings;
+use switchboard_gateway::fleet::FleetOptions;
+use switchboard_gateway::gateway::{Gateway, Offered, Place};
+use switchboard_gateway::plan::{Plan, Reading};
+use switchboard_gateway::policy::KeyHash;
+use switchboard_gateway::porter::Door;
+use switchboard_gateway::status::status;
+use switchboard_gateway::tap::Tapped;
+use switchboard_net::client::{Client, ClientOptions};
+use switchboard_net::http::fetch::{Fetch, FetchOptions};
+use switchboard_net::http::listen::{self, ListenOptions};
+use switchboard_net::http::site::{Site, SiteOptions};
+use switchboard_net::http::sites::Sites;
+use switchboard_net::upstream::{Server, Strategy};
+use switchboard_proto::revision::Era;
+use tokio::net::TcpListener;
+
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+pub(crate) const ADA: &str = "key-of-ada-0123456789abcdef";
+pub(crate) const BOB: &str = "key-of-bob-0123456789abcdef";
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A gateway until it is dropped.
+pub(crate) struct Served {
+    gateway: Arc<Gateway>,
+    sites: Sites,
+    address: SocketAddr,
+    pub(crate) folder: PathBuf,
+}
+
+/// A server of a file that is one of the scripts of the tests, with these keys beside.
+fn script(path: &str, args: &[&str], more: &Value) -> Value {
+    let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    let args = [&[&*path], args].concat();
+    let mut server = json!({"command": "python3", "args": args});
+    for (key, value) in more.as_object().unwrap() {
+        server[key] = value.clone();
+    }
+    server
+}
+
+/// The test server of the binary, with these tools in its list.
+pub(crate) fn rude_with(tools: &[&str], more: &Value) -> Value {
+    script("../cli/tests/it/server.py", tools, more)
+}
+
+/// A server whose lists grow with what its user does.
+pub(crate) fn personal(more: &Value) -> Value {
+    script("tests/it/personal.py", &[], more)
+}
+
+/// A server that takes any spelling of a URI.
+pub(crate) fn lenient(more: &Value) -> Value {
+    script("tests/it/lenient.py", &[], more)
+}
+
+/// A key that may do what `grant` says, as a file has it.
+pub(crate) fn key(key: &str, grant: Value) -> Value {
+    let mut entry = grant;
+    entry["hash"] = KeyHash::of(key.as_bytes()).to_string().into();
+    entry
+}
+
+fn fetch() -> Fetch {
+    Fetch::new(FetchOptions::default()).unwrap()
+}
+
+/// A folder that no other test has.
+fn folder() -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gateway-{}-{number}", std::process::id());
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+impl Served {
+    /// The servers of a file with this section `switchboard`, once they are ready.
+    pub(crate) async fn start(servers: &Value, section: &Value) -> Self {
+        let folder = folder();
+        let plan = plan(&folder, servers, section);
+        let names: Vec<_> = plan.servers.keys().cloned().collect();
+        let gateway = Gateway::start(plan, FleetOptions::default(), |server| {
+            server.server(std::env::vars_os().collect(), fetch(), &HeaderMap::new())
+        });
+        let gateway = gateway.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let sites = gateway.places().into_iter().map(|offered| site(&gateway, offered)).collect();
+        let sites = Sites::new(SiteOptions::default().guard, sites, Vec::new());
+        let serving = sites.clone();
+        let options = ListenOptions::default();
+        tokio::spawn(listen::serve(listener, serving, options, std::future::pending()));
+        let served = Self { gateway, sites, address, folder };
+        for name in names {
+            let what = format!("{name} is ready");
+            eventually(&what, || served.server(&name)["state"] == "ready").await;
+        }
+        served
+    }
+
+    /// Follows another file from here on.
+    pub(crate) fn rewrite(&self, servers: &Value, section: &Value) {
+        self.gateway.apply(plan(&self.folder, servers, section)).unwrap();
+    }
+
+    /// What is known of a server.
+    pub(crate) fn server(&self, name: &str) -> Value {
+        status(self.gateway.fleet(), &self.sites)["servers"][name].take()
+    }
+
+    pub(crate) async fn client(&self, path: &str, era: Era) -> Client {
+        self.client_with(path, era, HeaderMap::new()).await
+    }
+
+    /// A client that shows this token with each request.
+    pub(crate) async fn client_as(&self, token: &str, path: &str, era: Era) -> Client {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        self.client_with(path, era, headers).await
+    }
+
+    async fn client_with(&self, path: &str, era: Era, headers: HeaderMap) -> Client {
+        let url = format!("http://{}{path}", self.address).parse().unwrap();
+        let server = Server::url(url, Strategy::HttpOnly, headers, fetch());
+        let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
+        Client::connect(server, options).await.unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
+    let file = folder.join("servers.json");
+    let config = json!({"mcpServers": servers, "switchboard": section});
+    std::fs::write(&file, config.to_string()).unwrap();
+    let reading = Reading::of(&[file], &Surroundings::new(std::env::vars(), folder));
+    assert!(reading.is_sound(), "{:?}", reading.lines());
+    reading.plan
+}
+
+/// What the gateway offers, at its path.
+fn site(gateway: &Gateway, offered: Offered) -> Site {
+    let Offered { place, inside, shared, .. } = offered;
+    let tap = gateway.fleet().tap();
+    let (prefix, door, inside) = match place {
+        Place::All => (String::new(), Door::All, Tapped::many(tap, inside)),
+        Place::Group(name) => {
+            (format!("/groups/{name}"), Door::Group(name), Tapped::many(tap, inside))
+        }
+        Place::Server(name) => {
+            let tapped = Tapped::one(tap, &Arc::from(name.as_str()), inside);
+            (format!("/servers/{name}"), Door::Server(name), tapped)
+        }
+    };
+    let path = format!("{prefix}/mcp");
+    let gate = Some(gateway.porter().gate(door));
+    let other = SiteOptions {
+        sse_path: String::new(),
+        message_path: String::new(),
+        ws_path: String::new(),
+        ..SiteOptions::default()
+    };
+    Site::new(Arc::new(inside), SiteOptions { path, gate, shared, ..other })
+}
+
+/// Waits for something that this process has a part in.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < until, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(crate) fn names(list: &[Value]) -> Vec<&str> {
+    list.iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result:.300}"))
+}
+
+/// The number of the process that answers.
+pub(crate) async fn pid(client: &Client, tool: &str) -> u32 {
+    let answer = client.call_tool(tool, json!({})).await.unwrap();
+    text(&answer).parse().unwrap()
+}
