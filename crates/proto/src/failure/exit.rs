@@ -37,17 +37,6 @@ impl Exit {
     }
 }
 
-impl Status {
-    /// What the system says: how it exited, or what ended it.
-    pub fn new(code: Option<i32>, signal: Option<i32>) -> Self {
-        match (code, signal) {
-            (Some(code), _) => Self::Code(code),
-            (None, Some(signal)) => Self::Signal(signal),
-            (None, None) => Self::Unseen,
-        }
-    }
-}
-
 impl fmt::Display for Status {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
