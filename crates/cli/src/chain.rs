@@ -66,7 +66,7 @@ impl Inside for Looping {
     fn take(&self, face: &Arc<Face>, verb: Up) -> Works {
         if let Up::Open { exchange, .. } = verb {
             let refusal = Refusal::Loop { ids: self.ids.clone() };
-            face.finish(exchange, &Message::refusal(None, &refusal));
+            face.finish(exchange, refusal);
         }
         Works::none()
     }

@@ -55,7 +55,7 @@ impl Front {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            face.finish(exchange, why);
             return Works::none();
         }
         // What changed before is no news to it.
@@ -76,7 +76,7 @@ impl Front {
                 object.remove("tasks");
             }
             front.instruct(&mut result);
-            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+            face.finish(exchange, Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 
@@ -96,7 +96,7 @@ impl Front {
             // Nobody keeps it, for servers come and go.
             let mut result = dressed(result, Hints::default());
             front.instruct(&mut result);
-            face.finish(exchange, &Message::result(id(&request), result.to_string().as_bytes()));
+            face.finish(exchange, Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 

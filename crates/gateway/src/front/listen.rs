@@ -115,7 +115,7 @@ impl Front {
         let (listen, parts) = match self.begin(face, exchange, request) {
             Ok(begun) => begun,
             Err(why) => {
-                face.finish(exchange, &Message::refusal(request.id(), &why));
+                face.finish(exchange, why);
                 return Works::none();
             }
         };

@@ -39,7 +39,7 @@ impl Front {
             return Works::none();
         }
         if let Some(why) = sight::doubt(request) {
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            face.finish(exchange, why);
             return Works::none();
         }
         if request.method().starts_with("tasks/") {
@@ -102,7 +102,7 @@ impl Front {
             }
             Way::Nowhere(nowhere) => {
                 let error = nowhere.error(face.era());
-                face.finish(exchange, &Message::error(request.id(), &error));
+                face.finish(exchange, Message::error(request.id(), &error));
                 Works::none()
             }
         }
@@ -116,7 +116,7 @@ impl Front {
             method::LISTEN => self.listen(face, exchange, request),
             method::SET_LEVEL => self.set_level(face, exchange, request),
             _ => {
-                face.finish(exchange, &Message::result(id(request), b"{}"));
+                face.finish(exchange, Message::result(id(request), b"{}"));
                 Works::none()
             }
         }
@@ -138,7 +138,7 @@ impl Front {
         };
         let request = self.fleet.tap().forward(face, exchange, server, request);
         let refuse = |why: &Refusal| {
-            face.finish(exchange, &Message::refusal(request.id(), why));
+            face.finish(exchange, why.clone());
             Works::none()
         };
         let duty = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));

@@ -147,7 +147,7 @@ fn finish(face: &Face, exchange: Exchange, request: &Message, mut result: Value)
     if face.era() == Era::Modern {
         greet::sign(&mut result);
     }
-    face.finish(exchange, &Message::result(id(request), result.to_string().as_bytes()));
+    face.finish(exchange, Message::result(id(request), result.to_string().as_bytes()));
 }
 
 /// The call that is meant: everything else about it stays, its progress token too.

@@ -187,11 +187,11 @@ impl Front {
         let Some(session) = session else {
             let what = "params.level must be one of the levels of syslog".to_owned();
             let why = Refusal::BadParams { what };
-            face.finish(exchange, &Message::refusal(request.id(), &why));
+            face.finish(exchange, why);
             return Works::none();
         };
         session.keep_level(request);
-        face.finish(exchange, &Message::result(id(request), b"{}"));
+        face.finish(exchange, Message::result(id(request), b"{}"));
         let mut works = Works::none();
         for leg in session.legs() {
             works.append(leg.set_level(request));

@@ -98,7 +98,7 @@ impl Front {
         match meant {
             Ok(Some((server, request))) => self.forward(face, exchange, &server, request, said),
             Ok(None) => {
-                face.finish(exchange, &Message::result(id(request), br#"{"tasks":[]}"#));
+                face.finish(exchange, Message::result(id(request), br#"{"tasks":[]}"#));
                 Works::none()
             }
             Err(nowhere) => {

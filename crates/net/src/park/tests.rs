@@ -20,7 +20,7 @@ impl Inside for Curious {
         if let Up::Open { exchange, .. } = verb {
             let question = Message::request(&Id::from(1), "roots/list", None);
             if !face.ask(Some(exchange), Ask(exchange.0), &question) {
-                face.finish(exchange, &Message::result(&Id::from(1), b"{\"asked\":false}"));
+                face.finish(exchange, Message::result(&Id::from(1), b"{\"asked\":false}"));
             }
         }
         Works::none()

@@ -122,7 +122,7 @@ impl Inside for Script {
         };
         let exchange = *exchange;
         // As work, because that is how a real inside answers.
-        Works::one(async move { face.finish(exchange, &answer(&result)) })
+        Works::one(async move { face.finish(exchange, answer(&result)) })
     }
 
     fn forget(&self, _: &Arc<Face>) {
@@ -143,7 +143,7 @@ impl Call {
     }
 
     pub(crate) fn finish(&self, result: &Value) {
-        self.face.finish(self.exchange, &answer(&json!({"result": result}).to_string()));
+        self.face.finish(self.exchange, answer(&json!({"result": result}).to_string()));
     }
 
     /// Whose it is, without the request.
@@ -152,7 +152,7 @@ impl Call {
     }
 
     pub(crate) fn fail(&self, code: i32) {
-        self.face.finish(self.exchange, &answer(&error(code, "no").to_string()));
+        self.face.finish(self.exchange, answer(&error(code, "no").to_string()));
     }
 
     pub(crate) fn tool(&self) -> String {
