@@ -11,7 +11,6 @@ use switchboard_net::inside::{Inside, Works};
 use switchboard_net::stdio;
 use switchboard_net::upstream::{Ancestry, VARIABLE};
 use switchboard_proto::exchange::Up;
-use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 
