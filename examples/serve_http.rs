@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::server::{self, Context, Elicited, HandlerResult, Server, Tool};
+use switchboard_net::server::{self, Context, Elicited, Server, Tool, ToolOutcome};
 use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
@@ -36,12 +36,12 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
         });
         let answer = cx.elicit("What is your name?", form).await?;
         Ok::<_, server::Error>(match answer {
-            Elicited::Accept(answer) => HandlerResult::success(format!(
+            Elicited::Accept(answer) => ToolOutcome::success(format!(
                 "Hello, {}!",
                 answer["name"].as_str().unwrap_or("you")
             )),
             Elicited::Decline | Elicited::Cancel => {
-                HandlerResult::failure("E_NO_NAME", "you have no name")
+                ToolOutcome::failure("E_NO_NAME", "you have no name")
             }
         })
     });
@@ -55,8 +55,8 @@ fn server() -> Result<Arc<Server>, Box<dyn Error>> {
                 async move { says }
             });
             match cx.server().add_tool(tool) {
-                Ok(()) => HandlerResult::success("learned"),
-                Err(flaw) => HandlerResult::failure("E_NOT_LEARNED", flaw.to_string()),
+                Ok(()) => ToolOutcome::success("learned"),
+                Err(flaw) => ToolOutcome::failure("E_NOT_LEARNED", flaw.to_string()),
             }
         });
     Ok(Server::builder("learner", env!("CARGO_PKG_VERSION")).tool(greet).tool(learn).build()?)

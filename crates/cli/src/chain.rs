@@ -66,7 +66,7 @@ struct Looping {
 impl Inside for Looping {
     fn open(&self, _: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
         let refusal = Refusal::Loop { ids: self.ids.clone() };
-        call.finish(&Message::refusal(None, &refusal));
+        call.finish(refusal);
         Works::none()
     }
 }

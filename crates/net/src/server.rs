@@ -53,7 +53,7 @@
 //! ```
 //!
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's
-//! way to its client, [`ToolResult`] and [`HandlerResult`] are what tools answer,
+//! way to its client, [`ToolResult`] and [`ToolOutcome`] are what tools answer,
 //! [`Error`] is what anything may fail with, [`Notice`] is what clients say
 //! unasked, [`Handler`] is for those who forward. Calls run in the task of their
 //! client's connection and are dropped when the client cancels.
@@ -85,7 +85,6 @@ mod entry;
 mod error;
 mod greet;
 mod handler;
-mod handler_result;
 mod level;
 mod listen;
 mod manifest;
@@ -96,6 +95,7 @@ mod resource;
 mod session;
 mod task;
 mod tool;
+mod tool_outcome;
 mod trace;
 
 pub use build::Builder;
@@ -105,7 +105,6 @@ pub use content::{Content, Contents};
 pub use context::{Context, Elicited, Page};
 pub use error::Error;
 pub use handler::{Handler, Request};
-pub use handler_result::{HandlerResult, Nature};
 pub use level::Level;
 pub use notice::Notice;
 pub use project::Cache;
@@ -114,6 +113,7 @@ pub use resource::{Resource, ResourceDraft, Template, Variables};
 pub(crate) use session::covers;
 pub use task::Support;
 pub use tool::{Answer, Draft, Tool, ToolResult};
+pub use tool_outcome::{Nature, ToolOutcome};
 
 /// A server: serves any number of clients of every revision at once.
 ///

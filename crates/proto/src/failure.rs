@@ -65,7 +65,7 @@ pub enum Failure {
     WrongTransport { why: &'static str },
     /// Neither HTTP transport works with this server.
     #[error("{first}; {second}")]
-    BothTransports { first: Arc<Failure>, second: Arc<Failure> },
+    BothTransports { first: Arc<Self>, second: Arc<Self> },
     /// The server sent more than is taken.
     #[error("{what} is longer than {limit} bytes")]
     TooLarge { what: &'static str, limit: usize },
@@ -83,13 +83,13 @@ pub enum Failure {
     NotReading,
     /// The server has ended too often, and is not started for a while.
     #[error("{}", left_alone(why))]
-    LeftAlone { why: Arc<Failure> },
+    LeftAlone { why: Arc<Self> },
     /// The supervisor of the server knows that it cannot be used now.
     #[error("{}", down(server, why, *next))]
-    Down { server: Arc<str>, why: Arc<Failure>, next: Option<Duration> },
-    /// The server is this gateway.
-    #[error("this server leads back to this gateway; remove it from the configuration")]
-    Loop,
+    Down { server: Arc<str>, why: Arc<Self>, next: Option<Duration> },
+    /// The server leads to this gateway again.
+    #[error("{} leads back to this gateway; remove it from the configuration", named(server.as_deref()))]
+    Loop { server: Option<Arc<str>> },
     /// The server answered the greeting with an error.
     #[error("MCP error {code}: {message}")]
     Rejected { code: i64, message: Box<str> },
@@ -130,6 +130,9 @@ pub enum Words {
 }
 
 impl Failure {
+    /// A server that leads to this gateway again, by whatever name.
+    pub const LOOP: Self = Self::Loop { server: None };
+
     /// A connection that is over, without a reason.
     pub const CLOSED: Self = Self::Closed { reason: None };
 
@@ -163,7 +166,7 @@ impl Failure {
             Self::NotReading                          => "not_reading",
             Self::LeftAlone { why, .. }               => why.kind(),
             Self::Down { .. }                         => "down",
-            Self::Loop                                => "loop",
+            Self::Loop { .. }                         => "loop",
             Self::Rejected { .. }                     => "rejected",
             Self::NoCommonRevision { .. }             => "no_common_revision",
             Self::Unusable { .. }                     => "unusable",
@@ -294,9 +297,9 @@ impl From<Refusal> for Outcome {
     }
 }
 
-impl<M: Into<Outcome>, F: Into<Outcome>> From<Result<M, F>> for Outcome {
-    fn from(outcome: Result<M, F>) -> Self {
-        outcome.map_or_else(Into::into, Into::into)
+impl From<Result<Message, Failure>> for Outcome {
+    fn from(outcome: Result<Message, Failure>) -> Self {
+        outcome.map_or_else(Self::Failed, Self::Answered)
     }
 }
 
@@ -350,6 +353,10 @@ impl fmt::Display for Bracketed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
     }
+}
+
+fn named(server: Option<&str>) -> String {
+    server.map_or_else(|| "this server".to_owned(), |name| format!("server {name:?}"))
 }
 
 fn left_alone(why: &dyn fmt::Display) -> String {
@@ -425,8 +432,9 @@ mod tests {
     fn what_led_to_a_failure_is_its_source() {
         let failure = Failure::Unreachable { source: Source::new(std::io::Error::other("why")) };
         assert_eq!(failure.to_string(), "why");
-        let source = failure.source().and_then(Error::source);
-        assert!(source.is_some_and(|it| it.is::<std::io::Error>()));
+        let source: Option<&std::io::Error> =
+            failure.source().and_then(Error::source).and_then(<dyn Error>::downcast_ref);
+        assert!(source.is_some());
         assert_eq!(failure, failure.clone());
     }
 

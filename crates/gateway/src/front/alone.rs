@@ -76,8 +76,6 @@ impl Rules {
     }
 }
 
-/// What clients hear of a server that keeps silent about what it has.
-
 const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
 
 impl Alone {

@@ -50,7 +50,7 @@ impl Front {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
-            call.finish(&Message::refusal(request.id(), &why));
+            call.finish(why);
             return Works::none();
         }
         // What changed before is no news to it.
@@ -71,7 +71,7 @@ impl Front {
                 object.remove("tasks");
             }
             front.instruct(&mut result);
-            call.finish(&Message::result(id(&request), result.to_string().as_bytes()));
+            call.finish(Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 
@@ -86,7 +86,7 @@ impl Front {
             // Nobody keeps it, for servers come and go.
             let mut result = dressed(result, Hints::default());
             front.instruct(&mut result);
-            call.finish(&Message::result(id(&request), result.to_string().as_bytes()));
+            call.finish(Message::result(id(&request), result.to_string().as_bytes()));
         })
     }
 

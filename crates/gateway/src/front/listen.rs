@@ -118,7 +118,7 @@ impl Front {
         let (listen, parts) = match self.begin(face, call, request) {
             Ok(begun) => begun,
             Err(why) => {
-                call.finish(&Message::refusal(request.id(), &why));
+                call.finish(why);
                 return Works::none();
             }
         };
@@ -298,7 +298,7 @@ impl Listen {
         greet::sign(&mut result);
         result["_meta"][meta::SUBSCRIPTION] = self.subscription();
         let answer = Message::result(&self.id, result.to_string().as_bytes());
-        self.call.finish(&answer);
+        self.call.finish(answer);
     }
 
     fn subscription(&self) -> Value {

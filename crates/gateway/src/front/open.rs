@@ -39,7 +39,7 @@ impl Front {
             return Works::none();
         }
         if let Some(why) = sight::doubt(request) {
-            call.finish(&Message::refusal(request.id(), &why));
+            call.finish(why);
             return Works::none();
         }
         if request.method().starts_with("tasks/") {
@@ -102,7 +102,7 @@ impl Front {
             }
             Way::Nowhere(nowhere) => {
                 let error = nowhere.error(face.era());
-                call.finish(&Message::error(request.id(), &error));
+                call.finish(Message::error(request.id(), &error));
                 Works::none()
             }
         }
@@ -116,7 +116,7 @@ impl Front {
             method::LISTEN => self.listen(face, call, request),
             method::SET_LEVEL => self.set_level(face, call, request),
             _ => {
-                call.finish(&Message::result(id(request), b"{}"));
+                call.finish(Message::result(id(request), b"{}"));
                 Works::none()
             }
         }
@@ -139,7 +139,7 @@ impl Front {
         let request = call.forward(server, request);
         let rewrite = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
         let refuse = |why: &Refusal| {
-            call.finish(&Message::refusal(request.id(), why));
+            call.finish(why.clone());
             Works::none()
         };
         self.want(server);

@@ -147,7 +147,7 @@ fn finish(face: &Face, call: &Call, request: &Message, mut result: Value) {
     if face.era() == Era::Modern {
         greet::sign(&mut result);
     }
-    call.finish(&Message::result(id(request), result.to_string().as_bytes()));
+    call.finish(Message::result(id(request), result.to_string().as_bytes()));
 }
 
 /// The call that is meant: everything else about it stays, its progress token too.

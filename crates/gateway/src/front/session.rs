@@ -168,11 +168,11 @@ impl Front {
         let Some(session) = session else {
             let what = "params.level must be one of the levels of syslog".to_owned();
             let why = Refusal::BadParams { what };
-            call.finish(&Message::refusal(request.id(), &why));
+            call.finish(why);
             return Works::none();
         };
         session.keep_level(request);
-        call.finish(&Message::result(id(request), b"{}"));
+        call.finish(Message::result(id(request), b"{}"));
         let mut works = Works::none();
         for leg in session.legs() {
             works.append(leg.set_level(request));

@@ -99,12 +99,12 @@ impl Front {
         match meant {
             Ok(Some((server, request))) => self.forward(face, call, &server, request, said),
             Ok(None) => {
-                call.finish(&Message::result(id(request), br#"{"tasks":[]}"#));
+                call.finish(Message::result(id(request), br#"{"tasks":[]}"#));
                 Works::none()
             }
             Err(nowhere) => {
                 let answer = Message::error(request.id(), &nowhere.error(face.era()));
-                call.finish(&answer);
+                call.finish(answer);
                 Works::none()
             }
         }

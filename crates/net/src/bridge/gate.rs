@@ -54,11 +54,11 @@ pub struct Outage {
 impl Outage {
     /// Why a call fails now.
     fn failure(&self, now: Instant) -> Failure {
-        if *self.why == Failure::Loop {
-            // Trying again does not help.
-            return Failure::Loop;
-        }
         let (server, why) = (Arc::clone(&self.server), Arc::clone(&self.why));
+        if let Failure::Loop { .. } = *why {
+            // Trying again does not help.
+            return Failure::Loop { server: Some(server) };
+        }
         let next = self.next.map(|next| next.saturating_duration_since(now));
         Failure::Down { server, why, next }
     }

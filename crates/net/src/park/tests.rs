@@ -20,7 +20,7 @@ impl Inside for Curious {
     fn open(&self, face: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
         let question = Message::request(&Id::from(1), "roots/list", None);
         if !face.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
-            call.finish(&Message::result(&Id::from(1), b"{\"asked\":false}"));
+            call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         Works::none()
     }

@@ -204,11 +204,11 @@ impl Inner {
     fn refuse_loop(self: &Arc<Self>, berth: &Berth, attempt: u64) {
         let none = |kind| List { kind, items: Vec::new(), terms: None };
         self.offer(berth, Kind::ALL.map(none).into());
-        let is_known = |it: &State| matches!(it, State::Failed { error: Failure::Loop, .. });
+        let is_known = |it: &State| matches!(it, State::Failed { error: Failure::Loop { .. }, .. });
         if !is_known(&berth.view.borrow().state) {
             tracing::error!("{}", berth.server.loop_advice(&berth.name));
         }
-        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, Failure::Loop, now));
+        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, Failure::LOOP, now));
     }
 
     /// A server offers these lists.

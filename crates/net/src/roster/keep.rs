@@ -63,9 +63,8 @@ pub(super) async fn keep(
         // Dropping it has ended it.
         None => {}
         Some(Err(_)) => {
-            let error = Failure::Timeout { waited: berth.connect };
             begin_anew(&berth);
-            inner.broken(&berth, link.attempt, error.into());
+            inner.broken(&berth, link.attempt, Failure::Timeout { waited: berth.connect });
         }
         Some(Ok(Err(error))) => {
             // What was remembered may be what is wrong.
@@ -117,7 +116,7 @@ async fn tend(
     _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
     match first {
         Ok(_) if berth.server.leads_back() => {
-            return inner.broken(berth, link.attempt, Failure::Loop);
+            return inner.broken(berth, link.attempt, Failure::LOOP);
         }
         Ok(lists) => inner.offer(berth, lists),
         Err(error) => return inner.broken(berth, link.attempt, failure(error)),
@@ -151,7 +150,7 @@ async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client:
         let kinds = link.take_changed();
         let lists = read(client, &kinds).await;
         if berth.server.leads_back() {
-            return inner.broken(berth, link.attempt, Failure::Loop);
+            return inner.broken(berth, link.attempt, Failure::LOOP);
         }
         if let Ok(lists) = lists {
             pause = inner.options.coalesce;

@@ -162,7 +162,7 @@ impl Server {
             let dressed =
                 project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
             let result = dressed.unwrap_or_else(|_| result.into());
-            face.finish(exchange, &Message::result(&listen.id, &result));
+            face.finish(exchange, Message::result(&listen.id, &result));
         }
     }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Part;
 
 use super::catalog::Listed;
-use super::handler_result::{HandlerResult, Nature};
 use super::tool::Tool;
+use super::tool_outcome::{Nature, ToolOutcome};
 
 pub(super) fn tool() -> Tool {
     Tool::new("get_tool_manifest")
@@ -14,7 +14,7 @@ pub(super) fn tool() -> Tool {
         .run(async |_: Value, cx| {
             let catalog = cx.server().catalog();
             let tools: Vec<Value> = catalog.tools.iter().map(|tool| entry(tool)).collect();
-            HandlerResult::success(format!("{} tools", tools.len())).with("tools", tools)
+            ToolOutcome::success(format!("{} tools", tools.len())).with("tools", tools)
         })
 }
 

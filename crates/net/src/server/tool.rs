@@ -18,8 +18,8 @@ use super::context::Context;
 use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
-use super::handler_result::Nature;
 use super::task::Support;
+use super::tool_outcome::Nature;
 use schema::{Promise, Schema};
 
 pub(super) mod result;

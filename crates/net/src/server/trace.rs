@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::handler_result::{HandlerResult, Nature};
 use super::tool::{Tool, ToolResult};
+use super::tool_outcome::{Nature, ToolOutcome};
 use crate::face::lock;
 
 /// Calls that are remembered.
@@ -61,7 +61,7 @@ impl Ring {
     }
 }
 
-/// The code that an [`HandlerResult`] gave.
+/// The code that an [`ToolOutcome`] gave.
 fn code_of(result: &ToolResult) -> Option<Value> {
     let code = result.structured.as_ref()?.pointer("/error/code")?;
     result.is_error().then(|| code.clone())
@@ -84,9 +84,9 @@ pub(super) fn tool() -> Tool {
             let id = arguments["traceId"].as_str().unwrap_or_default().to_owned();
             let ring = cx.server().trace.as_ref();
             match ring.and_then(|ring| ring.find(&id)) {
-                Some(trace) => HandlerResult::success(trace.to_string()).with("trace", trace),
+                Some(trace) => ToolOutcome::success(trace.to_string()).with("trace", trace),
                 None => {
-                    HandlerResult::failure("E_TRACE_NOT_FOUND", "no recent call has this trace id")
+                    ToolOutcome::failure("E_TRACE_NOT_FOUND", "no recent call has this trace id")
                 }
             }
         })

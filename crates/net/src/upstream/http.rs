@@ -183,7 +183,7 @@ impl Upstream {
         });
         let response = match sending.await {
             Ok(response) => response,
-            Err(why) => return self.unanswered(post, why),
+            Err(why) => return self.unanswered(post, &why),
         };
         let is_call = post.message.kind() == Kind::Request;
         match response.status() {
@@ -263,8 +263,8 @@ impl Upstream {
             return self.follow(link, post, response).await;
         }
         if !is_json(media) {
-            return self
-                .unanswered(post, Failure::NotMcp { status: 200, media: Some(media.into()) });
+            let why = Failure::NotMcp { status: 200, media: Some(media.into()) };
+            return self.unanswered(post, &why);
         }
         match Limited::new(response.into_body(), self.limits.message).collect().await {
             Ok(body) => {
@@ -273,9 +273,9 @@ impl Upstream {
                 works
             }
             Err(error) if error.is::<LengthLimitError>() => {
-                self.unanswered(post, too_long(self.limits.message))
+                self.unanswered(post, &too_long(self.limits.message))
             }
-            Err(error) => self.unanswered(post, Failure::closed(error.to_string())),
+            Err(error) => self.unanswered(post, &Failure::closed(error.to_string())),
         }
     }
 
@@ -303,7 +303,7 @@ impl Upstream {
 
     fn no_answer_unless_note(self: &Arc<Self>, post: &Post) -> Works {
         match post.message.id().filter(|_| post.message.kind() == Kind::Request) {
-            Some(id) => self.unanswered(post, Failure::NoAnswer { id: id.clone() }),
+            Some(id) => self.unanswered(post, &Failure::NoAnswer { id: id.clone() }),
             None => Works::none(),
         }
     }
@@ -330,18 +330,18 @@ impl Upstream {
                 tracing::warn!(server = self.name, "an answer was refused: {why}");
                 self.step(|half, now| half.handle_unsupplied(&post.message, now)).1
             }
-            None => self.unanswered(post, why),
+            None => self.unanswered(post, &why),
         }
     }
 
     /// The message went out, or did not, and no answer will come.
-    fn unanswered(self: &Arc<Self>, post: &Post, why: Failure) -> Works {
+    fn unanswered(self: &Arc<Self>, post: &Post, why: &Failure) -> Works {
         if post.message.kind() != Kind::Request {
-            self.tell_undelivered(&post.message, &why);
+            self.tell_undelivered(&post.message, why);
             return Works::none();
         }
-        self.tell_details(&why);
-        self.step(|half, now| half.handle_unanswered(post.lane, &why, now)).1
+        self.tell_details(why);
+        self.step(|half, now| half.handle_unanswered(post.lane, why, now)).1
     }
 }
 

@@ -31,7 +31,7 @@ impl Upstream {
             works.append(self.handle_message(lane, &message));
         }
         let why = Failure::Unreadable { why: refused.why.clone() };
-        works.append(self.fail_answered(lane, jsonrpc::answered(text, false), why));
+        works.append(self.fail_answered(lane, jsonrpc::answered(text, false), &why));
         works
     }
 
@@ -39,12 +39,12 @@ impl Upstream {
     pub(super) fn handle_too_long(self: &Arc<Self>, lane: Lane, head: &[u8], limit: usize) {
         self.count_bytes(limit);
         self.tell_unreadable(format_args!("skipped a message longer than {limit} bytes"));
-        self.fail_answered(lane, jsonrpc::answered(head, true), too_long(limit)).detach();
+        self.fail_answered(lane, jsonrpc::answered(head, true), &too_long(limit)).detach();
     }
 
     /// Fails the call that was answered. The stream of a POST belongs to one
     /// call, whatever id is said on it.
-    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: Failure) -> Works {
+    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: &Failure) -> Works {
         let fail = |half: &mut Half<Call>, now| {
             let lane = match answered {
                 Answered::Nothing => return,
@@ -53,7 +53,7 @@ impl Upstream {
                 Answered::Unknown => half.only_call(),
             };
             match lane {
-                Some(lane) => half.handle_unanswered(lane, &why, now),
+                Some(lane) => half.handle_unanswered(lane, why, now),
                 None if half.calls() == 0 => {}
                 None => self.tell_unreadable(format_args!(
                     "it does not say which of {} open calls it answers: they go on waiting",

@@ -297,7 +297,7 @@ impl Upstream {
     pub(super) fn loop_in(&self, message: &Message) -> Option<Failure> {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
         via.leads_back.store(true, Ordering::Relaxed);
-        (!via.is_bridge).then_some(Failure::Loop)
+        (!via.is_bridge).then_some(Failure::LOOP)
     }
 }
 

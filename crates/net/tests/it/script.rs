@@ -135,7 +135,7 @@ impl Inside for Script {
         };
         let call = call.clone();
         // As work, because that is how a real inside answers.
-        Works::one(async move { call.finish(&answer(&result)) })
+        Works::one(async move { call.finish(answer(&result)) })
     }
 
     fn note(&self, face: &Arc<Face>, message: Message) -> Works {
@@ -189,7 +189,7 @@ impl Call {
     }
 
     pub(crate) fn finish(&self, result: &Value) {
-        self.face.finish(self.exchange, &answer(&json!({"result": result}).to_string()));
+        self.face.finish(self.exchange, answer(&json!({"result": result}).to_string()));
     }
 
     /// Whose it is, without the request.
@@ -198,7 +198,7 @@ impl Call {
     }
 
     pub(crate) fn fail(&self, code: i32) {
-        self.face.finish(self.exchange, &answer(&error(code, "no").to_string()));
+        self.face.finish(self.exchange, answer(&error(code, "no").to_string()));
     }
 
     pub(crate) fn tool(&self) -> String {

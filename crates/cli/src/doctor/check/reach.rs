@@ -35,8 +35,6 @@ fn unreached(error: &FetchError) -> Finding {
         FetchError::TimedOut { .. } => Finding::error("connect.timeout", what)
             .remedy("a firewall or a wrong address; can the host be reached from here at all?"),
         FetchError::Tls { .. } => tls(what),
-        // A server without TLS hangs up in the middle of the handshake.
-        FetchError::Unreachable { .. } if what.contains("handshake") => tls(what),
         FetchError::ProxyRefused { .. } => Finding::error("connect.proxy", what)
             .remedy("check HTTPS_PROXY and its credentials, or name the host in NO_PROXY"),
         FetchError::Lost { .. } => Finding::error("connect.lost", what)

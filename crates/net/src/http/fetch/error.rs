@@ -5,6 +5,7 @@ use std::io;
 use std::iter::successors;
 use std::time::Duration;
 
+use http::uri::Scheme;
 use http::{StatusCode, Uri};
 use hyper_util::client::legacy;
 use switchboard_proto::failure::{Failure, Source};
@@ -131,6 +132,7 @@ impl FetchError {
     ) -> Self {
         let origin = origin(target);
         let source = Cause::of(error);
+        let is_https = target.scheme() == Some(&Scheme::HTTPS);
         for cause in causes(error) {
             if let Some(through) = cause.downcast_ref::<ThroughProxy>() {
                 return Self::ProxyRefused { proxy: through.proxy.clone(), origin, source };
@@ -144,6 +146,10 @@ impl FetchError {
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(io::ErrorKind::ConnectionRefused) => return Self::Refused { origin },
                 Some(io::ErrorKind::TimedOut) => return Self::TimedOut { origin, limit },
+                // A server without TLS hangs up in the middle of the handshake.
+                Some(io::ErrorKind::UnexpectedEof) if is_https => {
+                    return Self::Tls { origin, source };
+                }
                 _ => {}
             }
         }

@@ -425,7 +425,7 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
             "want" => muster.want(words[1], now),
             "ready" => muster.handle_ready(words[1], attempt(), now),
             "broken" => {
-                muster.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO)
+                muster.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO);
             }
             "at" => {
                 let time = words[1].trim_end_matches('s').parse().unwrap();

@@ -152,11 +152,4 @@ macro_rules! answers {
     )*};
 }
 
-answers!(
-    ToolResult,
-    &str,
-    String,
-    Content,
-    Vec<Content>,
-    crate::server::handler_result::HandlerResult
-);
+answers!(ToolResult, &str, String, Content, Vec<Content>, crate::server::tool_outcome::ToolOutcome);

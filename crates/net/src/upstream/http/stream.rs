@@ -92,7 +92,7 @@ impl Upstream {
             }
             if course.skipped {
                 // Resuming would bring the same again.
-                return self.unanswered(post, too_long(self.limits.message));
+                return self.unanswered(post, &too_long(self.limits.message));
             }
             let resumable = self.era() == Era::Legacy && course.last.is_some();
             if !resumable || !self.pause(&mut course).await {
@@ -111,11 +111,11 @@ impl Upstream {
         let why = "HTTP 200, but with the stream of an HTTP+SSE server";
         let why = Failure::WrongTransport { why };
         if post.message.method() != method::INITIALIZE {
-            return self.unanswered(post, why);
+            return self.unanswered(post, &why);
         }
         match self.try_other_road(&why, Some(&post.message)) {
             Ok(()) => Works::none(),
-            Err(why) => self.unanswered(post, why),
+            Err(why) => self.unanswered(post, &why),
         }
     }
 

@@ -189,7 +189,7 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
         panic!("{error:?}")
     };
     let fetch: Option<&FetchError> = source.error().downcast_ref();
-    assert!(matches!(fetch, Some(FetchError::Refused { .. })), "{source:?}");
+    assert!(fetch.is_some_and(FetchError::is_connect), "{source:?}");
 }
 
 /// wire: LIF-1

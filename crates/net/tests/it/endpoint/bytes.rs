@@ -153,7 +153,7 @@ async fn a_call_is_charged_until_it_is_answered_or_cancelled_whoever_has_its_tex
     let first = post_call(1);
     let (face, exchange) = set.stage.call().await.into_place();
     assert_eq!(within(post_call(2)).await.unwrap(), 429, "the first is still open");
-    face.finish(exchange, &Message::result(&Id::from(0), b"{}"));
+    face.finish(exchange, Message::result(&Id::from(0), b"{}"));
     assert_eq!(within(first).await.unwrap(), 200);
     let third = post_call(3);
     set.stage.call().await;

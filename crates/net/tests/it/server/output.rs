@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Context, Flaw, HandlerResult, Server, Support, Tool, ToolResult,
+    Builder, Context, Flaw, Server, Support, Tool, ToolOutcome, ToolResult,
 };
 
 use super::{LEGACY, serve, text};
@@ -15,7 +15,7 @@ struct Sum {
 
 fn as_told(args: &Value) -> ToolResult {
     match args["how"].as_str() {
-        Some("fail") => HandlerResult::failure("E_NO", "no").into(),
+        Some("fail") => ToolOutcome::failure("E_NO", "no").into(),
         Some("nothing") => ToolResult::text("nothing"),
         _ => ToolResult::structured(args["value"].clone()),
     }

@@ -1,7 +1,7 @@
 //! Outcomes, the nature of tools, the manifest and the traces.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{HandlerResult, Nature, Server, Tool};
+use switchboard_net::server::{Nature, Server, Tool, ToolOutcome};
 
 use super::{Client, serve};
 
@@ -19,9 +19,9 @@ fn client() -> Client {
         .example("the usual", &json!({"secret": "hunter2"}))
         .run(async |args: Value, _| {
             if args["fail"] == true {
-                return HandlerResult::failure("E_FULL", "the disk is full");
+                return ToolOutcome::failure("E_FULL", "the disk is full");
             }
-            HandlerResult::success("saved").with("bytes", 3)
+            ToolOutcome::success("saved").with("bytes", 3)
         });
     serve(Server::builder("s", "0").tool(save).manifest().traces())
 }

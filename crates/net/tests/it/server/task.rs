@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Context, Elicited, Error, HandlerResult, Server, Support, Tool, ToolResult,
+    Builder, Context, Elicited, Error, Server, Support, Tool, ToolOutcome, ToolResult,
 };
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ fn tasks(gate: &Arc<Notify>) -> Builder {
         async move {
             gate.notified().await;
             match args["how"].as_str() {
-                Some("fail") => Ok(HandlerResult::failure("E_NO", "no").into()),
+                Some("fail") => Ok(ToolOutcome::failure("E_NO", "no").into()),
                 Some("break") => Err(Error::new(7, "broken")),
                 _ => Ok(ToolResult::text("done")),
             }

@@ -10,7 +10,7 @@ use super::errand::{Errand, owner};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
 use crate::failure::Outcome;
-use crate::jsonrpc::{Id, Member, Message, Part};
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::server::legacy::covers;
@@ -193,7 +193,7 @@ impl<T: Ticket> ToLegacy<T> {
         let is_there = self.inner.is_ready();
         let Some(listen) = self.listens.get_mut(&number) else { return };
         match outcome {
-            outcome if outcome.result().is_some() => {}
+            Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
             _ if !is_there => {
                 let watcher = Watcher::new(owner(number), listen.ticket.principal());
                 self.inner.watch_later(uri, watcher);

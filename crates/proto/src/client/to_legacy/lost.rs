@@ -18,15 +18,8 @@ impl<T: Ticket> ToLegacy<T> {
         // Those whose client visits a page have no call at the server.
         for (number, call) in std::mem::take(&mut self.calls) {
             self.settle_asks_of(number, &call.ticket, now);
-            match call.lingers {
-                Some((outcome, _)) => {
-                    self.down.push_back(Down::Finish { to: call.ticket, outcome })
-                }
-                None => {
-                    let (to, outcome) = (call.ticket, why.clone().into());
-                    self.down.push_back(Down::Finish { to, outcome });
-                }
-            }
+            let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
+            self.down.push_back(Down::Finish { to: call.ticket, outcome });
         }
         self.return_later(now);
     }

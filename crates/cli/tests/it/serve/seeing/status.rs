@@ -44,6 +44,8 @@ fn a_table_shows_servers_and_sessions() {
     let json = run(&["status", "--json", &format!("{url}/mcp")], &[]);
     let status: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(status["servers"]["far"]["transport"], "http", "{status}");
+    let kinds = ["gone", "far"].map(|name| &status["servers"][name]["errorKind"]);
+    assert_eq!(kinds, ["not_started", "unreachable"], "{status}");
     assert_eq!(status["sessions"]["principals"]["anonymous"], 1, "{status}");
     assert!(!status.to_string().contains("s3cret"), "{status}");
 }

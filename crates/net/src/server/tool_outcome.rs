@@ -10,13 +10,13 @@ use super::tool::ToolResult;
 /// A failure of the business is a result; only a wrong call is an
 /// [`Error`](super::Error).
 #[derive(Clone, Debug, PartialEq)]
-pub struct HandlerResult {
+pub struct ToolOutcome {
     summary: String,
     members: Map<String, Value>,
     failure: Option<String>,
 }
 
-impl HandlerResult {
+impl ToolOutcome {
     /// It worked.
     pub fn success(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), members: Map::new(), failure: None }
@@ -36,8 +36,8 @@ impl HandlerResult {
     }
 }
 
-impl From<HandlerResult> for ToolResult {
-    fn from(outcome: HandlerResult) -> Self {
+impl From<ToolOutcome> for ToolResult {
+    fn from(outcome: ToolOutcome) -> Self {
         let mut members = outcome.members;
         members.insert("success".to_owned(), outcome.failure.is_none().into());
         if let Some(code) = &outcome.failure {
