@@ -16,10 +16,6 @@ use switchboard_testkit::within;
 use super::{MODERN, at, child, connected, discovered, legacy, modern};
 use crate::upstream::{fetch, journal};
 
-fn quick() -> ClientOptions {
-    ClientOptions { probe_timeout: Duration::from_millis(500), ..ClientOptions::default() }
-}
-
 /// wire: NEG-3, LIF-1, LIF-2
 #[tokio::test]
 async fn a_legacy_child_that_answers_the_question_is_kept() {
@@ -41,7 +37,9 @@ async fn a_legacy_child_that_answers_the_question_is_kept() {
 #[tokio::test]
 async fn a_child_that_dies_of_the_question_is_started_again() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["fragile"]), quick())).await.unwrap();
+    let client = within(Client::connect(child(&journal, &["fragile"]), ClientOptions::default()))
+        .await
+        .unwrap();
     assert_eq!(client.era(), Era::Legacy);
     assert_eq!(journal.pids().len(), 2);
     within(client.close()).await;
@@ -52,7 +50,9 @@ async fn a_child_that_dies_of_the_question_is_started_again() {
 #[tokio::test]
 async fn a_child_that_stays_silent_is_replaced() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["mute"]), quick())).await.unwrap();
+    // Longer than a child takes to begin, even on a busy machine.
+    let options = ClientOptions { probe_timeout: Duration::from_secs(1), ..Default::default() };
+    let client = within(Client::connect(child(&journal, &["mute"]), options)).await.unwrap();
     assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
     within(client.close()).await;
     journal.all_gone().await;
@@ -62,7 +62,9 @@ async fn a_child_that_stays_silent_is_replaced() {
 #[tokio::test]
 async fn a_child_that_the_question_has_pinned_to_an_era_is_replaced() {
     let journal = journal();
-    let client = within(Client::connect(child(&journal, &["pins"]), quick())).await.unwrap();
+    let client = within(Client::connect(child(&journal, &["pins"]), ClientOptions::default()))
+        .await
+        .unwrap();
     assert_eq!((client.era(), journal.pids().len()), (Era::Legacy, 2));
     within(client.close()).await;
     journal.all_gone().await;
