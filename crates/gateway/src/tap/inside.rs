@@ -90,7 +90,7 @@ impl Inside for Tapped {
         match tool::asked(&request).filter(|_| has_tools) {
             None => self.inside.open(face, call, request, said),
             Some(tool::TRACE) => {
-                call.finish(&tool::trace(&self.tap, face, &request));
+                call.finish(tool::trace(&self.tap, face, &request));
                 Works::none()
             }
             // What this client may see, and nothing else, is what it gets to list.
