@@ -16,7 +16,7 @@ use serde_json::json;
 use switchboard_net::OwnedTask;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
-use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
+use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, ServerState};
 use switchboard_net::upstream::{Guise, Server};
 use switchboard_proto::limits::Limits;
 use tokio::task::JoinSet;
@@ -166,7 +166,7 @@ impl Fleet {
     }
 
     /// How each server stands, by name.
-    pub fn states(&self) -> Vec<(Arc<str>, State)> {
+    pub fn states(&self) -> Vec<(Arc<str>, ServerState)> {
         self.roster.servers()
     }
 

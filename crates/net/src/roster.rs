@@ -51,19 +51,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{timeout, timeout_at};
 
 pub use cache::{Bounds, Cache};
 pub use definition::{Definition, Kind};
 pub use options::RosterOptions;
-pub use state::{AddError, CallError, Change, Deferred, State};
+pub use state::{AddError, CallError, Change, Deferred, ServerPhase, ServerState};
 pub use switchboard_proto::project::Cache as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
 use crate::face::now;
 use crate::upstream::Server;
-use berth::{Berth, View};
+use berth::Berth;
 use inner::Inner;
 use link::Link;
 
@@ -170,16 +170,24 @@ impl Roster {
         self.inner.step(|muster, _| muster.sleep(name))
     }
 
+    /// What the supervisor of a server knows of it, from here on. The last thing that it
+    /// says is [`ServerPhase::Draining`]. None if there is no server of that name.
+    pub fn state(&self, name: &str) -> Option<watch::Receiver<ServerState>> {
+        self.inner.berth(name).map(|berth| berth.state.subscribe())
+    }
+
     /// Whether a server can be called.
     pub fn is_ready(&self, name: &str) -> bool {
-        let berth = self.inner.berth(name);
-        berth.is_some_and(|berth| berth.view.borrow().state == State::Ready)
+        self.is_in(name, ServerPhase::Ready)
     }
 
     /// Whether a server was put to sleep, and nobody has wanted it since.
     pub fn is_asleep(&self, name: &str) -> bool {
-        let berth = self.inner.berth(name);
-        berth.is_some_and(|berth| berth.view.borrow().state == State::Asleep)
+        self.is_in(name, ServerPhase::Sleeping)
+    }
+
+    fn is_in(&self, name: &str, phase: ServerPhase) -> bool {
+        self.inner.berth(name).is_some_and(|berth| berth.state.borrow().phase == phase)
     }
 
     /// Connects a server that sleeps; nobody waits for it.
@@ -191,14 +199,15 @@ impl Roster {
     /// [`patience`](RosterOptions::patience) is over; those that are not ready.
     pub async fn ready(&self) -> Vec<Deferred> {
         let until = now() + self.inner.options.patience;
-        let is_settled = |view: &View| {
-            view.is_removed
-                || view.state == State::Ready
-                || view.is_loaded && view.state.is_settled()
-        };
         for berth in self.inner.berths() {
-            let mut view = berth.view.subscribe();
-            if timeout_at(until.into(), view.wait_for(is_settled)).await.is_err() {
+            let (mut state, mut lists) = (berth.state.subscribe(), berth.lists.subscribe());
+            let settled = async {
+                _ = state.wait_for(|state| !state.is_pending()).await;
+                if !berth.state.borrow().accepts_calls {
+                    _ = lists.wait_for(|lists| lists.is_loaded).await;
+                }
+            };
+            if timeout_at(until.into(), settled).await.is_err() {
                 break;
             }
         }
@@ -211,10 +220,9 @@ impl Roster {
     }
 
     /// All servers and how they stand, by name.
-    pub fn servers(&self) -> Vec<(Arc<str>, State)> {
+    pub fn servers(&self) -> Vec<(Arc<str>, ServerState)> {
         let berths = self.inner.berths();
-        let state =
-            |berth: &Arc<Berth>| (Arc::clone(&berth.name), berth.view.borrow().state.clone());
+        let state = |berth: &Arc<Berth>| (Arc::clone(&berth.name), berth.state.borrow().clone());
         berths.iter().map(state).collect()
     }
 
@@ -312,19 +320,14 @@ impl Roster {
 
     /// The connection to a server that is ready, at once.
     pub fn present(&self, server: &str) -> Option<Client> {
-        let berth = self.inner.berth(server)?;
-        let view = berth.view.borrow();
-        let is_ready = view.state == State::Ready && !view.is_removed;
-        view.client.as_ref().filter(|_| is_ready).map(|(client, _)| client.clone())
+        let is_ready = |state: &ServerState| state.phase == ServerPhase::Ready;
+        Some(self.inner.berth(server)?.client_if(is_ready)?.0)
     }
 
     /// What a server that is ready, or sleeps, has said of itself. One that
     /// sleeps cannot be called by it.
     pub fn known(&self, server: &str) -> Option<Client> {
-        let berth = self.inner.berth(server)?;
-        let view = berth.view.borrow();
-        let is_known = view.state.is_current() && !view.is_removed;
-        view.client.as_ref().filter(|_| is_known).map(|(client, _)| client.clone())
+        Some(self.inner.berth(server)?.client_if(ServerState::is_up)?.0)
     }
 
     /// Waits for a server within the time of a call to it.
@@ -337,17 +340,20 @@ impl Roster {
         let berth = self.inner.berth(name).ok_or_else(unknown)?;
         self.inner.step(|muster, now| muster.want(name, now));
         let time = options.timeout.unwrap_or(berth.options.timeout).min(self.inner.options.wait);
-        let mut view = berth.view.subscribe();
-        let is_over = |view: &View| {
-            view.is_removed || matches!(view.state, State::Ready | State::Failed { .. })
+        let mut state = berth.state.subscribe();
+        let is_over = |state: &ServerState| {
+            use ServerPhase::{Draining, Failed, Ready};
+            matches!(state.phase, Ready | Failed | Draining)
         };
-        // In time or not, the view tells.
-        _ = timeout(time, view.wait_for(is_over)).await;
-        let view = berth.view.borrow().clone();
-        match view.client {
-            _ if view.is_removed => Err(unknown()),
-            Some(there) if view.state == State::Ready => Ok(there),
-            _ => Err(CallError::NotReady { name: name.to_owned(), state: view.state }),
+        // In time or not, the state tells.
+        _ = timeout(time, state.wait_for(is_over)).await;
+        if let Some(there) = berth.client_if(|state| state.phase == ServerPhase::Ready) {
+            return Ok(there);
+        }
+        let state = berth.state.borrow().clone();
+        match state.phase {
+            ServerPhase::Draining => Err(unknown()),
+            _ => Err(CallError::NotReady { name: name.to_owned(), state }),
         }
     }
 

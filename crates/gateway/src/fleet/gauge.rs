@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_net::roster::{Kind, State};
+use switchboard_net::roster::{Kind, ServerState};
 use switchboard_net::upstream::Traffic;
 
 use super::{Backend, Fleet};
@@ -27,12 +27,9 @@ pub struct Gauges {
 impl Fleet {
     /// Whether a server turns our own connection away, but is asked by people
     /// who show it headers of their own.
-    pub fn is_open_to_people(&self, server: &str, state: &State) -> bool {
+    pub fn is_open_to_people(&self, server: &str, state: &ServerState) -> bool {
         let is_refused = |error: &str| ["HTTP 401", "HTTP 403"].iter().any(|it| error.contains(it));
-        let is_refused = match state {
-            State::Retrying { error, .. } | State::Failed { error, .. } => is_refused(error),
-            _ => false,
-        };
+        let is_refused = state.reason.as_deref().is_some_and(is_refused);
         let passes = |it: Arc<Backend>| !it.plan.passes().is_empty();
         is_refused && self.backend(server).is_some_and(passes)
     }

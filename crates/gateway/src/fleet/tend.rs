@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Door;
-use switchboard_net::roster::{Change, Changes, State};
+use switchboard_net::roster::{Change, Changes, ServerPhase, ServerState};
 use switchboard_net::upstream::LEADS_BACK;
 use tokio::time::{Instant, sleep_until};
 
@@ -78,15 +78,17 @@ impl Fleet {
         }
     }
 
-    fn tell_door(&self, name: &str, state: &State) {
+    fn tell_door(&self, name: &str, state: &ServerState) {
         let Some(backend) = self.backend(name) else { return };
         // Where clients show headers of their own, they may be let in where we are not.
         let is_known = backend.plan.passes().is_empty();
         let why = || format!("server {name:?} {LEADS_BACK}");
         let door = match state {
             _ if !is_known => Door::Open,
-            State::Failed { .. } if backend.bridge.server().leads_back() => Door::Failed(why()),
-            state => door(name, state),
+            state if state.phase == ServerPhase::Failed && backend.bridge.server().leads_back() => {
+                Door::Failed(why())
+            }
+            _ => door(name, state),
         };
         backend.bridge.stands(door);
     }
@@ -100,14 +102,14 @@ impl Fleet {
 
 /// What calls to a server are told. Why it broke is not for clients to know: it
 /// may name files and addresses.
-fn door(name: &str, state: &State) -> Door {
-    match state {
-        State::Ready | State::Asleep => Door::Open,
-        State::Retrying { .. } => {
+fn door(name: &str, state: &ServerState) -> Door {
+    match state.phase {
+        ServerPhase::Ready | ServerPhase::Sleeping => Door::Open,
+        ServerPhase::Retrying => {
             let why = format!("server {name:?} could not be started, and is tried again soon");
             Door::Retrying(why)
         }
-        State::Failed { .. } => {
+        ServerPhase::Failed => {
             let why = format!("server {name:?} has failed too often, and is tried again later");
             Door::Failed(why)
         }

@@ -13,8 +13,10 @@ use super::cache::Key;
 use super::definition::{Definition, Definitions, Kind, Terms};
 use super::keep::List;
 use super::link::Link;
-use super::state::{Deferred, State};
+use super::state::{Deferred, ServerPhase, ServerState};
 use crate::client::{Client, ClientOptions, Remembered};
+use crate::drive::OwnedTask;
+use crate::face::lock;
 use crate::upstream::{Server, Target};
 
 /// A server with a name.
@@ -25,18 +27,20 @@ pub(super) struct Berth {
     /// How long connecting and reading the lists may take.
     pub(super) connect: Duration,
     pub(super) key: Key,
-    pub(super) view: watch::Sender<View>,
+    pub(super) state: watch::Sender<ServerState>,
+    pub(super) lists: watch::Sender<Lists>,
+    /// There while the server is ready; while it sleeps, as it was.
+    pub(super) client: Mutex<Option<(Client, Arc<Link>)>>,
     /// The latest connection, and the task that keeps it.
     pub(super) kept: Mutex<Option<(Arc<Link>, JoinHandle<()>)>>,
     pub(super) remembered: Mutex<Option<Remembered>>,
+    /// The task that asks the cache.
+    pub(super) recalling: Mutex<Option<OwnedTask>>,
 }
 
-/// What is to be seen of a server.
-#[derive(Clone, Debug)]
-pub(super) struct View {
-    pub(super) state: State,
-    /// There while it is ready; while it sleeps, as it was.
-    pub(super) client: Option<(Client, Arc<Link>)>,
+/// What a server offers, as far as it is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lists {
     pub(super) definitions: Arc<Definitions>,
     /// Of each kind; none for what the server does not have.
     pub(super) terms: [Option<Terms>; 4],
@@ -44,7 +48,6 @@ pub(super) struct View {
     pub(super) is_known: bool,
     /// The cache has been asked.
     pub(super) is_loaded: bool,
-    pub(super) is_removed: bool,
 }
 
 impl Berth {
@@ -54,88 +57,104 @@ impl Berth {
         options: ClientOptions,
         connect: Duration,
     ) -> Self {
-        let view = View {
-            state: State::Waiting,
-            client: None,
-            definitions: Arc::default(),
-            terms: [None; 4],
-            is_known: false,
-            is_loaded: false,
-            is_removed: false,
-        };
-        let view = watch::Sender::new(view);
+        let state = watch::Sender::new(ServerState::new(ServerPhase::Queued));
         let key = Key::of(&server);
-        let (kept, remembered) = (Mutex::default(), Mutex::new(options.remembered));
-        Self { name, server, options, connect, key, view, kept, remembered }
+        let remembered = Mutex::new(options.remembered);
+        Self {
+            name,
+            server,
+            options,
+            connect,
+            key,
+            state,
+            lists: watch::Sender::default(),
+            client: Mutex::default(),
+            kept: Mutex::default(),
+            remembered,
+            recalling: Mutex::default(),
+        }
     }
 
     /// Offers what another one offered, until it knows better.
     pub(super) fn succeed(&self, old: &Self) {
-        let old = old.view.borrow().clone();
-        self.view.send_modify(|view| {
-            view.definitions = old.definitions;
-            view.is_known = old.is_known;
+        let old = old.lists.borrow().clone();
+        self.lists.send_modify(|lists| {
+            lists.definitions = old.definitions;
+            lists.is_known = old.is_known;
         });
+    }
+
+    /// The server is in this state from here on.
+    pub(super) fn publish(&self, state: ServerState) {
+        let is_up = state.is_up();
+        self.state.send_modify(|before| *before = state.after(before));
+        if !is_up {
+            *lock(&self.client) = None;
+        }
+    }
+
+    /// The connection, while the server is in a state like this.
+    pub(super) fn client_if(
+        &self,
+        is_it: impl Fn(&ServerState) -> bool,
+    ) -> Option<(Client, Arc<Link>)> {
+        let client = lock(&self.client).clone();
+        client.filter(|_| is_it(&self.state.borrow()))
     }
 
     /// Replaces lists; those that are different now.
     pub(super) fn set(&self, lists: Vec<List>) -> Vec<Kind> {
         let mut different = Vec::new();
-        self.view.send_modify(|view| {
-            let mut definitions = Definitions::clone(&view.definitions);
+        self.lists.send_modify(|known| {
+            let mut definitions = Definitions::clone(&known.definitions);
             for List { kind, items, terms } in lists {
-                view.terms[kind as usize] = terms;
+                known.terms[kind as usize] = terms;
                 if definitions.list(kind) != items {
                     different.push(kind);
                     definitions.set(kind, items);
                 }
             }
-            view.definitions = Arc::new(definitions);
-            view.is_known = true;
+            known.definitions = Arc::new(definitions);
+            known.is_known = true;
         });
         different
     }
 
     /// What it offers of one kind.
     pub(super) fn definitions(&self, kind: Kind) -> Vec<Definition> {
-        let view = self.view.borrow();
-        let is_cached = !view.state.is_current();
+        let is_cached = !self.state.borrow().is_up();
         let definition = |text: &Bytes| Definition {
             server: Arc::clone(&self.name),
             kind,
             text: text.clone(),
             is_cached,
         };
-        view.definitions.list(kind).iter().map(definition).collect()
+        self.lists.borrow().definitions.list(kind).iter().map(definition).collect()
     }
 
     /// How long others may keep its list; none if it has none of that kind.
     pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<Cache> {
-        let view = self.view.borrow();
-        if view.state != State::Ready {
+        if self.state.borrow().phase != ServerPhase::Ready {
             return Some(Cache::default());
         }
-        view.terms[kind as usize].map(|terms| terms.hints(now))
+        self.lists.borrow().terms[kind as usize].map(|terms| terms.hints(now))
     }
 
     /// Has a list read again whose time is over. Who asks gets the old one.
     pub(super) fn freshen(&self, kind: Kind, now: Instant) {
-        let view = self.view.borrow();
-        let is_stale = view.terms[kind as usize].is_some_and(|terms| terms.is_stale(now));
-        if let Some((_, link)) = view.client.as_ref().filter(|_| is_stale) {
+        let terms = self.lists.borrow().terms[kind as usize];
+        let is_stale = terms.is_some_and(|terms| terms.is_stale(now));
+        if let Some((_, link)) = lock(&self.client).as_ref().filter(|_| is_stale) {
             link.changed([kind]);
         }
     }
 
     /// What there is to say if it is not ready.
     pub(super) fn deferred(&self) -> Option<Deferred> {
-        let view = self.view.borrow();
-        let deferred = Deferred {
-            name: Arc::clone(&self.name),
-            state: view.state.clone(),
-            is_cached: view.is_known,
-        };
-        (!view.state.is_current()).then_some(deferred)
+        let state = self.state.borrow().clone();
+        let is_cached = self.lists.borrow().is_known;
+        let is_up = state.is_up();
+        (!is_up).then(|| Deferred { name: Arc::clone(&self.name), state, is_cached })
     }
 
     /// Something to keep those who share a server from coming back all at once.

@@ -13,9 +13,9 @@ use super::definition::Kind;
 use super::keep::List;
 use super::link::Link;
 use super::muster::{Action, Muster};
-use super::state::{AddError, Change, State};
+use super::state::{AddError, Change, ServerPhase, ServerState};
 use super::{RosterOptions, keep};
-use crate::drive::{Stop, race};
+use crate::drive::{OwnedTask, Stop, race};
 use crate::face::{lock, now};
 use crate::upstream::LEADS_BACK;
 
@@ -98,14 +98,9 @@ impl Inner {
         *kept = Some((link, self.runtime.spawn(keeping)));
     }
 
-    fn tell(&self, berth: &Berth, state: State) {
+    fn tell(&self, berth: &Berth, state: ServerState) {
         tracing::debug!(server = &*berth.name, "{state}");
-        berth.view.send_modify(|view| {
-            if !state.is_current() {
-                view.client = None;
-            }
-            view.state = state.clone();
-        });
+        berth.publish(state.clone());
         self.tell_change(Change::State { server: Arc::clone(&berth.name), state });
     }
 
@@ -143,7 +138,7 @@ impl Inner {
         core.muster.add(&name, now());
         self.act(&mut core);
         drop(core);
-        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        self.recall(&berth);
         Ok(())
     }
 
@@ -153,10 +148,7 @@ impl Inner {
         core.muster.remove(name, now());
         self.act(&mut core);
         let berth = core.berths.remove(name)?;
-        berth.view.send_modify(|view| {
-            view.client = None;
-            view.is_removed = true;
-        });
+        berth.publish(ServerState::new(ServerPhase::Draining));
         self.tell_change(Change::Removed { server: Arc::clone(&berth.name) });
         Some(berth)
     }
@@ -173,12 +165,16 @@ impl Inner {
         core.muster.add(&name, now());
         self.act(&mut core);
         drop(core);
-        old.view.send_modify(|view| {
-            view.client = None;
-            view.is_removed = true;
-        });
-        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        old.publish(ServerState::new(ServerPhase::Draining));
+        self.recall(&berth);
         Some(old)
+    }
+
+    /// Has the cache asked, for as long as the server is there.
+    fn recall(self: &Arc<Self>, berth: &Arc<Berth>) {
+        let _runtime = self.runtime.enter();
+        let recalling = keep::recall(Arc::downgrade(self), Arc::downgrade(berth));
+        *lock(&berth.recalling) = Some(OwnedTask::spawn(recalling));
     }
 
     pub(super) fn berth(&self, name: &str) -> Option<Arc<Berth>> {
@@ -205,8 +201,8 @@ impl Inner {
         let text = format!("this server {LEADS_BACK}");
         let none = |kind| List { kind, items: Vec::new(), terms: None };
         self.offer(berth, Kind::ALL.map(none).into());
-        let is_known = |it: &State| matches!(it, State::Failed { error, .. } if *error == text);
-        if !is_known(&berth.view.borrow().state) {
+        let is_known = berth.state.borrow().reason.as_ref() == Some(&text);
+        if !is_known {
             tracing::error!("{}", berth.server.loop_advice(&berth.name));
         }
         self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, &text, now));

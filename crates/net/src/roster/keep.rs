@@ -1,7 +1,7 @@
 //! The task that keeps one connection: makes it, looks after it, ends it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -112,8 +112,8 @@ async fn tend(
         Err(_) => Err(too_slow(berth.connect)),
     };
     // What the server did not give is taken from the cache, if that answers.
-    let mut view = berth.view.subscribe();
-    _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
+    let mut lists = berth.lists.subscribe();
+    _ = timeout(RECALL, lists.wait_for(|lists| lists.is_loaded)).await;
     match first {
         Ok(_) if berth.server.leads_back() => {
             return inner.broken(berth, link.attempt, LEADS_BACK);
@@ -121,7 +121,7 @@ async fn tend(
         Ok(lists) => inner.offer(berth, lists),
         Err(error) => return inner.broken(berth, link.attempt, &error.to_string()),
     }
-    berth.view.send_modify(|view| view.client = Some((client.clone(), Arc::clone(link))));
+    *lock(&berth.client) = Some((client.clone(), Arc::clone(link)));
     link.up();
     inner.step(|muster, now| muster.handle_ready(&berth.name, link.attempt, now));
     if !client.is_connected() {
@@ -263,7 +263,7 @@ async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option
 /// Keeps what a server offers for another time.
 async fn store(inner: &Inner, berth: &Berth) {
     let Some(cache) = inner.options.cache.clone() else { return };
-    let (key, definitions) = (berth.key.clone(), Arc::clone(&berth.view.borrow().definitions));
+    let (key, definitions) = (berth.key.clone(), Arc::clone(&berth.lists.borrow().definitions));
     let stored = tokio::task::spawn_blocking(move || cache.store(&key, &definitions)).await;
     if let Ok(Err(error)) = stored {
         tracing::warn!(server = &*berth.name, "its lists are not kept: {error}");
@@ -271,23 +271,26 @@ async fn store(inner: &Inner, berth: &Berth) {
 }
 
 /// Asks the cache what a server offered at an earlier time.
-pub(super) async fn recall(inner: Arc<Inner>, berth: Arc<Berth>) {
-    let found = match inner.options.cache.clone() {
-        Some(cache) => {
+pub(super) async fn recall(inner: Weak<Inner>, berth: Weak<Berth>) {
+    let place = inner.upgrade().and_then(|inner| inner.options.cache.clone()).zip(berth.upgrade());
+    let found = match place {
+        Some((cache, berth)) => {
             let key = berth.key.clone();
+            drop(berth);
             let loading = tokio::task::spawn_blocking(move || cache.load(&key));
             loading.await.ok().flatten()
         }
         None => None,
     };
+    let (Some(inner), Some(berth)) = (inner.upgrade(), berth.upgrade()) else { return };
     let mut told = Vec::new();
-    berth.view.send_modify(|view| {
-        view.is_loaded = true;
+    berth.lists.send_modify(|lists| {
+        lists.is_loaded = true;
         // A server that was quicker knows better.
-        if let Some(found) = found.filter(|_| !view.is_known) {
+        if let Some(found) = found.filter(|_| !lists.is_known) {
             told.extend(Kind::ALL.into_iter().filter(|&kind| !found.list(kind).is_empty()));
-            view.definitions = Arc::new(found);
-            view.is_known = true;
+            lists.definitions = Arc::new(found);
+            lists.is_known = true;
         }
     });
     for kind in told {

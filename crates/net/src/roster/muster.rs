@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::state::State;
+use super::state::{ServerPhase, ServerState};
 use retry::Retry;
 
 mod retry;
@@ -96,7 +96,7 @@ pub(super) enum Action {
     /// Nothing that belongs to this attempt is wanted any more.
     Release { name: Arc<str>, attempt: u64 },
     /// Let everybody know.
-    Tell { name: Arc<str>, state: State },
+    Tell { name: Arc<str>, state: ServerState },
 }
 
 impl Muster {
@@ -162,7 +162,7 @@ impl Muster {
         if let Some(member) = self.members.get_mut(&name) {
             let old = std::mem::replace(&mut member.phase, Phase::Asleep);
             self.release(&name, &old);
-            self.tell(&name, State::Asleep);
+            self.tell(&name, ServerState::new(ServerPhase::Sleeping));
         }
         true
     }
@@ -173,7 +173,7 @@ impl Muster {
         if let Phase::Connecting { .. } = member.phase {
             member.phase = Phase::Ready { attempt, since: now };
             member.is_probed = false;
-            self.tell(&name, State::Ready);
+            self.tell(&name, ServerState::new(ServerPhase::Ready));
             self.fill(now);
         }
     }
@@ -211,13 +211,12 @@ impl Muster {
     fn fail(&mut self, name: &Arc<str>, error: &str, next: Option<Instant>, now: Instant) {
         let Pace { rest, probe, .. } = self.pace;
         let Some(member) = self.members.get_mut(name) else { return };
-        let error = error.to_owned();
         let (phase, state) = if let Some(at) = next {
-            (Phase::Retrying { at }, State::Retrying { error, at })
+            (Phase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
         } else {
             let probe = probe.map(|time| now + time);
             let phase = Phase::Failed { rested: probe.unwrap_or(now + rest), probe };
-            (phase, State::Failed { error, at: probe })
+            (phase, ServerState::down(ServerPhase::Failed, error, probe))
         };
         let old = std::mem::replace(&mut member.phase, phase);
         self.release(name, &old);
@@ -264,7 +263,7 @@ impl Muster {
         if let Some(member) = self.members.get_mut(name) {
             member.phase = Phase::Waiting;
             self.queue.push_back(Arc::clone(name));
-            self.tell(name, State::Waiting);
+            self.tell(name, ServerState::new(ServerPhase::Queued));
         }
         self.fill(now);
     }
@@ -285,7 +284,7 @@ impl Muster {
             let attempt = self.next_attempt;
             self.next_attempt += 1;
             member.phase = Phase::Connecting { attempt, turn_over: Some(now + self.pace.turn) };
-            self.tell(&name, State::Connecting);
+            self.tell(&name, ServerState::new(ServerPhase::Starting));
             self.actions.push_back(Action::Connect { name, attempt });
             taken += 1;
         }
@@ -297,9 +296,9 @@ impl Muster {
         }
     }
 
-    fn tell(&mut self, name: &Arc<str>, state: State) {
+    fn tell(&mut self, name: &Arc<str>, state: ServerState) {
         let is_probed = self.members.get(name).is_some_and(|member| member.is_probed);
-        if is_probed && matches!(state, State::Waiting | State::Connecting) {
+        if is_probed && state.is_pending() {
             return;
         }
         self.actions.push_back(Action::Tell { name: Arc::clone(name), state });

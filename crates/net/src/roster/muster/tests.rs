@@ -450,16 +450,13 @@ fn print(action: &Action, start: Instant) -> String {
         Action::Connect { name, attempt } => format!("connect {name} {attempt}"),
         Action::Release { name, attempt } => format!("release {name} {attempt}"),
         Action::Tell { name, state } => {
-            let state = match state {
-                State::Waiting => "waiting".to_owned(),
-                State::Retrying { at, .. } => {
-                    format!("retrying at {}s", at.duration_since(start).as_secs_f64())
-                }
-                State::Failed { at: None, .. } => "failed".to_owned(),
-                State::Failed { at: Some(at), .. } => {
-                    format!("failed until {}s", at.duration_since(start).as_secs_f64())
-                }
-                state => state.to_string(),
+            let at = state.next_attempt.map(|at| at.duration_since(start).as_secs_f64());
+            let state = match (state.phase, at) {
+                (ServerPhase::Queued, _) => "waiting".to_owned(),
+                (ServerPhase::Retrying, Some(at)) => format!("retrying at {at}s"),
+                (ServerPhase::Failed, None) => "failed".to_owned(),
+                (ServerPhase::Failed, Some(at)) => format!("failed until {at}s"),
+                _ => state.to_string(),
             };
             format!("{name}: {state}")
         }
