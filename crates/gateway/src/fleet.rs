@@ -8,17 +8,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
-use switchboard_net::OwnedTask;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, ServerState};
 use switchboard_net::upstream::{Guise, Server};
 use switchboard_proto::limits::Limits;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::front::Tasks;
@@ -31,7 +31,6 @@ use leave::Leaving;
 mod change;
 mod gauge;
 mod leave;
-mod tend;
 
 /// How often a server that has failed is looked at.
 pub(crate) const PROBE: Duration = Duration::from_mins(1);
@@ -55,8 +54,6 @@ pub struct Fleet {
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
-    /// The tasks that look after the servers.
-    tending: OnceLock<[OwnedTask; 2]>,
 }
 
 /// The servers at one time, by name.
@@ -70,8 +67,8 @@ type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
 pub(crate) struct Backend {
     pub(crate) plan: Arc<ServerPlan>,
     pub(crate) bridge: Arc<Bridge>,
-    /// Shared by all that have the same bridge.
-    held: Arc<()>,
+    /// Shared by all that have the same bridge: it closes with the last of them.
+    held: watch::Sender<()>,
 }
 
 /// What may be different about a fleet.
@@ -115,14 +112,12 @@ impl Fleet {
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
-            tending: OnceLock::new(),
         });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
-        fleet.tend();
         Ok(fleet)
     }
 
@@ -185,6 +180,16 @@ impl Fleet {
         self.backend(name).map_or(0, |backend| backend.bridge.queued())
     }
 
+    /// Somebody wants something of a server, if only to see its list: one that
+    /// sleeps is woken, and nobody waits for it.
+    pub(crate) fn want(&self, name: &str) {
+        let Some(backend) = self.backend(name) else { return };
+        if backend.plan.idle().is_some() {
+            backend.bridge.touch();
+            self.roster.wake(name);
+        }
+    }
+
     /// Waits until every server is ready or known to be broken, for a moment at most.
     pub(crate) async fn settled(&self) {
         self.roster.ready().await;
@@ -221,7 +226,7 @@ impl Backend {
     /// A server of a plan, that nobody has called yet.
     fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
         let bridge = bridge(plan, server, limits);
-        Self { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
+        Self { plan: Arc::new(plan.clone()), bridge, held: watch::Sender::default() }
     }
 
     /// Where its lists are read: a process that all share is not started for that.

@@ -162,13 +162,6 @@ impl People {
         })
     }
 
-    /// Nobody listens at this server any more until somebody wants it.
-    pub(crate) fn sleep(&self, server: &str) {
-        for person in self.each() {
-            person.roster.sleep(server);
-        }
-    }
-
     /// Lets go of everybody's servers, and waits for it.
     pub(crate) async fn close(&self) {
         for person in self.each() {
@@ -251,6 +244,8 @@ impl Person {
                 Some((_, bridge)) if bridge.ptr_eq(&now.1) => _ = self.roster.restart(name),
                 before => self.ask(name, backend, before.is_some()),
             }
+            // It only listens for what has changed, and would keep the server awake.
+            self.roster.sleep_after(name, backend.plan.idle(), &backend.bridge, false);
             servers.insert(Arc::clone(name), now);
         }
     }

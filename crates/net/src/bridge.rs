@@ -12,6 +12,7 @@ use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::drive::OwnedTask;
@@ -38,7 +39,6 @@ use caller::Caller;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
-pub use gate::Door;
 pub use hide::Hidden;
 use idle::Places;
 use turn::Gatehouse;
@@ -55,6 +55,8 @@ pub struct Bridge {
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
+    /// Somebody may have begun or ended to use the server.
+    stirred: Notify,
     this: Weak<Self>,
 }
 

@@ -148,7 +148,7 @@ pub mod stdio;
 pub mod upstream;
 pub mod who;
 
-pub use drive::OwnedTask;
+pub use drive::{Either, OwnedTask, race};
 
 /// The recipes' Rust is compiled and run with the examples above.
 #[cfg(doctest)]

@@ -44,6 +44,7 @@ mod link;
 mod listed;
 mod muster;
 mod options;
+mod sleep;
 mod state;
 
 use std::sync::Arc;

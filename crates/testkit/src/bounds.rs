@@ -28,9 +28,6 @@ const TYPES: &[&str] = &["Duration", "NonZeroUsize", "u32", "u64", "usize"];
 /// somebody looks.
 const NO_BOUNDS: &[&str] = &[
     "gateway/src/config/file.rs LOOK",
-    "gateway/src/fleet/leave.rs LOOK",
-    "gateway/src/fleet/tend.rs BLINK",
-    "gateway/src/fleet/tend.rs LOOK",
     "gateway/src/front/leg.rs WATCH",
     "gateway/src/front/seek.rs FEW",
     "gateway/src/name.rs HASH",

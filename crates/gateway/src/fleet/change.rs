@@ -9,9 +9,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use switchboard_net::bridge::Door;
-use switchboard_net::roster::AddError;
+use switchboard_net::roster::{AddError, ServerPhase, ServerState};
 use switchboard_proto::limits::Limits;
+use tokio::sync::watch;
 
 use super::{Backend, Backends, Fleet, able, bounded, carried};
 use crate::plan::{Plan, ServerPlan};
@@ -44,6 +44,10 @@ impl Fleet {
                 before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
             };
             backend.bridge.set_limits(bounded(plan, &limits));
+            let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &backend));
+            if is_new {
+                self.roster.sleep_after(&name, plan.idle(), &backend.bridge, true);
+            }
             next.insert(name, backend);
         }
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
@@ -56,8 +60,6 @@ impl Fleet {
         for (name, before) in old.iter() {
             let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
             if !goes_on {
-                // Nobody looks after it any more: what waits there goes on as it is.
-                before.bridge.stands(Door::Open);
                 self.leaving.leave(name, before);
             }
         }
@@ -85,6 +87,11 @@ impl Fleet {
             let client = able(plan.start);
             self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
         }
+        // Where clients show headers of their own, they may be let in where we are not.
+        let is_known = plan.passes().is_empty();
+        let ours = self.roster.state(name).filter(|_| is_known);
+        let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
+        backend.bridge.follow(name, ours.unwrap_or_else(always));
         backend.bridge.set_places(self.options.people.connections);
         Ok(backend)
     }
@@ -94,7 +101,7 @@ impl Backend {
     /// The same connections under another plan.
     fn adjusted(&self, plan: &ServerPlan) -> Self {
         self.bridge.set_bounds((plan.calls, plan.start));
-        let (bridge, held) = (Arc::clone(&self.bridge), Arc::clone(&self.held));
+        let (bridge, held) = (Arc::clone(&self.bridge), self.held.clone());
         Self { plan: Arc::new(plan.clone()), bridge, held }
     }
 }

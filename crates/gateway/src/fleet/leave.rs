@@ -1,36 +1,29 @@
 //! Servers that a plan does not have any more, or has otherwise: they get no new
 //! calls, and end when those that they have are answered.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use switchboard_net::bridge::Bridge;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Inside as _;
+use switchboard_net::{Either, race};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::timeout;
 
 use super::{Backend, Fleet};
 
 /// How long open calls keep a server that nobody wants any more.
 const DRAIN: Duration = Duration::from_mins(1);
 
-/// How often somebody looks whether it has been left by all.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// Those that are on their way out.
 #[derive(Default)]
 pub(super) struct Leaving {
-    inner: Arc<Inner>,
-    ending: Mutex<JoinSet<()>>,
-}
-
-#[derive(Default)]
-struct Inner {
-    bridges: Mutex<Vec<(Arc<str>, Arc<Bridge>)>>,
+    bridges: Arc<Mutex<Vec<(Arc<str>, Arc<Bridge>)>>>,
     /// Nobody waits for calls any more.
-    hurry: AtomicBool,
+    hurry: watch::Sender<bool>,
+    ending: Mutex<JoinSet<()>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,22 +33,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Leaving {
     /// Ends a server once it has answered all that it was asked, or a while has passed.
     pub(super) fn leave(&self, name: &Arc<str>, backend: &Backend) {
-        let (inner, name) = (Arc::clone(&self.inner), Arc::clone(name));
-        // Held by nobody else: no call is on its way to it.
-        let (held, bridge) = (Arc::downgrade(&backend.held), Arc::clone(&backend.bridge));
-        lock(&inner.bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
+        let (bridges, name) = (Arc::clone(&self.bridges), Arc::clone(name));
+        let bridge = Arc::clone(&backend.bridge);
+        let (mut held, mut hurry) = (backend.held.subscribe(), self.hurry.subscribe());
+        lock(&bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
         self.end(async move {
-            let until = Instant::now() + DRAIN;
-            while held.strong_count() > 0 || !bridge.is_idle() {
-                if inner.hurry.load(Ordering::Relaxed) || Instant::now() >= until {
-                    let left = bridge.calls();
-                    tracing::warn!(server = &*name, left, "calls outlived their server");
-                    break;
-                }
-                tokio::time::sleep(LOOK).await;
+            let answered = async {
+                // Closed when nobody holds it: no call is on its way to it.
+                _ = held.changed().await;
+                bridge.until_idle().await;
+            };
+            let over = race(timeout(DRAIN, answered), hurry.wait_for(|hurry| *hurry));
+            let is_left = matches!(over.await, Either::Left(Ok(())));
+            if !is_left {
+                let left = bridge.calls();
+                tracing::warn!(server = &*name, left, "calls outlived their server");
             }
             bridge.close().await;
-            lock(&inner.bridges).retain(|(_, left)| !Arc::ptr_eq(left, &bridge));
+            lock(&bridges).retain(|(_, left)| !Arc::ptr_eq(left, &bridge));
         });
     }
 
@@ -68,7 +63,7 @@ impl Leaving {
 
     /// Ends them all, and waits for it.
     pub(super) async fn hurry(&self) {
-        self.inner.hurry.store(true, Ordering::Relaxed);
+        self.hurry.send_replace(true);
         let mut ending = std::mem::take(&mut *lock(&self.ending));
         while ending.join_next().await.is_some() {}
     }
@@ -89,7 +84,7 @@ impl Fleet {
         let backends = self.backends();
         let there = backends.iter().filter(|(name, _)| is_meant(name));
         let there = there.map(|(_, backend)| Arc::clone(&backend.bridge));
-        let leaving = lock(&self.leaving.inner.bridges);
+        let leaving = lock(&self.leaving.bridges);
         let left = leaving.iter().filter(|(name, _)| is_meant(name));
         let left = left.map(|(_, bridge)| Arc::clone(bridge));
         there.chain(left).collect()

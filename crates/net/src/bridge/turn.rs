@@ -10,13 +10,15 @@ use switchboard_proto::exchange::{Exchange, Up};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
+use tokio::sync::watch;
 
-use super::gate::{Call, Door, Entry, Gate, Key, NOBODY};
+use super::gate::{Call, Entry, Gate, Key, NOBODY};
 use super::going::{self, Going};
 use super::{Bridge, Caller};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
-use crate::upstream::{Before, Passing, Recipient};
+use crate::roster::{ServerPhase, ServerState};
+use crate::upstream::{Before, LEADS_BACK, Passing, Recipient};
 
 /// The gate, and what is under way at it.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Gatehouse {
     gate: Gate<(Caller, Up)>,
     /// Looks at the time while calls wait for the server.
     watching: Option<OwnedTask>,
+    /// Hears what the supervisor of the server publishes.
+    following: Option<OwnedTask>,
     /// A thread lets waiting calls on, one after the other.
     is_draining: bool,
     going: Going,
@@ -31,7 +35,8 @@ pub(super) struct Gatehouse {
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<(Caller, Up)>) -> Mutex<Self> {
-        Mutex::new(Self { gate, watching: None, is_draining: false, going: Going::default() })
+        let (watching, following) = (None, None);
+        Mutex::new(Self { gate, watching, following, is_draining: false, going: Going::default() })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
@@ -94,6 +99,7 @@ impl Bridge {
                 let principal = mark(caller.face.principal());
                 let call = Call { key, principal, counts, linked };
                 let entry = lock(house).gate.enter(call, (caller, verb), now());
+                self.stirred.notify_waiters();
                 self.let_in(house, exchange, entry)
             }
             Up::Drop { exchange, .. } => {
@@ -140,6 +146,7 @@ impl Bridge {
     /// a thousand calls that are refused need no more stack than one.
     fn call_next(&self) {
         let Some(house) = &self.house else { return };
+        self.stirred.notify_waiters();
         if std::mem::replace(&mut lock(house).is_draining, true) {
             return;
         }
@@ -163,16 +170,26 @@ impl Bridge {
         }
     }
 
-    /// How the server stands, as far as somebody else knows: calls wait for one
-    /// that is not there. Only a bridge with a bound on calls minds.
-    pub fn stands(&self, door: Door) {
+    /// Follows what the supervisor of the server publishes: calls wait while the server is
+    /// down. Only a bridge with a bound on calls minds. `name` is what callers know the
+    /// server by.
+    pub fn follow(&self, name: &str, mut state: watch::Receiver<ServerState>) {
         let Some(house) = &self.house else { return };
+        let now = state.borrow_and_update().clone();
+        self.handle_state(name, &now);
+        let (bridge, name) = (Weak::clone(&self.this), Arc::from(name));
+        lock(house).following = Some(OwnedTask::spawn(follow(bridge, name, state)));
+    }
+
+    fn handle_state(&self, name: &str, state: &ServerState) {
+        let Some(house) = &self.house else { return };
+        let why = self.why_down(name, state);
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
+            (state.accepts_calls && !gate.is_open(), gate.handle_state(state, &why, now()))
         };
-        for ((caller, verb), text) in vain {
-            fail(&caller, &verb, text);
+        for (caller, verb) in vain {
+            fail(&caller, &verb, why.clone());
         }
         if opens {
             self.fill_pool();
@@ -182,6 +199,18 @@ impl Bridge {
             self.watch_gate(house);
         }
         self.call_next();
+    }
+
+    /// What callers hear of a server that is down. The reason itself is not for them: it
+    /// may name files and addresses.
+    fn why_down(&self, name: &str, state: &ServerState) -> String {
+        if state.phase != ServerPhase::Failed {
+            return format!("server {name:?} could not be started, and is tried again soon");
+        }
+        if self.server.leads_back() {
+            return format!("server {name:?} {LEADS_BACK}");
+        }
+        format!("server {name:?} has failed too often, and is tried again later")
     }
 
     /// Other bounds for a bridge that has some: what [`guarding`](Self::guarding) wants.
@@ -234,17 +263,9 @@ impl Bridge {
         next
     }
 
-    /// When a server that nobody uses will have been idle for so long; none
-    /// while somebody uses it.
-    pub fn idle_until(&self, idle: Duration) -> Option<Instant> {
-        let since = lock(self.house.as_ref()?).gate.idle_since()?;
-        lock(&self.state).is_quiet().then_some(since + idle)
-    }
-
-    /// Whether nobody has made a call for so long, whoever listens.
-    pub fn is_unused(&self, idle: Duration) -> bool {
-        let since = self.house.as_ref().and_then(|house| lock(house).gate.idle_since());
-        since.is_some_and(|since| now().saturating_duration_since(since) >= idle)
+    /// Since when no call is open or waits.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        lock(self.house.as_ref()?).gate.idle_since()
     }
 
     /// Lets go of a server that nobody has used for so long: children end, and
@@ -264,6 +285,7 @@ impl Bridge {
     pub fn touch(&self) {
         if let Some(house) = &self.house {
             lock(house).gate.touch(now());
+            self.stirred.notify_waiters();
         }
     }
 }
@@ -276,6 +298,14 @@ async fn watch(bridge: Weak<Bridge>) {
         };
         let Some(next) = next else { return };
         tokio::time::sleep_until(next.into()).await;
+    }
+}
+
+async fn follow(bridge: Weak<Bridge>, name: Arc<str>, mut state: watch::Receiver<ServerState>) {
+    while state.changed().await.is_ok() {
+        let Some(bridge) = bridge.upgrade() else { return };
+        let now = state.borrow_and_update().clone();
+        bridge.handle_state(&name, &now);
     }
 }
 
@@ -339,8 +369,8 @@ mod tests {
         bridge.take(&face, Up::Open { exchange, request, said: None }).detach();
         assert_eq!(bridge.queued(), 1, "the server is not there yet");
         let house = bridge.house.as_ref().unwrap();
-        // As `stands` does, but nobody lets the call on.
-        lock(house).gate.stands(Door::Open, now());
+        // As `follow` does, but nobody lets the call on.
+        lock(house).gate.handle_state(&ServerState::new(ServerPhase::Ready), "", now());
         let open = lock(house).next().unwrap();
         bridge.take(&face, Up::Drop { exchange, message: None }).detach();
         bridge.make(house, open);

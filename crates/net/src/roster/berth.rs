@@ -36,6 +36,8 @@ pub(super) struct Berth {
     pub(super) remembered: Mutex<Option<Remembered>>,
     /// The task that asks the cache.
     pub(super) recalling: Mutex<Option<OwnedTask>>,
+    /// The task that puts the server to sleep.
+    pub(super) sleeping: Mutex<Option<OwnedTask>>,
 }
 
 /// What a server offers, as far as it is known.
@@ -72,6 +74,7 @@ impl Berth {
             kept: Mutex::default(),
             remembered,
             recalling: Mutex::default(),
+            sleeping: Mutex::default(),
         }
     }
 
@@ -87,6 +90,10 @@ impl Berth {
     /// The server is in this state from here on.
     pub(super) fn publish(&self, state: ServerState) {
         let is_up = state.is_up();
+        if state.phase == ServerPhase::Draining {
+            *lock(&self.recalling) = None;
+            *lock(&self.sleeping) = None;
+        }
         self.state.send_modify(|before| *before = state.after(before));
         if !is_up {
             *lock(&self.client) = None;

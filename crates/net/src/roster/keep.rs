@@ -17,7 +17,7 @@ use super::inner::Inner;
 use super::link::Link;
 use super::state::Change;
 use crate::client::{CallError, Client, Filter, Listed};
-use crate::drive::race;
+use crate::drive::{Either, race};
 use crate::face::{lock, now};
 use crate::upstream::LEADS_BACK;
 
@@ -129,7 +129,11 @@ async fn tend(
         return inner.broken(berth, link.attempt, &link.why());
     }
     store(inner, berth).await;
-    Box::pin(race(listen(client, link), look_after(inner, berth, link, client))).await;
+    let looking = race(listen(client, link), look_after(inner, berth, link, client));
+    if let Either::Left(()) = race(berth.server.until_loop(), Box::pin(looking)).await {
+        // A call of a client has found out; the next attempt does too.
+        inner.step(|muster, now| muster.restart(&berth.name, now));
+    }
 }
 
 /// Reads lists again that have changed, and asks a server that seems gone.

@@ -9,6 +9,7 @@ use http::HeaderMap;
 
 use super::core::Stay;
 use super::{Road, Upstream, over};
+use crate::drive::race;
 use crate::face::{lock, now};
 
 impl Upstream {
@@ -72,6 +73,16 @@ impl Upstream {
         }
         self.pass_down();
         true
+    }
+
+    /// Waits until nobody uses it, or it was ended.
+    pub(crate) async fn until_unused(&self) {
+        loop {
+            let stirred = race(self.told.notified(), self.drained.notified());
+            if !self.is_used() || self.stop.until(stirred).await.is_none() {
+                return;
+            }
+        }
     }
 
     /// Waits until the link is to end.

@@ -25,13 +25,13 @@ use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal::{self, Refusal};
+use tokio::sync::watch;
 
 use super::{Server, Upstream};
 use crate::face::{lock, now};
@@ -129,7 +129,7 @@ pub(super) struct Via {
     /// What its children are started with.
     variable: String,
     told: Mutex<Told>,
-    leads_back: AtomicBool,
+    leads_back: watch::Sender<bool>,
     is_bridge: bool,
     source: Arc<str>,
 }
@@ -162,7 +162,7 @@ impl Via {
             id,
             variable: pairs.join(","),
             told: Mutex::new(Told { ids: VecDeque::new(), open: Vec::new(), first, header }),
-            leads_back: AtomicBool::new(false),
+            leads_back: watch::Sender::new(false),
             is_bridge: ancestry.is_bridge,
             source: Arc::clone(&ancestry.source),
         })
@@ -271,13 +271,22 @@ impl Server {
 
     /// Whether it led back to us when it was last asked something.
     pub fn leads_back(&self) -> bool {
-        self.via().is_some_and(|via| via.leads_back.load(Ordering::Relaxed))
+        self.via().is_some_and(|via| *via.leads_back.borrow())
+    }
+
+    /// Waits until the server is known to lead back.
+    pub(crate) async fn until_loop(&self) {
+        match self.via() {
+            // The sender lives as long as the server.
+            Some(via) => _ = via.leads_back.subscribe().wait_for(|leads_back| *leads_back).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// It is about to be asked again.
     pub(crate) fn forget_loop(&self) {
         if let Some(via) = self.via() {
-            via.leads_back.store(false, Ordering::Relaxed);
+            via.leads_back.send_replace(false);
         }
     }
 
@@ -299,7 +308,7 @@ impl Upstream {
     /// What callers hear if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<String> {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
-        via.leads_back.store(true, Ordering::Relaxed);
+        via.leads_back.send_replace(true);
         (!via.is_bridge).then(|| format!("this server {LEADS_BACK}"))
     }
 }

@@ -266,7 +266,7 @@ fn a_server_is_idle_since_its_last_call_was_over() {
     let start = Instant::now();
     let later = |seconds| start + Duration::from_secs(seconds);
     let mut gate = Gate::new(1, Duration::from_secs(10), start);
-    gate.stands(Door::Open, start);
+    gate.handle_state(&ServerState::new(ServerPhase::Ready), "", start);
     let call = Call { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
     assert_eq!(gate.idle_since(), Some(start));
     assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
@@ -281,6 +281,7 @@ fn check(script: &str, expected: &str) {
     let start = Instant::now();
     let mut now = start;
     let mut gate = Gate::new(2, Duration::from_secs(10), now);
+    let mut state = ServerState::new(ServerPhase::Starting);
     let mut seen = Vec::new();
     for step in lines(script) {
         let (verb, name) = step.split_once(' ').unwrap_or((step, ""));
@@ -307,16 +308,17 @@ fn check(script: &str, expected: &str) {
                 let late = gate.handle_timeout(now);
                 seen.extend(late.iter().map(|name| format!("{name} has waited too long")));
             }
-            door => {
-                let door = match door {
-                    "open" => Door::Open,
-                    "starting" => Door::Starting,
-                    "retrying" => Door::Retrying("it broke".to_owned()),
-                    "failed" => Door::Failed("it broke".to_owned()),
+            phase => {
+                let phase = match phase {
+                    "open" => ServerPhase::Ready,
+                    "starting" => ServerPhase::Starting,
+                    "retrying" => ServerPhase::Retrying,
+                    "failed" => ServerPhase::Failed,
                     _ => panic!("no such step: {step}"),
                 };
-                let vain = gate.stands(door, now);
-                seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {why}")));
+                state = ServerState::new(phase).after(&state);
+                let vain = gate.handle_state(&state, "it broke", now);
+                seen.extend(vain.iter().map(|name| format!("{name} fails: it broke")));
             }
         }
         assert!(gate.poll_timeout().is_none_or(|at| at > now), "{step}: nothing is left to do");
@@ -335,7 +337,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     let now = Instant::now();
     let mut gate = Gate::new(2, Duration::from_secs(1), now);
-    gate.stands(Door::Open, now);
+    gate.handle_state(&ServerState::new(ServerPhase::Ready), "", now);
     let call = |principal, number| Call {
         key: (principal, Exchange(number)),
         principal,
