@@ -1,7 +1,7 @@
-//! One server of the roster: where it is, how it stands, what it offers.
+//! One server of the roster: where it is, its state, what it offers, and when it sleeps.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,18 +9,20 @@ use switchboard_proto::project::Cache;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::Roster;
 use super::cache::Key;
+use super::connection::{Link, List};
 use super::definition::{Definition, Definitions, Kind, Terms};
-use super::keep::List;
-use super::link::Link;
+use super::inner::Inner;
 use super::state::{Deferred, ServerPhase, ServerState};
+use crate::bridge::Bridge;
 use crate::client::{Client, ClientOptions, Remembered};
-use crate::drive::OwnedTask;
+use crate::drive::{Either, OwnedTask, race};
 use crate::face::lock;
 use crate::upstream::{Server, Target};
 
 /// A server with a name.
-pub(super) struct Berth {
+pub(super) struct ServerEntry {
     pub(super) name: Arc<str>,
     pub(super) server: Server,
     pub(super) options: ClientOptions,
@@ -52,7 +54,7 @@ pub(super) struct Lists {
     pub(super) is_loaded: bool,
 }
 
-impl Berth {
+impl ServerEntry {
     pub(super) fn new(
         name: Arc<str>,
         server: Server,
@@ -177,8 +179,87 @@ impl Berth {
     }
 }
 
-impl fmt::Debug for Berth {
+impl fmt::Debug for ServerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Berth").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ServerEntry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A server, and the bridge that the calls of clients go by.
+struct Sleeper {
+    inner: Weak<Inner>,
+    name: Arc<str>,
+    bridge: Arc<Bridge>,
+    idle: Duration,
+    /// The connections of the bridge end with ours.
+    is_owner: bool,
+}
+
+impl Roster {
+    /// Has a server sleep whenever no client has made a call by `bridge` for `idle`; never,
+    /// if that is not said. The connections of the bridge end too if this roster is their
+    /// owner; other rosters only leave them.
+    pub fn sleep_after(
+        &self,
+        name: &str,
+        idle: Option<Duration>,
+        bridge: &Arc<Bridge>,
+        is_owner: bool,
+    ) {
+        let Some(entry) = self.inner.entry(name) else { return };
+        let sleeper = idle.map(|idle| Sleeper {
+            inner: Arc::downgrade(&self.inner),
+            name: Arc::clone(&entry.name),
+            bridge: Arc::clone(bridge),
+            idle,
+            is_owner,
+        });
+        let state = entry.state.subscribe();
+        *lock(&entry.sleeping) = sleeper.map(|it| OwnedTask::spawn(it.run(state)));
+    }
+}
+
+impl Sleeper {
+    async fn run(self, mut state: watch::Receiver<ServerState>) {
+        let bridge = &self.bridge;
+        while !bridge.is_closed() {
+            bridge.unused_for(self.idle).await;
+            if self.is_owner {
+                bridge.until_quiet().await;
+            }
+            let stirred = bridge.stirred();
+            let phase = state.borrow_and_update().phase;
+            let Some(inner) = self.inner.upgrade() else { return };
+            let is_settled = self.put_to_sleep(&inner, phase);
+            drop(inner);
+            if !is_settled {
+                // Somebody came to use it at this moment.
+                tokio::task::yield_now().await;
+            } else if let Either::Right(Err(_)) = race(stirred, state.changed()).await {
+                return;
+            }
+        }
+    }
+
+    /// False if that must be tried again once nobody uses the server.
+    fn put_to_sleep(&self, inner: &Arc<Inner>, phase: ServerPhase) -> bool {
+        let bridge = &self.bridge;
+        let sleep = || inner.step(|supervisor, _| supervisor.sleep(&self.name));
+        let is_asleep = match phase {
+            // It goes by the bridge too, and leaves it first: it would start the server again.
+            ServerPhase::Ready if !self.is_owner || bridge.is_common() => {
+                sleep();
+                return true;
+            }
+            ServerPhase::Ready => bridge.rest(self.idle) && sleep(),
+            ServerPhase::Sleeping if self.is_owner && bridge.is_common() && bridge.is_running() => {
+                bridge.rest(self.idle)
+            }
+            _ => return true,
+        };
+        if is_asleep {
+            tracing::info!(server = &*self.name, "put to sleep: nobody uses it");
+        }
+        is_asleep
     }
 }

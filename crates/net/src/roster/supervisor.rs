@@ -2,11 +2,11 @@
 //!
 //! Knows names, attempts and instants. Does not connect, does not read a
 //! clock: the caller says what happened and when, then drains
-//! [`poll`](Muster::poll).
+//! [`poll`](Supervisor::poll).
 //!
 //! ```text
 //!              a place is free            lists are there
-//!   Waiting ──────────────────▶ Connecting ─────────────▶ Ready ──nobody uses it──▶ Asleep
+//!   Queued ───────────────────▶ Starting ──────────────▶ Ready ──nobody uses it──▶ Sleeping
 //!      ▲                            │ it failed             │ it broke                │
 //!      │ it is time                 ▼                       │                         │
 //!      ├──────────────────────── Retrying ◀─────────────────┘                         │
@@ -27,10 +27,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::state::{ServerPhase, ServerState};
-use retry::Retry;
+use switchboard_proto::backoff::{Reconnect, Restart};
 
-mod retry;
+use super::state::{ServerPhase, ServerState};
 
 /// How servers are brought up, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +48,9 @@ pub(super) struct Pace {
 
 /// The servers and how they stand.
 #[derive(Debug)]
-pub(super) struct Muster {
+pub(super) struct Supervisor {
     pace: Pace,
-    members: BTreeMap<Arc<str>, Member>,
+    members: BTreeMap<Arc<str>, SupervisedServer>,
     /// Those that wait for a place, longest first; each at most once.
     queue: VecDeque<Arc<str>>,
     next_attempt: u64,
@@ -59,18 +58,18 @@ pub(super) struct Muster {
 }
 
 #[derive(Debug)]
-struct Member {
-    phase: Phase,
+struct SupervisedServer {
+    phase: MemberPhase,
     retry: Retry,
     /// It failed, and is only looked at.
     is_probed: bool,
 }
 
 #[derive(Debug)]
-enum Phase {
-    Waiting,
+enum MemberPhase {
+    Queued,
     /// Until `turn_over` it holds a place.
-    Connecting {
+    Starting {
         attempt: u64,
         turn_over: Option<Instant>,
     },
@@ -85,7 +84,7 @@ enum Phase {
         rested: Instant,
         probe: Option<Instant>,
     },
-    Asleep,
+    Sleeping,
 }
 
 /// What the caller must do.
@@ -99,7 +98,7 @@ pub(super) enum Action {
     Tell { name: Arc<str>, state: ServerState },
 }
 
-impl Muster {
+impl Supervisor {
     pub(super) fn new(pace: Pace) -> Self {
         let members = BTreeMap::new();
         let (queue, actions) = (VecDeque::new(), VecDeque::new());
@@ -111,7 +110,7 @@ impl Muster {
         if self.members.contains_key(name) {
             return false;
         }
-        self.members.insert(Arc::clone(name), Member::new(&self.pace));
+        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.pace));
         self.enqueue(name, now);
         true
     }
@@ -129,7 +128,8 @@ impl Muster {
     pub(super) fn restart(&mut self, name: &str, now: Instant) -> bool {
         let Some((name, _)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if let Some(old) = self.members.insert(Arc::clone(&name), Member::new(&self.pace)) {
+        if let Some(old) = self.members.insert(Arc::clone(&name), SupervisedServer::new(&self.pace))
+        {
             self.release(&name, &old.phase);
         }
         self.queue.retain(|waiting| *waiting != name);
@@ -142,8 +142,8 @@ impl Muster {
     pub(super) fn want(&mut self, name: &str, now: Instant) {
         let Some((name, member)) = self.members.get_key_value(name) else { return };
         let is_meant = match member.phase {
-            Phase::Asleep => true,
-            Phase::Failed { rested, .. } => rested <= now,
+            MemberPhase::Sleeping => true,
+            MemberPhase::Failed { rested, .. } => rested <= now,
             _ => false,
         };
         if is_meant {
@@ -156,11 +156,11 @@ impl Muster {
     pub(super) fn sleep(&mut self, name: &str) -> bool {
         let Some((name, member)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if !matches!(member.phase, Phase::Ready { .. }) {
+        if !matches!(member.phase, MemberPhase::Ready { .. }) {
             return false;
         }
         if let Some(member) = self.members.get_mut(&name) {
-            let old = std::mem::replace(&mut member.phase, Phase::Asleep);
+            let old = std::mem::replace(&mut member.phase, MemberPhase::Sleeping);
             self.release(&name, &old);
             self.tell(&name, ServerState::new(ServerPhase::Sleeping));
         }
@@ -170,8 +170,8 @@ impl Muster {
     /// An attempt has succeeded.
     pub(super) fn handle_ready(&mut self, name: &str, attempt: u64, now: Instant) {
         let Some((name, member)) = self.at(name, attempt) else { return };
-        if let Phase::Connecting { .. } = member.phase {
-            member.phase = Phase::Ready { attempt, since: now };
+        if let MemberPhase::Starting { .. } = member.phase {
+            member.phase = MemberPhase::Ready { attempt, since: now };
             member.is_probed = false;
             self.tell(&name, ServerState::new(ServerPhase::Ready));
             self.fill(now);
@@ -190,7 +190,7 @@ impl Muster {
     ) {
         let Some((name, member)) = self.at(name, attempt) else { return };
         let since = match member.phase {
-            Phase::Ready { since, .. } => Some(since),
+            MemberPhase::Ready { since, .. } => Some(since),
             _ => None,
         };
         // One look is one attempt.
@@ -212,10 +212,10 @@ impl Muster {
         let Pace { rest, probe, .. } = self.pace;
         let Some(member) = self.members.get_mut(name) else { return };
         let (phase, state) = if let Some(at) = next {
-            (Phase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
+            (MemberPhase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
         } else {
             let probe = probe.map(|time| now + time);
-            let phase = Phase::Failed { rested: probe.unwrap_or(now + rest), probe };
+            let phase = MemberPhase::Failed { rested: probe.unwrap_or(now + rest), probe };
             (phase, ServerState::down(ServerPhase::Failed, error, probe))
         };
         let old = std::mem::replace(&mut member.phase, phase);
@@ -226,11 +226,11 @@ impl Muster {
 
     /// Time has reached `now`.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let is_due = |member: &Member| member.due().is_some_and(|at| at <= now);
+        let is_due = |member: &SupervisedServer| member.due().is_some_and(|at| at <= now);
         let due = self.members.iter().filter(|(_, member)| is_due(member));
         for name in due.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
             if let Some(member) = self.members.get_mut(&name) {
-                member.is_probed = matches!(member.phase, Phase::Failed { .. });
+                member.is_probed = matches!(member.phase, MemberPhase::Failed { .. });
             }
             self.enqueue(&name, now);
         }
@@ -246,14 +246,14 @@ impl Muster {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let is_awaited = !self.queue.is_empty();
         let times = self.members.values().filter_map(|member| match member.phase {
-            Phase::Connecting { turn_over, .. } if is_awaited => turn_over,
+            MemberPhase::Starting { turn_over, .. } if is_awaited => turn_over,
             _ => member.due(),
         });
         times.min()
     }
 
     /// The member, if `attempt` is its latest and has not failed.
-    fn at(&mut self, name: &str, attempt: u64) -> Option<(Arc<str>, &mut Member)> {
+    fn at(&mut self, name: &str, attempt: u64) -> Option<(Arc<str>, &mut SupervisedServer)> {
         let name = Arc::clone(self.members.get_key_value(name)?.0);
         let member = self.members.get_mut(&name)?;
         (member.phase.attempt() == Some(attempt)).then_some((name, member))
@@ -261,7 +261,7 @@ impl Muster {
 
     fn enqueue(&mut self, name: &Arc<str>, now: Instant) {
         if let Some(member) = self.members.get_mut(name) {
-            member.phase = Phase::Waiting;
+            member.phase = MemberPhase::Queued;
             self.queue.push_back(Arc::clone(name));
             self.tell(name, ServerState::new(ServerPhase::Queued));
         }
@@ -272,7 +272,7 @@ impl Muster {
     fn fill(&mut self, now: Instant) {
         let mut taken = 0;
         for member in self.members.values_mut() {
-            if let Phase::Connecting { turn_over, .. } = &mut member.phase {
+            if let MemberPhase::Starting { turn_over, .. } = &mut member.phase {
                 *turn_over = turn_over.filter(|over| now < *over);
                 taken += usize::from(turn_over.is_some());
             }
@@ -283,14 +283,14 @@ impl Muster {
             let Some(member) = self.members.get_mut(&name) else { continue };
             let attempt = self.next_attempt;
             self.next_attempt += 1;
-            member.phase = Phase::Connecting { attempt, turn_over: Some(now + self.pace.turn) };
+            member.phase = MemberPhase::Starting { attempt, turn_over: Some(now + self.pace.turn) };
             self.tell(&name, ServerState::new(ServerPhase::Starting));
             self.actions.push_back(Action::Connect { name, attempt });
             taken += 1;
         }
     }
 
-    fn release(&mut self, name: &Arc<str>, old: &Phase) {
+    fn release(&mut self, name: &Arc<str>, old: &MemberPhase) {
         if let Some(attempt) = old.attempt() {
             self.actions.push_back(Action::Release { name: Arc::clone(name), attempt });
         }
@@ -305,29 +305,73 @@ impl Muster {
     }
 }
 
-impl Member {
+impl SupervisedServer {
     fn new(pace: &Pace) -> Self {
-        Self { phase: Phase::Waiting, retry: Retry::new(pace), is_probed: false }
+        Self { phase: MemberPhase::Queued, retry: Retry::new(pace), is_probed: false }
     }
 
     /// When it is tried again, if that is not somebody else's to say.
     fn due(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Retrying { at } => Some(at),
-            Phase::Failed { probe, .. } => probe,
+            MemberPhase::Retrying { at } => Some(at),
+            MemberPhase::Failed { probe, .. } => probe,
             _ => None,
         }
     }
 }
 
-impl Phase {
+impl MemberPhase {
     fn attempt(&self) -> Option<u64> {
         match self {
-            Self::Connecting { attempt, .. } | Self::Ready { attempt, .. } => Some(*attempt),
-            Self::Waiting | Self::Retrying { .. } | Self::Failed { .. } | Self::Asleep => None,
+            Self::Starting { attempt, .. } | Self::Ready { attempt, .. } => Some(*attempt),
+            Self::Queued | Self::Retrying { .. } | Self::Failed { .. } | Self::Sleeping => None,
         }
     }
 }
+
+/// The attempts at one server that count.
+#[derive(Debug)]
+enum Retry {
+    /// A little later each time, so many times in a row.
+    Growing(Reconnect),
+    /// At once after a long life, else three times in five minutes.
+    Supervised(Restart),
+}
+
+impl Retry {
+    fn new(pace: &Pace) -> Self {
+        match pace.probe {
+            Some(_) => Self::Supervised(Restart::new()),
+            None => Self::Growing(Reconnect::new(pace.attempts)),
+        }
+    }
+
+    /// It broke, after it had been there since then: when to try again. `jitter`
+    /// keeps clients of one server from coming back all at once.
+    fn handle_broken(
+        &mut self,
+        since: Option<Instant>,
+        now: Instant,
+        jitter: Duration,
+    ) -> Option<Instant> {
+        match self {
+            Self::Growing(reconnect) => {
+                let life = since.map(|since| now.saturating_duration_since(since));
+                let lived_long = life.is_some_and(|life| life >= LONG_LIFE);
+                if lived_long {
+                    reconnect.handle_success();
+                }
+                let next = reconnect.handle_break(now, jitter);
+                // After a long life the end was bad luck.
+                if lived_long { next.map(|_| now) } else { next }
+            }
+            Self::Supervised(restart) => restart.handle_exit(since.unwrap_or(now), now),
+        }
+    }
+}
+
+/// A server that served this long was not broken from the start.
+const LONG_LIFE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests;
