@@ -186,7 +186,12 @@ impl Bridge {
         let why = self.why_down(name, state);
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (state.accepts_calls && !gate.is_open(), gate.handle_state(state, &why, now()))
+            let opens = state.accepts_calls && !gate.is_open();
+            if opens {
+                // A server that took long to start does not sleep the moment it is there.
+                gate.touch(now());
+            }
+            (opens, gate.handle_state(state, &why, now()))
         };
         for (caller, verb) in vain {
             fail(&caller, &verb, why.clone());

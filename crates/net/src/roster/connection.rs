@@ -28,6 +28,8 @@ pub(super) struct Link {
     pub(super) attempt: u64,
     /// It is not wanted any more.
     pub(super) stop: Stop,
+    /// Its task has ended.
+    pub(super) gone: Stop,
     /// It was made, so its end is one.
     is_up: AtomicBool,
     /// Why it broke.
@@ -44,6 +46,7 @@ impl Link {
         Self {
             attempt,
             stop: Stop::new(),
+            gone: Stop::new(),
             is_up: AtomicBool::new(false),
             why: Mutex::default(),
             changed: Mutex::default(),
@@ -210,6 +213,7 @@ pub(super) async fn keep(
     }
     // The child that was only asked for its era may take a little longer.
     _ = timeout(END, pipes.wait_for(|pipes| *pipes == 0)).await;
+    link.gone.say();
 }
 
 /// Sees to it that the next attempt is not with the same process, where that is

@@ -222,36 +222,52 @@ impl Roster {
 impl Sleeper {
     async fn run(self, mut state: watch::Receiver<ServerState>) {
         let bridge = &self.bridge;
+        let mut children = bridge.server().traffic().watch_children();
         while !bridge.is_closed() {
             bridge.unused_for(self.idle).await;
             if self.is_owner {
                 bridge.until_quiet().await;
             }
             let stirred = bridge.stirred();
+            children.borrow_and_update();
             let phase = state.borrow_and_update().phase;
-            let Some(inner) = self.inner.upgrade() else { return };
-            let is_settled = self.put_to_sleep(&inner, phase);
-            drop(inner);
-            if !is_settled {
+            if phase == ServerPhase::Ready && (!self.is_owner || bridge.is_common()) {
+                // It goes by the bridge too, and leaves it first: it would start the server again.
+                match self.leave() {
+                    Some(link) => link.gone.said().await,
+                    None => tokio::task::yield_now().await,
+                }
+            } else if !self.put_to_sleep(phase) {
                 // Somebody came to use it at this moment.
                 tokio::task::yield_now().await;
-            } else if let Either::Right(Err(_)) = race(stirred, state.changed()).await {
-                return;
+            } else {
+                let changed = race(state.changed(), children.changed());
+                if let Either::Right(Either::Left(Err(_))) = race(stirred, changed).await {
+                    return;
+                }
             }
         }
     }
 
-    /// False if that must be tried again once nobody uses the server.
-    fn put_to_sleep(&self, inner: &Arc<Inner>, phase: ServerPhase) -> bool {
+    fn sleep(&self) -> bool {
+        let inner = self.inner.upgrade();
+        inner.is_some_and(|inner| inner.step(|supervisor, _| supervisor.sleep(&self.name)))
+    }
+
+    /// Ends the connection of the roster; what is left of it. None if it broke meanwhile.
+    fn leave(&self) -> Option<Arc<Link>> {
+        let entry = self.inner.upgrade()?.entry(&self.name)?;
+        let (_, link) = lock(&entry.client).clone()?;
+        self.sleep();
+        Some(link)
+    }
+
+    /// Ends the connections of clients. False if that must be tried again once nobody
+    /// uses the server.
+    fn put_to_sleep(&self, phase: ServerPhase) -> bool {
         let bridge = &self.bridge;
-        let sleep = || inner.step(|supervisor, _| supervisor.sleep(&self.name));
         let is_asleep = match phase {
-            // It goes by the bridge too, and leaves it first: it would start the server again.
-            ServerPhase::Ready if !self.is_owner || bridge.is_common() => {
-                sleep();
-                return true;
-            }
-            ServerPhase::Ready => bridge.rest(self.idle) && sleep(),
+            ServerPhase::Ready => bridge.rest(self.idle) && self.sleep(),
             ServerPhase::Sleeping if self.is_owner && bridge.is_common() && bridge.is_running() => {
                 bridge.rest(self.idle)
             }
