@@ -175,16 +175,8 @@ impl Roster {
 
     /// Whether a server can be called.
     pub fn is_ready(&self, name: &str) -> bool {
-        self.is_in(name, ServerPhase::Ready)
-    }
-
-    /// Whether a server was put to sleep, and nobody has wanted it since.
-    pub fn is_asleep(&self, name: &str) -> bool {
-        self.is_in(name, ServerPhase::Sleeping)
-    }
-
-    fn is_in(&self, name: &str, phase: ServerPhase) -> bool {
-        self.inner.entry(name).is_some_and(|entry| entry.state.borrow().phase == phase)
+        let entry = self.inner.entry(name);
+        entry.is_some_and(|entry| entry.state.borrow().phase == ServerPhase::Ready)
     }
 
     /// Connects a server that sleeps; nobody waits for it.

@@ -50,32 +50,24 @@ impl Bridge {
 
     /// Waits until nobody uses a connection, or waits for one.
     pub(crate) async fn until_quiet(&self) {
-        loop {
-            let stirred = self.stirred();
-            let used = {
-                let state = lock(&self.state);
-                if state.is_quiet() {
-                    return;
-                }
-                state.connections.values().find(|it| it.is_used() && !it.is_stopped()).cloned()
-            };
-            match used {
-                Some(used) => _ = race(stirred, used.until_unused()).await,
-                None => stirred.await,
-            }
-        }
+        self.until(|| lock(&self.state).is_quiet(), |it| !it.is_used()).await;
     }
 
     /// Waits until no call is open, waits, or is on its way from the gate.
     pub async fn until_idle(&self) {
+        self.until(|| self.is_idle(), |it| it.calls() == 0).await;
+    }
+
+    /// Waits until `is_so`, for which each connection must be `free`.
+    async fn until(&self, is_so: impl Fn() -> bool, free: impl Fn(&Upstream) -> bool) {
         loop {
             let stirred = self.stirred();
-            if self.is_idle() {
+            if is_so() {
                 return;
             }
-            let busy = lock(&self.state).busy();
-            match busy {
-                Some(busy) => _ = race(stirred, busy.all_answered()).await,
+            let used = lock(&self.state).first(|it| !free(it) && !it.is_stopped());
+            match used {
+                Some(used) => _ = race(stirred, used.until(&free)).await,
                 None => stirred.await,
             }
         }
@@ -88,9 +80,8 @@ impl Bridge {
 }
 
 impl State {
-    /// A connection with open calls.
-    fn busy(&self) -> Option<Arc<Upstream>> {
-        self.connections.values().find(|it| it.calls() > 0 && !it.is_stopped()).cloned()
+    fn first(&self, is_it: impl Fn(&Upstream) -> bool) -> Option<Arc<Upstream>> {
+        self.connections.values().find(|it| is_it(it)).cloned()
     }
 
     /// Whether nobody uses a connection, or waits for one.

@@ -55,16 +55,6 @@ impl Link {
         }
     }
 
-    /// It was made: from here on its end matters.
-    pub(super) fn up(&self) {
-        self.is_up.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether it ever was.
-    pub(super) fn was_up(&self) -> bool {
-        self.is_up.load(Ordering::SeqCst)
-    }
-
     /// These lists have changed.
     pub(super) fn changed(&self, kinds: impl IntoIterator<Item = Kind>) {
         lock(&self.changed).extend(kinds);
@@ -83,23 +73,6 @@ impl Link {
             self.doubt();
         }
         Ok(called?)
-    }
-
-    /// Waits until there is something to look after.
-    pub(super) async fn woken(&self) {
-        self.woken.notified().await;
-    }
-
-    pub(super) fn take_doubt(&self) -> bool {
-        self.is_doubted.swap(false, Ordering::SeqCst)
-    }
-
-    pub(super) fn take_changed(&self) -> BTreeSet<Kind> {
-        std::mem::take(&mut *lock(&self.changed))
-    }
-
-    pub(super) fn has_changed(&self) -> bool {
-        !lock(&self.changed).is_empty()
     }
 
     /// Why it broke, as far as was told.
@@ -206,7 +179,7 @@ pub(super) async fn keep(
             *lock(&entry.remembered) = Some(client.remembered());
             link.stop.until(Box::pin(tend(&inner, &entry, &link, &client, until))).await;
             client.close().await;
-            if !link.was_up() {
+            if !link.is_up.load(Ordering::SeqCst) {
                 begin_anew(&entry);
             }
         }
@@ -252,7 +225,7 @@ async fn tend(
         Err(error) => return inner.broken(entry, link.attempt, &error.to_string()),
     }
     *lock(&entry.client) = Some((client.clone(), Arc::clone(link)));
-    link.up();
+    link.is_up.store(true, Ordering::SeqCst);
     inner.step(|supervisor, now| supervisor.handle_ready(&entry.name, link.attempt, now));
     if !client.is_connected() {
         // It broke before anybody was told when it does.
@@ -270,18 +243,18 @@ async fn tend(
 async fn look_after(inner: &Arc<Inner>, entry: &Arc<ServerEntry>, link: &Link, client: &Client) {
     let mut pause = inner.options.coalesce;
     loop {
-        link.woken().await;
-        if link.take_doubt()
+        link.woken.notified().await;
+        if link.is_doubted.swap(false, Ordering::SeqCst)
             && let Some(error) = missing(client).await
         {
             return inner.broken(entry, link.attempt, &error.to_string());
         }
-        if !link.has_changed() {
+        if lock(&link.changed).is_empty() {
             continue;
         }
         // What changes meanwhile is read with it; what changes later is read again.
         tokio::time::sleep(pause).await;
-        let kinds = link.take_changed();
+        let kinds = std::mem::take(&mut *lock(&link.changed));
         let lists = read(client, &kinds).await;
         if entry.server.leads_back() {
             return inner.broken(entry, link.attempt, LEADS_BACK);

@@ -25,7 +25,7 @@ const BEHIND: usize = 32;
 /// What the clones of a roster share.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) options: RosterOptions,
+    pub(super) options: Arc<RosterOptions>,
     changes: broadcast::Sender<Change>,
     /// Counts what was offered otherwise.
     edition: AtomicU64,
@@ -44,7 +44,8 @@ struct Core {
 
 impl Inner {
     pub(super) fn new(options: RosterOptions) -> Arc<Self> {
-        let supervisor = Supervisor::new(options.pace());
+        let options = Arc::new(options);
+        let supervisor = Supervisor::new(Arc::clone(&options));
         let inner = Arc::new(Self {
             options,
             changes: broadcast::Sender::new(BEHIND),
@@ -67,23 +68,12 @@ impl Inner {
     }
 
     fn act(self: &Arc<Self>, core: &mut Core) {
-        while let Some(action) = core.supervisor.poll() {
+        while let Some((name, action)) = core.supervisor.poll() {
+            let Some(entry) = core.entries.get(&name) else { continue };
             match action {
-                Action::Connect { name, attempt } => {
-                    if let Some(entry) = core.entries.get(&name) {
-                        self.connect(entry, attempt);
-                    }
-                }
-                Action::Release { name, attempt } => {
-                    if let Some(entry) = core.entries.get(&name) {
-                        entry.release(attempt);
-                    }
-                }
-                Action::Tell { name, state } => {
-                    if let Some(entry) = core.entries.get(&name) {
-                        self.tell(entry, state);
-                    }
-                }
+                Action::Connect { attempt } => self.connect(entry, attempt),
+                Action::Release { attempt } => entry.release(attempt),
+                Action::Tell { state } => self.tell(entry, state),
             }
         }
         self.woken.notify_one();

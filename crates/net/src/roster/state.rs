@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::cache::Cache;
 use super::definition::Kind;
-use super::supervisor::Pace;
 use crate::client::{self, ClientOptions};
 
 /// What the supervisor of a server knows of it. The supervisor publishes it in a
@@ -207,13 +206,5 @@ impl Default for RosterOptions {
             close: Duration::from_secs(10),
             servers: 1024,
         }
-    }
-}
-
-impl RosterOptions {
-    pub(super) fn pace(&self) -> Pace {
-        let at_once = self.at_once.max(1);
-        let Self { turn, attempts, rest, probe, .. } = *self;
-        Pace { at_once, turn, attempts, rest, probe }
     }
 }

@@ -16,7 +16,7 @@
 //!      └──────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With a [`probe`](Pace::probe) one that failed is also tried every now and
+//! With a [`probe`](RosterOptions::probe) one that failed is also tried every now and
 //! then. Nobody is told of that but of its success.
 //!
 //! Attempts are numbered, and what is told about an old one changes nothing.
@@ -29,32 +29,17 @@ use std::time::{Duration, Instant};
 
 use switchboard_proto::backoff::{Reconnect, Restart};
 
-use super::state::{ServerPhase, ServerState};
-
-/// How servers are brought up, and how often.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// Attempts that may hold a place.
-    pub(super) at_once: usize,
-    /// How long an attempt holds its place.
-    pub(super) turn: Duration,
-    /// Attempts in a row before a server is left alone.
-    pub(super) attempts: u32,
-    /// How long it is left alone, even if it is wanted.
-    pub(super) rest: Duration,
-    /// Servers are supervised, and one that failed is tried so often.
-    pub(super) probe: Option<Duration>,
-}
+use super::state::{RosterOptions, ServerPhase, ServerState};
 
 /// The servers and how they stand.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    pace: Pace,
+    options: Arc<RosterOptions>,
     members: BTreeMap<Arc<str>, SupervisedServer>,
     /// Those that wait for a place, longest first; each at most once.
     queue: VecDeque<Arc<str>>,
     next_attempt: u64,
-    actions: VecDeque<Action>,
+    actions: VecDeque<(Arc<str>, Action)>,
 }
 
 #[derive(Debug)]
@@ -87,22 +72,22 @@ enum MemberPhase {
     Sleeping,
 }
 
-/// What the caller must do.
+/// What the caller must do about a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     /// Connect; what comes of it is told under this number.
-    Connect { name: Arc<str>, attempt: u64 },
+    Connect { attempt: u64 },
     /// Nothing that belongs to this attempt is wanted any more.
-    Release { name: Arc<str>, attempt: u64 },
+    Release { attempt: u64 },
     /// Let everybody know.
-    Tell { name: Arc<str>, state: ServerState },
+    Tell { state: ServerState },
 }
 
 impl Supervisor {
-    pub(super) fn new(pace: Pace) -> Self {
+    pub(super) fn new(options: Arc<RosterOptions>) -> Self {
         let members = BTreeMap::new();
         let (queue, actions) = (VecDeque::new(), VecDeque::new());
-        Self { pace, members, queue, next_attempt: 1, actions }
+        Self { options, members, queue, next_attempt: 1, actions }
     }
 
     /// There is one more server. False if the name is taken.
@@ -110,7 +95,7 @@ impl Supervisor {
         if self.members.contains_key(name) {
             return false;
         }
-        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.pace));
+        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.options));
         self.enqueue(name, now);
         true
     }
@@ -128,7 +113,8 @@ impl Supervisor {
     pub(super) fn restart(&mut self, name: &str, now: Instant) -> bool {
         let Some((name, _)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if let Some(old) = self.members.insert(Arc::clone(&name), SupervisedServer::new(&self.pace))
+        if let Some(old) =
+            self.members.insert(Arc::clone(&name), SupervisedServer::new(&self.options))
         {
             self.release(&name, &old.phase);
         }
@@ -209,7 +195,7 @@ impl Supervisor {
 
     /// A server is not there, and is tried again then; else now and then.
     fn fail(&mut self, name: &Arc<str>, error: &str, next: Option<Instant>, now: Instant) {
-        let Pace { rest, probe, .. } = self.pace;
+        let RosterOptions { rest, probe, .. } = *self.options;
         let Some(member) = self.members.get_mut(name) else { return };
         let (phase, state) = if let Some(at) = next {
             (MemberPhase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
@@ -238,7 +224,7 @@ impl Supervisor {
     }
 
     /// The next thing to do, oldest first. Drain after every other call.
-    pub(super) fn poll(&mut self) -> Option<Action> {
+    pub(super) fn poll(&mut self) -> Option<(Arc<str>, Action)> {
         self.actions.pop_front()
     }
 
@@ -277,22 +263,23 @@ impl Supervisor {
                 taken += usize::from(turn_over.is_some());
             }
         }
-        while taken < self.pace.at_once
+        while taken < self.options.at_once.max(1)
             && let Some(name) = self.queue.pop_front()
         {
             let Some(member) = self.members.get_mut(&name) else { continue };
             let attempt = self.next_attempt;
             self.next_attempt += 1;
-            member.phase = MemberPhase::Starting { attempt, turn_over: Some(now + self.pace.turn) };
+            member.phase =
+                MemberPhase::Starting { attempt, turn_over: Some(now + self.options.turn) };
             self.tell(&name, ServerState::new(ServerPhase::Starting));
-            self.actions.push_back(Action::Connect { name, attempt });
+            self.actions.push_back((name, Action::Connect { attempt }));
             taken += 1;
         }
     }
 
     fn release(&mut self, name: &Arc<str>, old: &MemberPhase) {
         if let Some(attempt) = old.attempt() {
-            self.actions.push_back(Action::Release { name: Arc::clone(name), attempt });
+            self.actions.push_back((Arc::clone(name), Action::Release { attempt }));
         }
     }
 
@@ -301,13 +288,13 @@ impl Supervisor {
         if is_probed && state.is_pending() {
             return;
         }
-        self.actions.push_back(Action::Tell { name: Arc::clone(name), state });
+        self.actions.push_back((Arc::clone(name), Action::Tell { state }));
     }
 }
 
 impl SupervisedServer {
-    fn new(pace: &Pace) -> Self {
-        Self { phase: MemberPhase::Queued, retry: Retry::new(pace), is_probed: false }
+    fn new(options: &RosterOptions) -> Self {
+        Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
     }
 
     /// When it is tried again, if that is not somebody else's to say.
@@ -339,10 +326,10 @@ enum Retry {
 }
 
 impl Retry {
-    fn new(pace: &Pace) -> Self {
-        match pace.probe {
+    fn new(options: &RosterOptions) -> Self {
+        match options.probe {
             Some(_) => Self::Supervised(Restart::new()),
-            None => Self::Growing(Reconnect::new(pace.attempts)),
+            None => Self::Growing(Reconnect::new(options.attempts)),
         }
     }
 

@@ -75,11 +75,11 @@ impl Upstream {
         true
     }
 
-    /// Waits until nobody uses it, or it was ended.
-    pub(crate) async fn until_unused(&self) {
+    /// Waits until that is so, or the connection was ended.
+    pub(crate) async fn until(&self, is_so: impl Fn(&Self) -> bool) {
         loop {
             let stirred = race(self.told.notified(), self.drained.notified());
-            if !self.is_used() || self.stop.until(stirred).await.is_none() {
+            if is_so(self) || self.stop.until(stirred).await.is_none() {
                 return;
             }
         }

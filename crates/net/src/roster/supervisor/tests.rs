@@ -401,14 +401,15 @@ fn supervise(script: &str, expected: &str) {
 
 #[track_caller]
 fn play(probe: Option<Duration>, script: &str, expected: &str) {
-    let pace = Pace {
+    let options = RosterOptions {
         at_once: 2,
         turn: Duration::from_millis(100),
         attempts: 2,
         rest: Duration::from_secs(30),
         probe,
+        ..RosterOptions::default()
     };
-    let mut supervisor = Supervisor::new(pace);
+    let mut supervisor = Supervisor::new(options.into());
     let start = Instant::now();
     let mut now = start;
     let mut seen = Vec::new();
@@ -438,18 +439,18 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
         }
         let next = supervisor.poll_timeout();
         assert!(next.is_none_or(|at| at > now), "{step}: nothing is left to do at this time");
-        while let Some(action) = supervisor.poll() {
-            seen.push(print(&action, start));
+        while let Some((name, action)) = supervisor.poll() {
+            seen.push(print(&name, &action, start));
         }
     }
     assert_eq!(seen, lines(expected).collect::<Vec<_>>());
 }
 
-fn print(action: &Action, start: Instant) -> String {
+fn print(name: &str, action: &Action, start: Instant) -> String {
     match action {
-        Action::Connect { name, attempt } => format!("connect {name} {attempt}"),
-        Action::Release { name, attempt } => format!("release {name} {attempt}"),
-        Action::Tell { name, state } => {
+        Action::Connect { attempt } => format!("connect {name} {attempt}"),
+        Action::Release { attempt } => format!("release {name} {attempt}"),
+        Action::Tell { state } => {
             let at = state.next_attempt.map(|at| at.duration_since(start).as_secs_f64());
             let state = match (state.phase, at) {
                 (ServerPhase::Queued, _) => "waiting".to_owned(),
@@ -495,8 +496,10 @@ proptest! {
     ) {
         let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let turn = Duration::from_millis(100);
-        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1), probe };
-        let mut supervisor = Supervisor::new(pace);
+        let rest = Duration::from_secs(1);
+        let defaults = RosterOptions::default();
+        let options = RosterOptions { at_once: 2, turn, attempts: 3, rest, probe, ..defaults };
+        let mut supervisor = Supervisor::new(options.into());
         let mut now = Instant::now();
         let mut live: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for (step, at, later) in steps {
@@ -515,12 +518,12 @@ proptest! {
                     supervisor.handle_timeout(now);
                 }
             }
-            while let Some(action) = supervisor.poll() {
+            while let Some((name, action)) = supervisor.poll() {
                 match action {
-                    Action::Connect { name, attempt } => {
+                    Action::Connect { attempt } => {
                         prop_assert_eq!(live.insert(name, attempt), None, "one at a time");
                     }
-                    Action::Release { name, attempt } => {
+                    Action::Release { attempt } => {
                         prop_assert_eq!(live.remove(&name), Some(attempt));
                     }
                     Action::Tell { .. } => {}
