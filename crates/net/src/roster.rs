@@ -136,15 +136,6 @@ impl Roster {
     /// Puts another server in the place of one. What that one offered is offered
     /// until this one is ready. What is returned waits for the end of the old
     /// one, which comes anyway; none if there is none of that name.
-    pub fn replace(
-        &self,
-        name: &str,
-        server: Server,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        self.replace_within(name, server, self.inner.options.connect)
-    }
-
-    /// The same for a server that may take another time to start.
     pub fn replace_within(
         &self,
         name: &str,

@@ -118,10 +118,13 @@ impl Backend {
 /// How long open calls keep a server that nobody wants any more.
 const DRAIN: Duration = Duration::from_mins(1);
 
+/// Bridges, each with the name of its server.
+type Named = Vec<(Arc<str>, Arc<Bridge>)>;
+
 /// Those that are on their way out.
 #[derive(Default)]
 pub(super) struct Leaving {
-    bridges: Arc<Mutex<Vec<(Arc<str>, Arc<Bridge>)>>>,
+    bridges: Arc<Mutex<Named>>,
     /// Nobody waits for calls any more.
     hurry: watch::Sender<bool>,
     ending: Mutex<JoinSet<()>>,

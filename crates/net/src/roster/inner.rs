@@ -151,11 +151,11 @@ impl Inner {
         entry.succeed(&old);
         core.supervisor.remove(&name, now());
         self.act(&mut core);
+        old.publish(ServerState::new(ServerPhase::Draining));
         core.entries.insert(Arc::clone(&name), Arc::clone(&entry));
         core.supervisor.add(&name, now());
         self.act(&mut core);
         drop(core);
-        old.publish(ServerState::new(ServerPhase::Draining));
         self.recall(&entry);
         Some(old)
     }
@@ -183,7 +183,7 @@ impl Inner {
         }
         let jitter = entry.jitter();
         self.step(|supervisor, now| {
-            supervisor.handle_broken(&entry.name, attempt, error, now, jitter)
+            supervisor.handle_broken(&entry.name, attempt, error, now, jitter);
         });
     }
 

@@ -56,6 +56,28 @@ async fn a_server_that_has_failed_is_not_tried_and_one_that_is_back_is() {
 }
 
 #[tokio::test]
+async fn calls_hear_what_the_supervisor_publishes_without_anybody_asking() {
+    let journal = journal();
+    let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);
+    let (supervisor, state) = watch::channel(ServerState::new(ServerPhase::Starting));
+    bridge.follow("it", state);
+    let mut one = caller(&bridge);
+    let waits = one.ask("initialize", json!({"protocolVersion": "2025-11-25"})).await;
+    while bridge.queued() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let why = "/a/secret/path is missing";
+    supervisor.send_replace(ServerState::down(ServerPhase::Retrying, why, None));
+    let failed = one.answer(waits).await;
+    let told = "server \"it\" could not be started, and is tried again soon";
+    assert_eq!(error_of(&failed), told);
+    supervisor.send_replace(ServerState::new(ServerPhase::Ready));
+    let mut two = caller(&bridge);
+    two.greet().await;
+    within(bridge.close()).await;
+}
+
+#[tokio::test]
 async fn a_call_waits_for_a_server_that_starts_but_not_for_ever() {
     let journal = journal();
     let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);

@@ -202,3 +202,20 @@ async fn whoever_reads_too_slowly_is_told_that_something_was_missed() {
     assert!(matches!(within(changes.next()).await, Some(Change::State { .. })));
     within(roster.close()).await;
 }
+
+#[tokio::test]
+async fn the_state_of_a_server_is_published_until_it_is_removed() {
+    let journal = journal();
+    let roster = Roster::new(patient());
+    roster.add("a", child(&journal, &["lists"])).unwrap();
+    let mut state = roster.state("a").unwrap();
+    assert!(roster.state("b").is_none());
+    let ready = within(state.wait_for(|state| state.phase == ServerPhase::Ready)).await.unwrap();
+    assert!(ready.accepts_calls && ready.was_ready && ready.reason.is_none());
+    drop(ready);
+    assert!(roster.restart("a"));
+    assert!(state.borrow().is_pending() && state.borrow().accepts_calls, "it was ready");
+    assert!(within(roster.remove("a")).await);
+    assert_eq!(state.borrow().phase, ServerPhase::Draining);
+    journal.all_gone().await;
+}
