@@ -8,30 +8,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
-use switchboard_net::OwnedTask;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
-use switchboard_net::roster::{AddError, Cache, Deferred, Roster, RosterOptions, State};
-use switchboard_net::upstream::{Guise, Server};
+use switchboard_net::roster::{
+    AddError, Cache, Deferred, Kind, Roster, RosterOptions, ServerState,
+};
+use switchboard_net::upstream::{Guise, Server, Traffic};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::front::Tasks;
 use crate::person::{People, PersonBounds};
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
 use crate::tap::Tap;
-pub use gauge::Gauges;
-use leave::Leaving;
+use change::Leaving;
 
 mod change;
-mod gauge;
-mod leave;
-mod tend;
 
 /// How often a server that has failed is looked at.
 pub(crate) const PROBE: Duration = Duration::from_mins(1);
@@ -55,8 +54,6 @@ pub struct Fleet {
     /// Whether a server can tell people apart.
     knows_people: AtomicBool,
     pub(crate) people: People,
-    /// The tasks that look after the servers.
-    tending: OnceLock<[OwnedTask; 2]>,
 }
 
 /// The servers at one time, by name.
@@ -70,8 +67,8 @@ type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
 pub(crate) struct Backend {
     pub(crate) plan: Arc<ServerPlan>,
     pub(crate) bridge: Arc<Bridge>,
-    /// Shared by all that have the same bridge.
-    held: Arc<()>,
+    /// Shared by all that have the same bridge: it closes with the last of them.
+    held: watch::Sender<()>,
 }
 
 /// What may be different about a fleet.
@@ -87,6 +84,23 @@ pub struct FleetOptions {
     pub probe: Option<Duration>,
     /// How many people are remembered, and for how long.
     pub people: PersonBounds,
+}
+
+/// How much goes on at a server, just now and so far.
+#[derive(Clone, Debug)]
+pub struct Gauges {
+    /// Its name.
+    pub server: Arc<str>,
+    /// Calls that are open there.
+    pub calls: usize,
+    /// Calls that wait for it, or for their turn there.
+    pub queued: usize,
+    /// Messages that wait to be written to it.
+    pub unsent: usize,
+    /// Connections to it for calls of clients.
+    pub connections: usize,
+    /// What was counted since it is there.
+    pub traffic: Arc<Traffic>,
 }
 
 impl Fleet {
@@ -115,14 +129,12 @@ impl Fleet {
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
             people,
-            tending: OnceLock::new(),
         });
         let known = Arc::downgrade(&fleet);
         fleet.tap().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
-        fleet.tend();
         Ok(fleet)
     }
 
@@ -166,7 +178,7 @@ impl Fleet {
     }
 
     /// How each server stands, by name.
-    pub fn states(&self) -> Vec<(Arc<str>, State)> {
+    pub fn states(&self) -> Vec<(Arc<str>, ServerState)> {
         self.roster.servers()
     }
 
@@ -185,9 +197,54 @@ impl Fleet {
         self.backend(name).map_or(0, |backend| backend.bridge.queued())
     }
 
+    /// Somebody wants something of a server, if only to see its list: one that
+    /// sleeps is woken, and nobody waits for it.
+    pub(crate) fn want(&self, name: &str) {
+        let Some(backend) = self.backend(name) else { return };
+        if backend.plan.idle().is_some() {
+            backend.bridge.touch();
+            self.roster.wake(name);
+        }
+    }
+
     /// Waits until every server is ready or known to be broken, for a moment at most.
     pub(crate) async fn settled(&self) {
         self.roster.ready().await;
+    }
+
+    /// Whether a server turns our own connection away, but is asked by people
+    /// who show it headers of their own.
+    pub fn is_open_to_people(&self, server: &str, state: &ServerState) -> bool {
+        let is_refused = state.reason.as_ref().is_some_and(Failure::is_about_us);
+        let passes = |it: Arc<Backend>| !it.plan.passes().is_empty();
+        is_refused && self.backend(server).is_some_and(passes)
+    }
+
+    /// For how many people a server is ready, if it can tell them apart.
+    pub fn ready_people(&self, server: &str) -> Option<usize> {
+        let backend = self.backend(server).filter(|it| it.plan.knows_people());
+        backend.map(|_| self.people.ready(server))
+    }
+
+    /// Whether a server is known to have a tool of this name.
+    fn has_tool(&self, server: &str, tool: &str) -> bool {
+        let tools = self.roster.definitions(Kind::Tools);
+        let mut tools = tools.iter().filter(|it| &*it.server == server);
+        tools.any(|it| it.name() == tool)
+            || self.knows_people() && self.people.has_tool(server, tool)
+    }
+
+    /// What there is to count about each server, by name.
+    pub fn gauges(&self) -> Vec<Gauges> {
+        let gauges = |(name, backend): (&Arc<str>, &Arc<Backend>)| Gauges {
+            server: Arc::clone(name),
+            calls: backend.bridge.calls(),
+            queued: backend.bridge.queued(),
+            unsent: backend.bridge.unsent(),
+            connections: backend.bridge.connections(),
+            traffic: Arc::clone(backend.bridge.server().traffic()),
+        };
+        self.backends().iter().map(gauges).collect()
     }
 
     /// Ends every connection, and waits for the end of each.
@@ -221,7 +278,7 @@ impl Backend {
     /// A server of a plan, that nobody has called yet.
     fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
         let bridge = bridge(plan, server, limits);
-        Self { plan: Arc::new(plan.clone()), bridge, held: Arc::default() }
+        Self { plan: Arc::new(plan.clone()), bridge, held: watch::Sender::default() }
     }
 
     /// Where its lists are read: a process that all share is not started for that.

@@ -18,7 +18,7 @@ use ring::rand::SystemRandom;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::client::ClientOptions;
 use switchboard_net::face::Face;
-use switchboard_net::roster::{Kind, Roster, RosterOptions, State};
+use switchboard_net::roster::{Kind, Roster, RosterOptions, ServerPhase};
 use switchboard_net::upstream::{Guise, Server};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
@@ -162,13 +162,6 @@ impl People {
         })
     }
 
-    /// Nobody listens at this server any more until somebody wants it.
-    pub(crate) fn sleep(&self, server: &str) {
-        for person in self.each() {
-            person.roster.sleep(server);
-        }
-    }
-
     /// Lets go of everybody's servers, and waits for it.
     pub(crate) async fn close(&self) {
         for person in self.each() {
@@ -198,7 +191,7 @@ impl Person {
 
     /// Whether any server is listened to on their behalf.
     pub(crate) fn is_awake(&self) -> bool {
-        self.roster.servers().iter().any(|(_, state)| *state == State::Ready)
+        self.roster.servers().iter().any(|(_, state)| state.phase == ServerPhase::Ready)
     }
 
     /// Nobody listens on their behalf any more until they want something. What is
@@ -221,9 +214,8 @@ impl Person {
 
     /// The servers of which nothing is known yet, but may be in a moment.
     pub(crate) fn awaited(&self) -> Vec<Arc<str>> {
-        let is_awaited = |state: &State| matches!(state, State::Waiting | State::Connecting);
         let late = self.roster.deferred().into_iter();
-        let late = late.filter(|late| !late.is_cached && is_awaited(&late.state));
+        let late = late.filter(|late| !late.is_cached && late.state.is_pending());
         late.map(|late| late.name).collect()
     }
 
@@ -252,6 +244,8 @@ impl Person {
                 Some((_, bridge)) if bridge.ptr_eq(&now.1) => _ = self.roster.restart(name),
                 before => self.ask(name, backend, before.is_some()),
             }
+            // It only listens for what has changed, and would keep the server awake.
+            self.roster.sleep_after(name, backend.plan.idle(), &backend.bridge, false);
             servers.insert(Arc::clone(name), now);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::http::sites::Sites;
-use switchboard_net::roster::{Kind, State};
+use switchboard_net::roster::{Kind, ServerPhase, ServerState};
 use switchboard_net::upstream::{Server, Strategy, Target};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
@@ -32,15 +32,18 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
     })
 }
 
-fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
-    let (word, error, next) = match state {
-        Some(state) if fleet.is_open_to_people(&gauges.server, state) => ("personal", None, None),
-        Some(State::Ready) => ("ready", None, None),
-        Some(State::Retrying { error, at }) => ("retrying", Some(error), Some(*at)),
-        Some(State::Failed { error, at }) => ("failed", Some(error), *at),
-        Some(State::Asleep) => ("asleep", None, None),
-        _ => ("starting", None, None),
+fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&ServerState>) -> Value {
+    let is_personal = |state: &&ServerState| fleet.is_open_to_people(&gauges.server, state);
+    let word = match state.map(|state| state.phase) {
+        _ if state.as_ref().is_some_and(is_personal) => "personal",
+        Some(ServerPhase::Ready) => "ready",
+        Some(ServerPhase::Retrying) => "retrying",
+        Some(ServerPhase::Failed) => "failed",
+        Some(ServerPhase::Sleeping) => "asleep",
+        _ => "starting",
     };
+    let state = state.filter(|state| !is_personal(state));
+    let error = state.and_then(|state| state.reason.as_ref());
     let present = fleet.roster.present(&gauges.server);
     let tools = fleet.roster.definitions(Kind::Tools);
     let tools = tools.iter().filter(|tool| tool.server == gauges.server).count();
@@ -59,7 +62,7 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&State>) -> Value {
     if let Some(people) = fleet.ready_people(&gauges.server) {
         server["people"] = people.into();
     }
-    if let Some(next) = next {
+    if let Some(next) = state.and_then(|state| state.next_attempt) {
         let wait = next.saturating_duration_since(Instant::now());
         server["nextAttemptMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
     }

@@ -12,6 +12,7 @@ use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::call::{Call, CallHolder};
@@ -36,7 +37,6 @@ mod turn;
 pub use children::Children;
 use children::Whose;
 use era::Waiting;
-pub use gate::{Door, Outage};
 pub use hide::Hidden;
 use idle::Places;
 use turn::Gatehouse;
@@ -54,6 +54,8 @@ pub struct Bridge {
     /// Where calls wait, if their number is bounded.
     house: Option<Mutex<Gatehouse>>,
     state: Mutex<State>,
+    /// Somebody may have begun or ended to use the server.
+    stirred: Notify,
     this: Weak<Self>,
 }
 

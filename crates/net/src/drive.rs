@@ -7,13 +7,15 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// Which of two came first.
-pub(crate) enum Either<A, B> {
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Either<A, B> {
     Left(A),
     Right(B),
 }
 
 /// Waits for whichever comes first, the left one if both are there.
-pub(crate) async fn race<A, B>(
+pub async fn race<A, B>(
     left: impl Future<Output = A>,
     right: impl Future<Output = B>,
 ) -> Either<A, B> {

@@ -78,14 +78,14 @@
 //! ```
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use switchboard_net::roster::{Roster, RosterOptions, State};
+//! use switchboard_net::roster::{Roster, RosterOptions, ServerPhase};
 //! use switchboard_net::stdio::child::Command;
 //! use switchboard_net::upstream::Server;
 //!
 //! let roster = Roster::new(RosterOptions::default());
 //! roster.add("broken", Server::command(Command::new("/no/such/server"), Vec::new()))?;
 //! for late in roster.ready().await {
-//!     assert_ne!(late.state, State::Ready);
+//!     assert_ne!(late.state.phase, ServerPhase::Ready);
 //!     println!("{}: {}", late.name, late.state);
 //! }
 //! assert!(roster.tools().is_empty());
@@ -151,7 +151,7 @@ pub mod stdio;
 pub mod upstream;
 pub mod who;
 
-pub use drive::OwnedTask;
+pub use drive::{Either, OwnedTask, race};
 
 /// The recipes' Rust is compiled and run with the examples above.
 #[cfg(doctest)]

@@ -35,37 +35,34 @@
 //!
 //! What servers offer is not renamed, even if two offer the same.
 
-mod berth;
 mod cache;
+mod connection;
 mod definition;
+mod entry;
 mod inner;
-mod keep;
-mod link;
-mod listed;
-mod muster;
-mod options;
 mod state;
+mod supervisor;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{timeout, timeout_at};
 
 pub use cache::{Bounds, Cache};
 pub use definition::{Definition, Kind};
-pub use options::RosterOptions;
-pub use state::{AddError, CallError, Change, Deferred, State};
+pub use state::{AddError, CallError, Change, Deferred, RosterOptions, ServerPhase, ServerState};
 pub use switchboard_proto::project::Cache as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
+use crate::drive::race;
 use crate::face::now;
 use crate::upstream::Server;
-use berth::{Berth, View};
+use connection::Link;
+use entry::ServerEntry;
 use inner::Inner;
-use link::Link;
 
 /// Named servers. Clones share them; the last one dropped lets go of them.
 #[derive(Clone, Debug)]
@@ -115,7 +112,7 @@ impl Roster {
         options: ClientOptions,
         connect: Duration,
     ) -> Result<(), AddError> {
-        self.inner.add(Berth::new(name.into(), server, options, connect))
+        self.inner.add(ServerEntry::new(name.into(), server, options, connect))
     }
 
     /// Removes a server and waits for its end. False if there is none of that name.
@@ -132,22 +129,13 @@ impl Roster {
     /// Removes a server; what is returned waits for its end, which comes anyway.
     /// None if there is none of that name.
     pub fn let_go(&self, name: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let berth = self.inner.remove(name)?;
-        Some(gone(berth, self.inner.options.close))
+        let entry = self.inner.remove(name)?;
+        Some(gone(entry, self.inner.options.close))
     }
 
     /// Puts another server in the place of one. What that one offered is offered
     /// until this one is ready. What is returned waits for the end of the old
     /// one, which comes anyway; none if there is none of that name.
-    pub fn replace(
-        &self,
-        name: &str,
-        server: Server,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        self.replace_within(name, server, self.inner.options.connect)
-    }
-
-    /// The same for a server that may take another time to start.
     pub fn replace_within(
         &self,
         name: &str,
@@ -155,50 +143,51 @@ impl Roster {
         connect: Duration,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let options = self.inner.options.client.clone();
-        let berth = self.inner.replace(Berth::new(name.into(), server, options, connect))?;
-        Some(gone(berth, self.inner.options.close))
+        let entry = self.inner.replace(ServerEntry::new(name.into(), server, options, connect))?;
+        Some(gone(entry, self.inner.options.close))
     }
 
     /// Connects a server anew, whatever it is doing. False if there is none of that name.
     pub fn restart(&self, name: &str) -> bool {
-        self.inner.step(|muster, now| muster.restart(name, now))
+        self.inner.step(|supervisor, now| supervisor.restart(name, now))
     }
 
     /// Ends the connection to a server that nobody uses; what it offers is offered
     /// as before, and whoever wants it wakes it. False if it is not ready.
     pub fn sleep(&self, name: &str) -> bool {
-        self.inner.step(|muster, _| muster.sleep(name))
+        self.inner.step(|supervisor, _| supervisor.sleep(name))
+    }
+
+    /// What the supervisor of a server knows of it, from here on. The last thing that it
+    /// says is [`ServerPhase::Draining`]. None if there is no server of that name.
+    pub fn state(&self, name: &str) -> Option<watch::Receiver<ServerState>> {
+        self.inner.entry(name).map(|entry| entry.state.subscribe())
     }
 
     /// Whether a server can be called.
     pub fn is_ready(&self, name: &str) -> bool {
-        let berth = self.inner.berth(name);
-        berth.is_some_and(|berth| berth.view.borrow().state == State::Ready)
-    }
-
-    /// Whether a server was put to sleep, and nobody has wanted it since.
-    pub fn is_asleep(&self, name: &str) -> bool {
-        let berth = self.inner.berth(name);
-        berth.is_some_and(|berth| berth.view.borrow().state == State::Asleep)
+        let entry = self.inner.entry(name);
+        entry.is_some_and(|entry| entry.state.borrow().phase == ServerPhase::Ready)
     }
 
     /// Connects a server that sleeps; nobody waits for it.
     pub fn wake(&self, name: &str) {
-        self.inner.step(|muster, now| muster.want(name, now));
+        self.inner.step(|supervisor, now| supervisor.want(name, now));
     }
 
     /// Waits until every server is ready or known to be broken, or until
     /// [`patience`](RosterOptions::patience) is over; those that are not ready.
     pub async fn ready(&self) -> Vec<Deferred> {
         let until = now() + self.inner.options.patience;
-        let is_settled = |view: &View| {
-            view.is_removed
-                || view.state == State::Ready
-                || view.is_loaded && view.state.is_settled()
-        };
-        for berth in self.inner.berths() {
-            let mut view = berth.view.subscribe();
-            if timeout_at(until.into(), view.wait_for(is_settled)).await.is_err() {
+        for entry in self.inner.entries() {
+            let (mut state, mut lists) = (entry.state.subscribe(), entry.lists.subscribe());
+            let settled = async {
+                _ = state.wait_for(|state| !state.is_pending()).await;
+                if !entry.state.borrow().accepts_calls {
+                    _ = lists.wait_for(|lists| lists.is_loaded).await;
+                }
+            };
+            if timeout_at(until.into(), settled).await.is_err() {
                 break;
             }
         }
@@ -207,15 +196,15 @@ impl Roster {
 
     /// The servers that are not ready, by name.
     pub fn deferred(&self) -> Vec<Deferred> {
-        self.inner.berths().iter().filter_map(|berth| berth.deferred()).collect()
+        self.inner.entries().iter().filter_map(|entry| entry.deferred()).collect()
     }
 
     /// All servers and how they stand, by name.
-    pub fn servers(&self) -> Vec<(Arc<str>, State)> {
-        let berths = self.inner.berths();
+    pub fn servers(&self) -> Vec<(Arc<str>, ServerState)> {
+        let entries = self.inner.entries();
         let state =
-            |berth: &Arc<Berth>| (Arc::clone(&berth.name), berth.view.borrow().state.clone());
-        berths.iter().map(state).collect()
+            |entry: &Arc<ServerEntry>| (Arc::clone(&entry.name), entry.state.borrow().clone());
+        entries.iter().map(state).collect()
     }
 
     /// What changes from here on.
@@ -231,22 +220,42 @@ impl Roster {
 
     /// What all servers offer of one kind: by name, in the order of each.
     pub fn definitions(&self, kind: Kind) -> Vec<Definition> {
-        self.inner.berths().iter().flat_map(|berth| berth.definitions(kind)).collect()
+        self.inner.entries().iter().flat_map(|entry| entry.definitions(kind)).collect()
     }
 
     /// How long others may keep the lists of one kind of these servers together,
     /// and by whom it may be shared: the least that any of them allows (GW-83).
     /// None if none of them has such a list.
     pub fn hints(&self, kind: Kind, of: impl Fn(&str) -> bool) -> Option<Hints> {
-        let (berths, now) = (self.inner.berths(), now());
-        let each = berths.iter().filter(|berth| of(&berth.name));
-        each.filter_map(|berth| berth.hints(kind, now)).reduce(Hints::least)
+        let (entries, now) = (self.inner.entries(), now());
+        let each = entries.iter().filter(|entry| of(&entry.name));
+        each.filter_map(|entry| entry.hints(kind, now)).reduce(Hints::least)
     }
 
     /// Has lists of one kind read again whose time is over, without waiting for them.
     pub fn freshen(&self, kind: Kind, of: impl Fn(&str) -> bool) {
-        let (berths, now) = (self.inner.berths(), now());
-        berths.iter().filter(|berth| of(&berth.name)).for_each(|berth| berth.freshen(kind, now));
+        let (entries, now) = (self.inner.entries(), now());
+        entries.iter().filter(|entry| of(&entry.name)).for_each(|entry| entry.freshen(kind, now));
+    }
+
+    /// The names of all that a server lists of a kind; none if its lists are not
+    /// known, of whatever time.
+    pub fn listed(&self, server: &str, kind: Kind) -> Option<Vec<String>> {
+        let entry = self.inner.entry(server)?;
+        let is_known = entry.lists.borrow().is_known;
+        let definitions = entry.definitions(kind).into_iter();
+        is_known.then(|| definitions.map(|it| it.name().into_owned()).collect())
+    }
+
+    /// Waits until the lists of a server are known, or it has broken, for
+    /// `patience` at most.
+    pub async fn until_listed(&self, server: &str, patience: Duration) {
+        let Some(entry) = self.inner.entry(server) else { return };
+        let (mut lists, mut state) = (entry.lists.subscribe(), entry.state.subscribe());
+        let is_known = lists.wait_for(|lists| lists.is_known);
+        let is_over = race(is_known, state.wait_for(|state| !state.is_pending()));
+        // In time or not, what is listed tells.
+        _ = timeout(patience, is_over).await;
     }
 
     /// The tools of all servers.
@@ -312,19 +321,14 @@ impl Roster {
 
     /// The connection to a server that is ready, at once.
     pub fn present(&self, server: &str) -> Option<Client> {
-        let berth = self.inner.berth(server)?;
-        let view = berth.view.borrow();
-        let is_ready = view.state == State::Ready && !view.is_removed;
-        view.client.as_ref().filter(|_| is_ready).map(|(client, _)| client.clone())
+        let is_ready = |state: &ServerState| state.phase == ServerPhase::Ready;
+        Some(self.inner.entry(server)?.client_if(is_ready)?.0)
     }
 
     /// What a server that is ready, or sleeps, has said of itself. One that
     /// sleeps cannot be called by it.
     pub fn known(&self, server: &str) -> Option<Client> {
-        let berth = self.inner.berth(server)?;
-        let view = berth.view.borrow();
-        let is_known = view.state.is_current() && !view.is_removed;
-        view.client.as_ref().filter(|_| is_known).map(|(client, _)| client.clone())
+        Some(self.inner.entry(server)?.client_if(ServerState::is_up)?.0)
     }
 
     /// Waits for a server within the time of a call to it.
@@ -334,30 +338,33 @@ impl Roster {
         options: &CallOptions,
     ) -> Result<(Client, Arc<Link>), CallError> {
         let unknown = || CallError::Unknown { name: name.to_owned() };
-        let berth = self.inner.berth(name).ok_or_else(unknown)?;
-        self.inner.step(|muster, now| muster.want(name, now));
-        let time = options.timeout.unwrap_or(berth.options.timeout).min(self.inner.options.wait);
-        let mut view = berth.view.subscribe();
-        let is_over = |view: &View| {
-            view.is_removed || matches!(view.state, State::Ready | State::Failed { .. })
+        let entry = self.inner.entry(name).ok_or_else(unknown)?;
+        self.inner.step(|supervisor, now| supervisor.want(name, now));
+        let time = options.timeout.unwrap_or(entry.options.timeout).min(self.inner.options.wait);
+        let mut state = entry.state.subscribe();
+        let is_over = |state: &ServerState| {
+            use ServerPhase::{Draining, Failed, Ready};
+            matches!(state.phase, Ready | Failed | Draining)
         };
-        // In time or not, the view tells.
-        _ = timeout(time, view.wait_for(is_over)).await;
-        let view = berth.view.borrow().clone();
-        match view.client {
-            _ if view.is_removed => Err(unknown()),
-            Some(there) if view.state == State::Ready => Ok(there),
-            _ => Err(CallError::NotReady { name: name.to_owned(), state: view.state }),
+        // In time or not, the state tells.
+        _ = timeout(time, state.wait_for(is_over)).await;
+        if let Some(there) = entry.client_if(|state| state.phase == ServerPhase::Ready) {
+            return Ok(there);
+        }
+        let state = entry.state.borrow().clone();
+        match state.phase {
+            ServerPhase::Draining => Err(unknown()),
+            _ => Err(CallError::NotReady { name: name.to_owned(), state }),
         }
     }
 
     /// Lets go of every server and waits for its end, for
     /// [`close`](RosterOptions::close) at most. What is open fails.
     pub async fn close(&self) {
-        let berths = self.inner.shut();
+        let entries = self.inner.shut();
         let ending = async {
-            for berth in berths {
-                berth.gone().await;
+            for entry in entries {
+                entry.gone().await;
             }
         };
         // What takes longer ends by itself.
@@ -365,9 +372,9 @@ impl Roster {
     }
 }
 
-async fn gone(berth: Arc<Berth>, close: Duration) {
+async fn gone(entry: Arc<ServerEntry>, close: Duration) {
     // What takes longer ends by itself.
-    _ = timeout(close, berth.gone()).await;
+    _ = timeout(close, entry.gone()).await;
 }
 
 /// Tells what changes; see [`Roster::changes`].

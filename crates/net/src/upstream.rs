@@ -222,12 +222,7 @@ impl Upstream {
 
     /// Waits until no call is open.
     pub(crate) async fn all_answered(&self) {
-        loop {
-            let told = self.told.notified();
-            if self.calls() == 0 || self.stop.until(told).await.is_none() {
-                return;
-            }
-        }
+        self.until(|this| this.calls() == 0).await;
     }
 
     /// A client is gone for good.

@@ -28,9 +28,6 @@ const TYPES: &[&str] = &["Duration", "NonZeroUsize", "u32", "u64", "usize"];
 /// somebody looks.
 const NO_BOUNDS: &[&str] = &[
     "gateway/src/config/file.rs LOOK",
-    "gateway/src/fleet/leave.rs LOOK",
-    "gateway/src/fleet/tend.rs BLINK",
-    "gateway/src/fleet/tend.rs LOOK",
     "gateway/src/front/leg.rs WATCH",
     "gateway/src/front/seek.rs FEW",
     "gateway/src/name.rs HASH",
@@ -59,9 +56,9 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/park.rs GATHER",
     "net/src/park.rs SWEEP",
     "net/src/roster/definition.rs SOONEST",
-    "net/src/roster/keep.rs AGAIN",
-    "net/src/roster/muster/retry.rs LONG_LIFE",
-    "net/src/roster/options.rs RosterOptions::coalesce",
+    "net/src/roster/connection.rs AGAIN",
+    "net/src/roster/supervisor.rs LONG_LIFE",
+    "net/src/roster/state.rs RosterOptions::coalesce",
     "net/src/seal.rs TOKEN_LEN",
     "net/src/secret.rs LONG",
     "net/src/secret.rs SHORT",

@@ -5,13 +5,22 @@
 //!   another place, process, ...          ──▶ a new one takes the calls, the old one leaves
 //!   not in the plan any more             ──▶ it leaves
 //! ```
+//!
+//! A server that leaves gets no new calls, and ends when those that it has are answered.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use switchboard_net::bridge::Door;
-use switchboard_net::roster::AddError;
+use switchboard_net::bridge::Bridge;
+use switchboard_net::face::Face;
+use switchboard_net::inside::Inside as _;
+use switchboard_net::roster::{AddError, ServerPhase, ServerState};
+use switchboard_net::{Either, race};
 use switchboard_proto::limits::Limits;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::{Backend, Backends, Fleet, able, bounded, carried};
 use crate::plan::{Plan, ServerPlan};
@@ -44,6 +53,10 @@ impl Fleet {
                 before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
             };
             backend.bridge.set_limits(bounded(plan, &limits));
+            let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &backend));
+            if is_new {
+                self.roster.sleep_after(&name, plan.idle(), &backend.bridge, true);
+            }
             next.insert(name, backend);
         }
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
@@ -56,8 +69,6 @@ impl Fleet {
         for (name, before) in old.iter() {
             let goes_on = next.get(name).is_some_and(|it| Arc::ptr_eq(&it.bridge, &before.bridge));
             if !goes_on {
-                // Nobody looks after it any more: what waits there goes on as it is.
-                before.bridge.stands(Door::Open);
                 self.leaving.leave(name, before);
             }
         }
@@ -85,6 +96,11 @@ impl Fleet {
             let client = able(plan.start);
             self.roster.add_within(Arc::clone(name), listed, client, plan.start)?;
         }
+        // Where clients show headers of their own, they may be let in where we are not.
+        let is_known = plan.passes().is_empty();
+        let ours = self.roster.state(name).filter(|_| is_known);
+        let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
+        backend.bridge.follow(name, ours.unwrap_or_else(always));
         backend.bridge.set_places(self.options.people.connections);
         Ok(backend)
     }
@@ -94,7 +110,87 @@ impl Backend {
     /// The same connections under another plan.
     fn adjusted(&self, plan: &ServerPlan) -> Self {
         self.bridge.set_bounds((plan.calls, plan.start));
-        let (bridge, held) = (Arc::clone(&self.bridge), Arc::clone(&self.held));
+        let (bridge, held) = (Arc::clone(&self.bridge), self.held.clone());
         Self { plan: Arc::new(plan.clone()), bridge, held }
+    }
+}
+
+/// How long open calls keep a server that nobody wants any more.
+const DRAIN: Duration = Duration::from_mins(1);
+
+/// Bridges, each with the name of its server.
+type Named = Vec<(Arc<str>, Arc<Bridge>)>;
+
+/// Those that are on their way out.
+#[derive(Default)]
+pub(super) struct Leaving {
+    bridges: Arc<Mutex<Named>>,
+    /// Nobody waits for calls any more.
+    hurry: watch::Sender<bool>,
+    ending: Mutex<JoinSet<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Leaving {
+    /// Ends a server once it has answered all that it was asked, or a while has passed.
+    pub(super) fn leave(&self, name: &Arc<str>, backend: &Backend) {
+        let (bridges, name) = (Arc::clone(&self.bridges), Arc::clone(name));
+        let bridge = Arc::clone(&backend.bridge);
+        let (mut held, mut hurry) = (backend.held.subscribe(), self.hurry.subscribe());
+        lock(&bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
+        self.end(async move {
+            let answered = async {
+                // Closed when nobody holds it: no call is on its way to it.
+                _ = held.changed().await;
+                bridge.until_idle().await;
+            };
+            let over = race(timeout(DRAIN, answered), hurry.wait_for(|hurry| *hurry));
+            let is_left = matches!(over.await, Either::Left(Ok(())));
+            if !is_left {
+                let left = bridge.calls();
+                tracing::warn!(server = &*name, left, "calls outlived their server");
+            }
+            bridge.close().await;
+            lock(&bridges).retain(|(_, left)| !Arc::ptr_eq(left, &bridge));
+        });
+    }
+
+    /// Goes on with the end of something.
+    pub(super) fn end(&self, end: impl Future<Output = ()> + Send + 'static) {
+        let mut ending = lock(&self.ending);
+        while ending.try_join_next().is_some() {}
+        ending.spawn(end);
+    }
+
+    /// Ends them all, and waits for it.
+    pub(super) async fn hurry(&self) {
+        self.hurry.send_replace(true);
+        let mut ending = std::mem::take(&mut *lock(&self.ending));
+        while ending.join_next().await.is_some() {}
+    }
+}
+
+impl Fleet {
+    /// A client is gone for good.
+    pub(crate) fn forget(&self, face: &Arc<Face>) {
+        self.tasks.forget(face.number());
+        for bridge in self.bridges(|_| true) {
+            bridge.forget(face);
+        }
+    }
+
+    /// Everything that may know a call to one of these servers: those that are
+    /// there, and those of that name that were.
+    pub(crate) fn bridges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<Bridge>> {
+        let backends = self.backends();
+        let there = backends.iter().filter(|(name, _)| is_meant(name));
+        let there = there.map(|(_, backend)| Arc::clone(&backend.bridge));
+        let leaving = lock(&self.leaving.bridges);
+        let left = leaving.iter().filter(|(name, _)| is_meant(name));
+        let left = left.map(|(_, bridge)| Arc::clone(bridge));
+        there.chain(left).collect()
     }
 }

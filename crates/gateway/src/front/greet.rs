@@ -9,7 +9,7 @@ use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
-use switchboard_net::roster::{Hints, State};
+use switchboard_net::roster::Hints;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method::meta;
 use switchboard_proto::refusal::Refusal;
@@ -106,11 +106,10 @@ impl Front {
 
     /// Whether a server of which nothing is known may be there in a moment.
     fn is_settling(&self) -> bool {
-        let is_on_its_way = |state: &State| matches!(state, State::Waiting | State::Connecting);
         let members = self.members();
         let late = |name| members.contains::<Arc<str>>(name);
         let deferred = self.deferred();
-        deferred.iter().any(|it| late(&it.name) && !it.is_cached && is_on_its_way(&it.state))
+        deferred.iter().any(|it| late(&it.name) && !it.is_cached && it.state.is_pending())
     }
 
     /// What any server has; one that is not there may have anything.

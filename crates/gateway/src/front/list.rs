@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
-use switchboard_net::roster::{Change, Changes, Hints, Kind, State};
+use switchboard_net::roster::{Change, Changes, Hints, Kind, ServerPhase};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::refusal::Refusal;
@@ -150,9 +150,9 @@ impl Front {
     fn missing(&self) -> Vec<Value> {
         let (deferred, members) = (self.deferred(), self.members());
         let missing = deferred.iter().filter(|late| members.contains(&late.name)).map(|late| {
-            let state = match late.state {
-                State::Failed { .. } => "failed",
-                State::Retrying { .. } => "retrying",
+            let state = match late.state.phase {
+                ServerPhase::Failed => "failed",
+                ServerPhase::Retrying => "retrying",
                 _ => "starting",
             };
             json!({"server": &*late.name, "state": state, "cached": late.is_cached})

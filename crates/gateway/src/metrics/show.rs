@@ -6,7 +6,6 @@ use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::Sites;
 use switchboard_net::http::tally::Tally;
 use switchboard_net::platform;
-use switchboard_net::roster::State;
 use switchboard_net::upstream::Traffic;
 
 use super::{Kind, Text};
@@ -179,7 +178,7 @@ const TRAFFIC: [Row<Traffic, u64>; 7] = [
 fn servers(text: &mut Text, fleet: &Fleet) {
     text.family("switchboard_server_up", Kind::Gauge, "Whether a server is ready.");
     for (server, state) in fleet.states() {
-        let is_there = matches!(state, State::Ready | State::Asleep);
+        let is_there = state.is_up();
         let is_up = u8::from(is_there || fleet.is_open_to_people(&server, &state));
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }

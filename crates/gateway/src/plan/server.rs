@@ -162,6 +162,14 @@ impl ServerPlan {
         self.process == Process::PerUser || !self.passes().is_empty()
     }
 
+    /// How long nobody uses it before it is put to sleep; none if it stays.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        match self.sleep {
+            Sleep::Never => None,
+            Sleep::After(idle) => Some(idle),
+        }
+    }
+
     /// Headers of clients that it is sent: a command is sent none, whatever its file says.
     pub fn passes(&self) -> &[HeaderName] {
         match &self.target {

@@ -212,6 +212,7 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
         // Nobody may have needed it: its client has gone, or has a connection.
         state.waiting.spare.take()
     };
+    bridge.stirred.notify_waiters();
     let unused = unused.or_else(|| (!is_kept).then_some(asking));
     if let Some(unused) = unused {
         unused.close().await;

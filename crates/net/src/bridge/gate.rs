@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::failure::Failure;
 
+use crate::roster::{ServerPhase, ServerState};
+
 /// A client's call: the number of the client, and what it calls the call.
 pub(super) type Key = (u64, Exchange);
 
@@ -26,52 +28,15 @@ const SHARE_WAITING: usize = MOST_WAITING - MOST_WAITING / 4;
 /// The mark of those who show nothing.
 pub(super) const NOBODY: u64 = 0;
 
-/// How the server stands.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Door {
-    /// It can be called.
-    Open,
-    /// It is being started: calls wait for it.
-    Starting,
-    /// It has ended or could not be started, for this reason, and is started again soon.
-    /// Calls wait for it; if it was never up, those that wait fail, and further ones wait.
-    Retrying(Outage),
-    /// It is given up for now, for this reason.
-    Failed(Outage),
-}
-
-/// Why a server cannot be called.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Outage {
-    /// The name of the server.
-    pub server: Arc<str>,
-    /// What happened to it.
-    pub why: Arc<Failure>,
-    /// When it is tried again, if that is known.
-    pub next: Option<Instant>,
-}
-
-impl Outage {
-    /// Why a call fails now.
-    fn failure(&self, now: Instant) -> Failure {
-        let (server, why) = (Arc::clone(&self.server), Arc::clone(&self.why));
-        if let Failure::Loop { .. } = *why {
-            // Trying again does not help.
-            return Failure::Loop { server: Some(server) };
-        }
-        let next = self.next.map(|next| next.saturating_duration_since(now));
-        Failure::Down { server, why, next }
-    }
-}
-
 /// What is let on, and what waits.
 #[derive(Debug)]
 pub(super) struct Gate<W> {
     most: usize,
     patience: Duration,
-    door: Door,
-    /// The server could be called at some time.
-    was_up: bool,
+    /// Calls go on to the server.
+    is_open: bool,
+    /// Why calls are refused at once, if they are: the server has failed.
+    failed: Option<(Arc<str>, ServerState)>,
     /// Those that have a turn, and whose they are.
     open: HashMap<Key, u64>,
     waiting: VecDeque<Waiter<W>>,
@@ -113,11 +78,11 @@ pub(super) enum Entry<W> {
 impl<W> Gate<W> {
     pub(super) fn new(most: usize, patience: Duration, now: Instant) -> Self {
         let (open, waiting) = (HashMap::new(), VecDeque::new());
-        Self { most, patience, door: Door::Starting, was_up: false, open, waiting, used: now }
+        Self { most, patience, is_open: false, failed: None, open, waiting, used: now }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.door == Door::Open
+        self.is_open
     }
 
     /// Other bounds, from here on.
@@ -128,8 +93,8 @@ impl<W> Gate<W> {
     /// A call comes by.
     pub(super) fn enter(&mut self, call: Call, what: W, now: Instant) -> Entry<W> {
         self.used = now;
-        if let (false, Door::Failed(why)) = (call.linked, &self.door) {
-            return Entry::Fails(what, why.failure(now));
+        if let (false, Some(why)) = (call.linked, &self.failed) {
+            return Entry::Fails(what, failure(why, now));
         }
         let is_first = !self.waiting.iter().any(|waiter| self.may_reach(&waiter.call));
         if self.may_reach(&call) && (!call.counts || is_first && self.open.len() < self.most) {
@@ -148,7 +113,7 @@ impl<W> Gate<W> {
     }
 
     fn may_reach(&self, call: &Call) -> bool {
-        call.linked || self.is_open()
+        call.linked || self.is_open
     }
 
     /// The next one that may go on.
@@ -198,33 +163,37 @@ impl<W> Gate<W> {
         self.waiting.retain(|waiter| waiter.call.key.0 != client);
     }
 
-    /// How the server stands: those who wait in vain, and why. One that can be
-    /// called and is started once more can be called meanwhile.
-    pub(super) fn stands(&mut self, door: Door, now: Instant) -> Vec<(W, Failure)> {
-        if self.door == door || self.is_open() && door == Door::Starting {
-            return Vec::new();
-        }
-        if self.is_open() {
+    /// The supervisor has published this of the server, which callers know by this name.
+    /// The calls that wait in vain, and why.
+    ///
+    /// Calls wait for a server that is tried again. If it was never ready, whether it can
+    /// be started at all is not known: those that wait fail, and further ones wait.
+    pub(super) fn handle_state(
+        &mut self,
+        name: &Arc<str>,
+        state: &ServerState,
+        now: Instant,
+    ) -> Vec<(W, Failure)> {
+        if self.is_open && !state.accepts_calls {
             // They were never sent: from here on they wait for the server, not for their turn.
             let until = now + self.patience;
             self.waiting.iter_mut().for_each(|waiter| waiter.until = until);
         }
-        self.was_up |= door == Door::Open;
-        let why = match &door {
-            Door::Failed(down) => Some(down.failure(now)),
-            // Whether it can be started at all is not known.
-            Door::Retrying(down) if !self.was_up => Some(down.failure(now)),
-            _ => None,
-        };
-        self.door = door;
-        let Some(why) = why else { return Vec::new() };
-        let vain = self.take(|waiter| !waiter.call.linked);
-        vain.into_iter().map(|what| (what, why.clone())).collect()
+        self.is_open = state.accepts_calls;
+        let has_failed = state.phase == ServerPhase::Failed;
+        let down = (Arc::clone(name), state.clone());
+        let why = failure(&down, now);
+        self.failed = has_failed.then_some(down);
+        if has_failed || state.phase == ServerPhase::Retrying && !state.was_ready {
+            let vain = self.take(|waiter| !waiter.call.linked);
+            return vain.into_iter().map(|what| (what, why.clone())).collect();
+        }
+        Vec::new()
     }
 
     /// Those who have waited for the server for too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
-        if self.is_open() {
+        if self.is_open {
             return Vec::new();
         }
         self.take(|waiter| !waiter.call.linked && waiter.until <= now)
@@ -232,7 +201,7 @@ impl<W> Gate<W> {
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_open() {
+        if self.is_open {
             return None;
         }
         let waiting = self.waiting.iter().filter(|waiter| !waiter.call.linked);
@@ -259,6 +228,17 @@ impl<W> Gate<W> {
     pub(super) fn touch(&mut self, now: Instant) {
         self.used = now;
     }
+}
+
+/// Why a call to a server that is down fails now.
+fn failure((name, state): &(Arc<str>, ServerState), now: Instant) -> Failure {
+    let (server, why) = (Arc::clone(name), state.reason.clone().unwrap_or(Failure::CLOSED));
+    if let Failure::Loop { .. } = why {
+        // Trying again does not help.
+        return Failure::Loop { server: Some(server) };
+    }
+    let next = state.next_attempt.map(|next| next.saturating_duration_since(now));
+    Failure::Down { server, why: Arc::new(why), next }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use switchboard_proto::limits::Limits;
+use tokio::sync::Notify;
 
 use super::gate::Gate;
 use super::turn::Gatehouse;
@@ -30,8 +31,8 @@ impl Bridge {
 
     /// A bridge with a bound on the calls that the server gets at once; further
     /// ones wait for their turn. They also wait for a server that is not there,
-    /// for `start` at most: [`stands`](Self::stands) says how it stands, and
-    /// until then it is being started.
+    /// for `start` at most: [`follow`](Self::follow) says who supervises it,
+    /// and until then it is being started.
     pub fn guarding(
         server: Server,
         children: Children,
@@ -74,6 +75,7 @@ impl Bridge {
             hidden: Arc::new(hidden),
             house,
             state: Mutex::default(),
+            stirred: Notify::new(),
             this: Weak::clone(this),
         })
     }

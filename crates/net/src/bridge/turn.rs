@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::Exchange;
@@ -10,12 +10,14 @@ use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
+use tokio::sync::watch;
 
-use super::gate::{self, Door, Entry, Gate, Key, NOBODY};
+use super::gate::{self, Entry, Gate, Key, NOBODY};
 use super::{Bridge, Opening};
 use crate::call::Call;
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, now};
+use crate::roster::ServerState;
 
 /// The gate, and what is under way at it.
 #[derive(Debug)]
@@ -23,13 +25,15 @@ pub(super) struct Gatehouse {
     gate: Gate<Opening>,
     /// Looks at the time while calls wait for the server.
     watching: Option<OwnedTask>,
+    /// Hears what the supervisor of the server publishes.
+    following: Option<OwnedTask>,
     /// A thread lets waiting calls on, one after the other.
     is_draining: bool,
 }
 
 impl Gatehouse {
     pub(super) fn new(gate: Gate<Opening>) -> Mutex<Self> {
-        Mutex::new(Self { gate, watching: None, is_draining: false })
+        Mutex::new(Self { gate, watching: None, following: None, is_draining: false })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
@@ -82,6 +86,7 @@ impl Bridge {
         }
         let call = gate::Call { key, principal, counts, linked };
         let entry = lock(house).gate.enter(call, opening, now());
+        self.stirred.notify_waiters();
         let (opening, why) = match entry {
             Entry::Passes(opening) => {
                 self.permit(&opening);
@@ -127,6 +132,7 @@ impl Bridge {
     /// a thousand calls that are refused need no more stack than one.
     fn call_next(&self) {
         let Some(house) = &self.house else { return };
+        self.stirred.notify_waiters();
         if std::mem::replace(&mut lock(house).is_draining, true) {
             return;
         }
@@ -140,13 +146,27 @@ impl Bridge {
         }
     }
 
-    /// How the server stands, as far as somebody else knows: calls wait for one
-    /// that is not there. Only a bridge with a bound on calls minds.
-    pub fn stands(&self, door: Door) {
+    /// Follows what the supervisor of the server publishes: calls wait while the server is
+    /// down. Only a bridge with a bound on calls minds. `name` is what callers know the
+    /// server by.
+    pub fn follow(&self, name: &str, mut state: watch::Receiver<ServerState>) {
+        let Some(house) = &self.house else { return };
+        let now = state.borrow_and_update().clone();
+        let (bridge, name) = (Weak::clone(&self.this), Arc::from(name));
+        self.handle_state(&name, &now);
+        lock(house).following = Some(OwnedTask::spawn(follow(bridge, name, state)));
+    }
+
+    fn handle_state(&self, name: &Arc<str>, state: &ServerState) {
         let Some(house) = &self.house else { return };
         let (opens, vain) = {
             let gate = &mut lock(house).gate;
-            (door == Door::Open && !gate.is_open(), gate.stands(door, now()))
+            let opens = state.accepts_calls && !gate.is_open();
+            if opens {
+                // A server that took long to start does not sleep the moment it is there.
+                gate.touch(now());
+            }
+            (opens, gate.handle_state(name, state, now()))
         };
         for (opening, why) in vain {
             opening.call.finish(why);
@@ -211,17 +231,9 @@ impl Bridge {
         next
     }
 
-    /// When a server that nobody uses will have been idle for so long; none
-    /// while somebody uses it.
-    pub fn idle_until(&self, idle: Duration) -> Option<Instant> {
-        let since = lock(self.house.as_ref()?).gate.idle_since()?;
-        lock(&self.state).is_quiet().then_some(since + idle)
-    }
-
-    /// Whether nobody has made a call for so long, whoever listens.
-    pub fn is_unused(&self, idle: Duration) -> bool {
-        let since = self.house.as_ref().and_then(|house| lock(house).gate.idle_since());
-        since.is_some_and(|since| now().saturating_duration_since(since) >= idle)
+    /// Since when no call is open or waits.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        lock(self.house.as_ref()?).gate.idle_since()
     }
 
     /// Lets go of a server that nobody has used for so long: children end, and
@@ -241,6 +253,7 @@ impl Bridge {
     pub fn touch(&self) {
         if let Some(house) = &self.house {
             lock(house).gate.touch(now());
+            self.stirred.notify_waiters();
         }
     }
 }
@@ -258,6 +271,14 @@ async fn watch(bridge: Weak<Bridge>) {
 
 fn key(opening: &Opening) -> Key {
     (opening.face.number(), opening.call.exchange())
+}
+
+async fn follow(bridge: Weak<Bridge>, name: Arc<str>, mut state: watch::Receiver<ServerState>) {
+    while state.changed().await.is_ok() {
+        let Some(bridge) = bridge.upgrade() else { return };
+        let now = state.borrow_and_update().clone();
+        bridge.handle_state(&name, &now);
+    }
 }
 
 /// The place of one call among those that the server may have at once. It is free again
@@ -280,8 +301,6 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use switchboard_proto::exchange::Carrier;
     use switchboard_proto::limits::Limits;
     use switchboard_proto::revision::Era;
@@ -289,6 +308,7 @@ mod tests {
     use super::*;
     use crate::bridge::Children;
     use crate::inside::Inside as _;
+    use crate::roster::ServerPhase;
     use crate::stdio::child::Command;
     use crate::upstream::Server;
 
@@ -305,8 +325,9 @@ mod tests {
         bridge.open(&face, &call, request, None).detach();
         assert_eq!(bridge.queued(), 1, "the server is not there yet");
         let house = bridge.house.as_ref().unwrap();
-        // As `stands` does, but nobody lets the call on.
-        lock(house).gate.stands(Door::Open, now());
+        // As `follow` does, but nobody lets the call on.
+        let ready = ServerState::new(ServerPhase::Ready);
+        lock(house).gate.handle_state(&"a".into(), &ready, now());
         let open = lock(house).next().unwrap();
         call.cancel(None).detach();
         bridge.permit(&open);

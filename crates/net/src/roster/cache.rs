@@ -10,20 +10,31 @@
 //! renames. So a reader needs no lock and sees an entry whole or not at all.
 //! The cache is a convenience: what cannot be read is not there, and what
 //! cannot be written is not kept.
+//!
+//! An entry is a line with a version and a digest, then JSON:
+//!
+//! ```text
+//!   switchboard-definitions 1 <SHA-256 of what follows, in hex>
+//!   {"tools":[...],"prompts":[...],"resources":[...],"resourceTemplates":[...]}
+//! ```
+//!
+//! Definitions stand in it as they came, byte for byte. An entry with another
+//! version, or one that does not fit its digest, is not read.
 
-mod format;
-mod key;
-
+use std::fmt::{self, Write as _};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::definition::Definitions;
-use crate::platform::{is_private, make_private_folder, private_file};
+use bytes::Bytes;
+use ring::digest::{Context, SHA256, digest};
 
-pub(super) use key::Key;
+use super::definition::{Definitions, Kind};
+use crate::client::elements;
+use crate::platform::{is_private, make_private_folder, private_file};
+use crate::upstream::{Server, Target};
 
 /// A folder with lists of earlier times. Several processes may share it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -87,7 +98,7 @@ impl Cache {
         if u64::try_from(text.len()).ok()? > self.bounds.entry {
             return None;
         }
-        format::parse(&text.into())
+        parse(&text.into())
     }
 
     /// Keeps what is known of a server, and lets go of the oldest if that is too
@@ -98,7 +109,7 @@ impl Cache {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
         }
         let _lock = self.lock()?;
-        let text = format::print(definitions);
+        let text = print(definitions);
         let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
         if size > self.bounds.entry.min(self.bounds.total) || self.bounds.entries == 0 {
             return gone(fs::remove_file(self.entry(key)));
@@ -169,6 +180,104 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+/// A digest of all that leads to a server and decides who we are to it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Key(String);
+
+impl Key {
+    pub(super) fn of(server: &Server) -> Self {
+        let mut parts = Parts(Context::new(&SHA256));
+        match server.target() {
+            Target::Command(command) => {
+                parts.add("command", [command.program.as_bytes()]);
+                parts.add("args", command.args.iter().map(String::as_bytes));
+                let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
+                parts.add("cwd", cwd);
+                let mut env: Vec<_> = command.env.iter().collect();
+                env.sort();
+                let pairs =
+                    env.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+                parts.add("env", pairs);
+            }
+            Target::Url { url, headers, .. } => {
+                parts.add("url", [url.to_string().as_bytes()]);
+                let mut pairs: Vec<_> = headers.iter().collect();
+                pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
+                let pairs =
+                    pairs.iter().flat_map(|(name, value)| [name.as_ref(), value.as_bytes()]);
+                parts.add("headers", pairs);
+            }
+        }
+        Self(hex(parts.0.finish().as_ref()))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Parts with their lengths, so that no two lists of parts look alike.
+struct Parts(Context);
+
+impl Parts {
+    fn add<'a>(&mut self, name: &str, parts: impl IntoIterator<Item = &'a [u8]>) {
+        self.one(name.as_bytes());
+        let parts: Vec<_> = parts.into_iter().collect();
+        self.0.update(&parts.len().to_le_bytes());
+        for part in parts {
+            self.one(part);
+        }
+    }
+
+    fn one(&mut self, part: &[u8]) {
+        self.0.update(&part.len().to_le_bytes());
+        self.0.update(part);
+    }
+}
+
+/// What an entry begins with, up to its digest. The number is that of the format.
+const MARK: &str = "switchboard-definitions 1 ";
+
+fn print(definitions: &Definitions) -> Vec<u8> {
+    let mut body = vec![b'{'];
+    for kind in Kind::ALL {
+        if kind != Kind::ALL[0] {
+            body.push(b',');
+        }
+        body.extend_from_slice(format!("\"{}\":[", kind.member().key()).as_bytes());
+        body.extend_from_slice(&definitions.list(kind).join(&b','));
+        body.push(b']');
+    }
+    body.push(b'}');
+    let mut text = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref())).into_bytes();
+    text.append(&mut body);
+    text
+}
+
+fn parse(text: &Bytes) -> Option<Definitions> {
+    let end = text.iter().position(|&byte| byte == b'\n')?;
+    let (head, body) = (&text[..end], text.slice(end + 1..));
+    let said = head.strip_prefix(MARK.as_bytes())?;
+    if said != hex(digest(&SHA256, &body).as_ref()).as_bytes() {
+        return None;
+    }
+    let mut definitions = Definitions::default();
+    for kind in Kind::ALL {
+        definitions.set(kind, elements(&body, kind.member().key())?);
+    }
+    Some(definitions)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+    }
+    text
 }
 
 #[cfg(test)]

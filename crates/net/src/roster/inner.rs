@@ -9,14 +9,13 @@ use switchboard_proto::failure::Failure;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast};
 
-use super::berth::Berth;
+use super::connection::{Link, List};
 use super::definition::Kind;
-use super::keep::List;
-use super::link::Link;
-use super::muster::{Action, Muster};
-use super::state::{AddError, Change, State};
-use super::{RosterOptions, keep};
-use crate::drive::{Stop, race};
+use super::entry::ServerEntry;
+use super::state::{AddError, Change, ServerPhase, ServerState};
+use super::supervisor::{Action, Supervisor};
+use super::{RosterOptions, connection};
+use crate::drive::{OwnedTask, Stop, race};
 use crate::face::{lock, now};
 
 /// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
@@ -26,7 +25,7 @@ const BEHIND: usize = 32;
 /// What the clones of a roster share.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) options: RosterOptions,
+    pub(super) options: Arc<RosterOptions>,
     changes: broadcast::Sender<Change>,
     /// Counts what was offered otherwise.
     edition: AtomicU64,
@@ -39,19 +38,20 @@ pub(super) struct Inner {
 
 #[derive(Debug)]
 struct Core {
-    muster: Muster,
-    berths: BTreeMap<Arc<str>, Arc<Berth>>,
+    supervisor: Supervisor,
+    entries: BTreeMap<Arc<str>, Arc<ServerEntry>>,
 }
 
 impl Inner {
     pub(super) fn new(options: RosterOptions) -> Arc<Self> {
-        let muster = Muster::new(options.pace());
+        let options = Arc::new(options);
+        let supervisor = Supervisor::new(Arc::clone(&options));
         let inner = Arc::new(Self {
             options,
             changes: broadcast::Sender::new(BEHIND),
             edition: AtomicU64::new(0),
             stop: Stop::new(),
-            core: Mutex::new(Core { muster, berths: BTreeMap::new() }),
+            core: Mutex::new(Core { supervisor, entries: BTreeMap::new() }),
             woken: Notify::new(),
             runtime: Handle::current(),
         });
@@ -60,53 +60,38 @@ impl Inner {
     }
 
     /// One step of the machine, and what must be done because of it.
-    pub(super) fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Muster, Instant) -> R) -> R {
+    pub(super) fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Supervisor, Instant) -> R) -> R {
         let mut core = lock(&self.core);
-        let result = step(&mut core.muster, now());
+        let result = step(&mut core.supervisor, now());
         self.act(&mut core);
         result
     }
 
     fn act(self: &Arc<Self>, core: &mut Core) {
-        while let Some(action) = core.muster.poll() {
+        while let Some((name, action)) = core.supervisor.poll() {
+            let Some(entry) = core.entries.get(&name) else { continue };
             match action {
-                Action::Connect { name, attempt } => {
-                    if let Some(berth) = core.berths.get(&name) {
-                        self.connect(berth, attempt);
-                    }
-                }
-                Action::Release { name, attempt } => {
-                    if let Some(berth) = core.berths.get(&name) {
-                        berth.release(attempt);
-                    }
-                }
-                Action::Tell { name, state } => {
-                    if let Some(berth) = core.berths.get(&name) {
-                        self.tell(berth, state);
-                    }
-                }
+                Action::Connect { attempt } => self.connect(entry, attempt),
+                Action::Release { attempt } => entry.release(attempt),
+                Action::Tell { state } => self.tell(entry, state),
             }
         }
         self.woken.notify_one();
     }
 
-    fn connect(self: &Arc<Self>, berth: &Arc<Berth>, attempt: u64) {
-        let mut kept = lock(&berth.kept);
+    fn connect(self: &Arc<Self>, entry: &Arc<ServerEntry>, attempt: u64) {
+        let mut kept = lock(&entry.kept);
         let before = kept.take().map(|(_, task)| task);
         let link = Arc::new(Link::new(attempt));
-        let keeping = keep::keep(Arc::clone(self), Arc::clone(berth), Arc::clone(&link), before);
+        let keeping =
+            connection::keep(Arc::clone(self), Arc::clone(entry), Arc::clone(&link), before);
         *kept = Some((link, self.runtime.spawn(keeping)));
     }
 
-    fn tell(&self, berth: &Berth, state: State) {
-        tracing::debug!(server = &*berth.name, "{state}");
-        berth.view.send_modify(|view| {
-            if !state.is_current() {
-                view.client = None;
-            }
-            view.state = state.clone();
-        });
-        self.tell_change(Change::State { server: Arc::clone(&berth.name), state });
+    fn tell(&self, entry: &ServerEntry, state: ServerState) {
+        tracing::debug!(server = &*entry.name, "{state}");
+        entry.publish(state.clone());
+        self.tell_change(Change::State { server: Arc::clone(&entry.name), state });
     }
 
     /// What is told here has happened: it shows in the edition before anybody hears of it.
@@ -127,106 +112,111 @@ impl Inner {
     }
 
     /// Adds a server, and has the cache asked about it.
-    pub(super) fn add(self: &Arc<Self>, berth: Berth) -> Result<(), AddError> {
-        let (name, berth) = (Arc::clone(&berth.name), Arc::new(berth));
+    pub(super) fn add(self: &Arc<Self>, entry: ServerEntry) -> Result<(), AddError> {
+        let (name, entry) = (Arc::clone(&entry.name), Arc::new(entry));
         let mut core = lock(&self.core);
         if self.stop.is_said() {
             return Err(AddError::Closed);
         }
-        if core.berths.contains_key(&name) {
+        if core.entries.contains_key(&name) {
             return Err(AddError::Taken { name: name.to_string() });
         }
-        if core.berths.len() >= self.options.servers {
+        if core.entries.len() >= self.options.servers {
             return Err(AddError::Full { most: self.options.servers });
         }
-        core.berths.insert(Arc::clone(&name), Arc::clone(&berth));
-        core.muster.add(&name, now());
+        core.entries.insert(Arc::clone(&name), Arc::clone(&entry));
+        core.supervisor.add(&name, now());
         self.act(&mut core);
         drop(core);
-        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        self.recall(&entry);
         Ok(())
     }
 
     /// Removes a server; what is left to wait for.
-    pub(super) fn remove(self: &Arc<Self>, name: &str) -> Option<Arc<Berth>> {
+    pub(super) fn remove(self: &Arc<Self>, name: &str) -> Option<Arc<ServerEntry>> {
         let mut core = lock(&self.core);
-        core.muster.remove(name, now());
+        core.supervisor.remove(name, now());
         self.act(&mut core);
-        let berth = core.berths.remove(name)?;
-        berth.view.send_modify(|view| {
-            view.client = None;
-            view.is_removed = true;
-        });
-        self.tell_change(Change::Removed { server: Arc::clone(&berth.name) });
-        Some(berth)
+        let entry = core.entries.remove(name)?;
+        entry.publish(ServerState::new(ServerPhase::Draining));
+        self.tell_change(Change::Removed { server: Arc::clone(&entry.name) });
+        Some(entry)
     }
 
     /// Puts a server in the place of the one of that name; what is left to wait for.
-    pub(super) fn replace(self: &Arc<Self>, berth: Berth) -> Option<Arc<Berth>> {
-        let (name, berth) = (Arc::clone(&berth.name), Arc::new(berth));
+    pub(super) fn replace(self: &Arc<Self>, entry: ServerEntry) -> Option<Arc<ServerEntry>> {
+        let (name, entry) = (Arc::clone(&entry.name), Arc::new(entry));
         let mut core = lock(&self.core);
-        let old = core.berths.get(&name).filter(|_| !self.stop.is_said()).cloned()?;
-        berth.succeed(&old);
-        core.muster.remove(&name, now());
+        let old = core.entries.get(&name).filter(|_| !self.stop.is_said()).cloned()?;
+        entry.succeed(&old);
+        core.supervisor.remove(&name, now());
         self.act(&mut core);
-        core.berths.insert(Arc::clone(&name), Arc::clone(&berth));
-        core.muster.add(&name, now());
+        old.publish(ServerState::new(ServerPhase::Draining));
+        core.entries.insert(Arc::clone(&name), Arc::clone(&entry));
+        core.supervisor.add(&name, now());
         self.act(&mut core);
         drop(core);
-        old.view.send_modify(|view| {
-            view.client = None;
-            view.is_removed = true;
-        });
-        self.runtime.spawn(keep::recall(Arc::clone(self), berth));
+        self.recall(&entry);
         Some(old)
     }
 
-    pub(super) fn berth(&self, name: &str) -> Option<Arc<Berth>> {
-        lock(&self.core).berths.get(name).cloned()
+    /// Has the cache asked, for as long as the server is there.
+    fn recall(self: &Arc<Self>, entry: &Arc<ServerEntry>) {
+        let _runtime = self.runtime.enter();
+        let recalling = connection::recall(Arc::downgrade(self), Arc::downgrade(entry));
+        *lock(&entry.recalling) = Some(OwnedTask::spawn(recalling));
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Option<Arc<ServerEntry>> {
+        lock(&self.core).entries.get(name).cloned()
     }
 
     /// All servers, by name.
-    pub(super) fn berths(&self) -> Vec<Arc<Berth>> {
-        lock(&self.core).berths.values().cloned().collect()
+    pub(super) fn entries(&self) -> Vec<Arc<ServerEntry>> {
+        lock(&self.core).entries.values().cloned().collect()
     }
 
     /// A connection, or an attempt at one, has come to an end.
-    pub(super) fn broken(self: &Arc<Self>, berth: &Berth, attempt: u64, error: Failure) {
-        if berth.server.leads_back() {
-            return self.refuse_loop(berth, attempt);
+    pub(super) fn broken(self: &Arc<Self>, entry: &ServerEntry, attempt: u64, error: Failure) {
+        if entry.server.leads_back() {
+            return self.refuse_loop(entry, attempt);
         }
-        let jitter = berth.jitter();
-        self.step(|muster, now| muster.handle_broken(&berth.name, attempt, error, now, jitter));
+        let jitter = entry.jitter();
+        self.step(|supervisor, now| {
+            supervisor.handle_broken(&entry.name, attempt, error, now, jitter);
+        });
     }
 
     /// A server leads back to us: what it offers is our own, and trying it again
     /// soon would not help.
-    fn refuse_loop(self: &Arc<Self>, berth: &Berth, attempt: u64) {
+    fn refuse_loop(self: &Arc<Self>, entry: &ServerEntry, attempt: u64) {
         let none = |kind| List { kind, items: Vec::new(), terms: None };
-        self.offer(berth, Kind::ALL.map(none).into());
-        let is_known = |it: &State| matches!(it, State::Failed { error: Failure::Loop { .. }, .. });
-        if !is_known(&berth.view.borrow().state) {
-            tracing::error!("{}", berth.server.loop_advice(&berth.name));
+        self.offer(entry, Kind::ALL.map(none).into());
+        let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
+        if !is_known {
+            tracing::error!("{}", entry.server.loop_advice(&entry.name));
         }
-        self.step(|muster, now| muster.handle_hopeless(&berth.name, attempt, Failure::LOOP, now));
+        self.step(|supervisor, now| {
+            supervisor.handle_hopeless(&entry.name, attempt, Failure::LOOP, now);
+        });
     }
 
     /// A server offers these lists.
-    pub(super) fn offer(&self, berth: &Berth, lists: Vec<List>) {
-        for kind in berth.set(lists) {
-            self.tell_change(Change::Definitions { server: Arc::clone(&berth.name), kind });
+    pub(super) fn offer(&self, entry: &ServerEntry, lists: Vec<List>) {
+        for kind in entry.set(lists) {
+            self.tell_change(Change::Definitions { server: Arc::clone(&entry.name), kind });
         }
     }
 
     /// Lets go of every server; what is left to wait for.
-    pub(super) fn shut(self: &Arc<Self>) -> Vec<Arc<Berth>> {
+    pub(super) fn shut(self: &Arc<Self>) -> Vec<Arc<ServerEntry>> {
         self.stop.say();
-        let berths = self.berths();
-        berths.iter().filter_map(|berth| self.remove(&berth.name)).collect()
+        let entries = self.entries();
+        entries.iter().filter_map(|entry| self.remove(&entry.name)).collect()
     }
 }
 
-impl Berth {
+impl ServerEntry {
     fn release(&self, attempt: u64) {
         if let Some((link, _)) = &*lock(&self.kept)
             && link.attempt == attempt
@@ -248,7 +238,7 @@ impl Berth {
 /// Tells the machine the time whenever it wants to know.
 async fn watch_time(inner: Arc<Inner>) {
     loop {
-        let next = lock(&inner.core).muster.poll_timeout();
+        let next = lock(&inner.core).supervisor.poll_timeout();
         let due = async {
             match next {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -259,7 +249,7 @@ async fn watch_time(inner: Arc<Inner>) {
             return;
         }
         if next.is_some_and(|at| at <= now()) {
-            inner.step(Muster::handle_timeout);
+            inner.step(Supervisor::handle_timeout);
         }
     }
 }

@@ -1,56 +1,98 @@
-//! How a server stands, in words for the user.
+//! How a server stands, in words for the user, and how servers are brought up.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
 use switchboard_proto::failure::Failure;
 
+use super::cache::Cache;
 use super::definition::Kind;
-use crate::client;
+use crate::client::{self, ClientOptions};
 
-/// How a server stands.
-#[expect(missing_docs, reason = "the field names say it")]
+/// What the supervisor of a server knows of it. The supervisor publishes it in a
+/// [`watch`](tokio::sync::watch) channel, and nobody else decides whether a server is up.
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum State {
-    /// It has not had its turn to connect.
-    Waiting,
-    /// It is being connected, and its lists read.
-    Connecting,
+pub struct ServerState {
+    /// What the server is doing.
+    pub phase: ServerPhase,
+    /// Why the server broke, or could not be reached.
+    pub reason: Option<Failure>,
+    /// When the supervisor tries again, if it does so by itself.
+    pub next_attempt: Option<Instant>,
+    /// Whether the server was ready at some time.
+    pub was_ready: bool,
+    /// Whether calls go on to the server. A server that was ready and is started once
+    /// more still gets them.
+    pub accepts_calls: bool,
+}
+
+/// What a server is doing.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ServerPhase {
+    /// It waits for its turn to connect.
+    Queued,
+    /// It is being connected, and its lists are read.
+    Starting,
     /// It can be called, and its lists are its own.
     Ready,
-    /// It broke or could not be reached, and is tried again then.
-    Retrying { error: Failure, at: Instant },
-    /// It broke too often. It is tried again then; if that is not said, when it
-    /// is restarted or, after a while, used.
-    Failed { error: Failure, at: Option<Instant> },
-    /// Nobody has used it for long. Its lists are its own, and whoever wants it wakes it.
-    Asleep,
+    /// Nobody has used it for long. Its lists are its own, and the next use wakes it.
+    Sleeping,
+    /// It broke or could not be reached, and is tried again soon.
+    Retrying,
+    /// It broke too often. Without a time of the next attempt it is tried again when
+    /// it is restarted or, after a while, used.
+    Failed,
+    /// It is not in the roster any more. Calls that it has are still answered.
+    Draining,
 }
 
-impl State {
+impl ServerState {
+    /// A server in this phase, with nothing wrong about it.
+    pub fn new(phase: ServerPhase) -> Self {
+        let accepts_calls =
+            matches!(phase, ServerPhase::Ready | ServerPhase::Sleeping | ServerPhase::Draining);
+        let was_ready = phase == ServerPhase::Ready;
+        Self { phase, reason: None, next_attempt: None, was_ready, accepts_calls }
+    }
+
+    /// A server that is down for this reason.
+    pub fn down(phase: ServerPhase, reason: Failure, next_attempt: Option<Instant>) -> Self {
+        Self { reason: Some(reason), next_attempt, ..Self::new(phase) }
+    }
+
+    /// The same state, after another one of the same server.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        self.was_ready |= before.was_ready;
+        self.accepts_calls |= self.is_pending() && before.accepts_calls;
+        self
+    }
+
     /// Whether its lists are its own, and it can be called.
-    pub(super) fn is_current(&self) -> bool {
-        matches!(self, Self::Ready | Self::Asleep)
+    pub fn is_up(&self) -> bool {
+        matches!(self.phase, ServerPhase::Ready | ServerPhase::Sleeping)
     }
 
-    /// Whether something is known of this attempt: there is nothing to wait for.
-    pub(super) fn is_settled(&self) -> bool {
-        !matches!(self, Self::Waiting | Self::Connecting)
+    /// Whether an attempt to connect has begun or is about to, and nothing is known of it.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.phase, ServerPhase::Queued | ServerPhase::Starting)
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Waiting => f.write_str("waiting for its turn to connect"),
-            Self::Connecting => f.write_str("connecting"),
-            Self::Ready => f.write_str("ready"),
-            Self::Retrying { error, .. } => write!(f, "{error}; it is tried again soon"),
-            Self::Asleep => f.write_str("asleep"),
-            Self::Failed { error, .. } => {
-                write!(f, "{error}; it broke too often and is left alone")
-            }
+        let reason = self.reason.as_ref().unwrap_or(&Failure::CLOSED);
+        match self.phase {
+            ServerPhase::Queued => f.write_str("waiting for its turn to connect"),
+            ServerPhase::Starting => f.write_str("connecting"),
+            ServerPhase::Ready => f.write_str("ready"),
+            ServerPhase::Sleeping => f.write_str("asleep"),
+            ServerPhase::Retrying => write!(f, "{reason}; it is tried again soon"),
+            ServerPhase::Failed => write!(f, "{reason}; it broke too often and is left alone"),
+            ServerPhase::Draining => f.write_str("removed"),
         }
     }
 }
@@ -61,7 +103,7 @@ pub struct Deferred {
     /// Its name.
     pub name: Arc<str>,
     /// Why it is not ready.
-    pub state: State,
+    pub state: ServerState,
     /// Whether its lists of an earlier time are offered meanwhile.
     pub is_cached: bool,
 }
@@ -72,7 +114,7 @@ pub struct Deferred {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Change {
     /// A server stands otherwise.
-    State { server: Arc<str>, state: State },
+    State { server: Arc<str>, state: ServerState },
     /// A server offers something else.
     Definitions { server: Arc<str>, kind: Kind },
     /// A server was removed.
@@ -107,8 +149,64 @@ pub enum CallError {
     Failed(#[from] client::CallError),
     /// The server was not there in time. Nothing was sent.
     #[error("server {name:?} is not ready: {state}")]
-    NotReady { name: String, state: State },
+    NotReady { name: String, state: ServerState },
     /// There is no such server.
     #[error("no server is called {name:?}")]
     Unknown { name: String },
+}
+
+/// How servers are brought up and kept.
+#[derive(Clone, Debug)]
+pub struct RosterOptions {
+    /// How to connect, unless said otherwise for a server.
+    pub client: ClientOptions,
+    /// Where lists of earlier times are kept; nowhere, if not said.
+    pub cache: Option<Cache>,
+    /// Servers that are started at once.
+    pub at_once: usize,
+    /// How long one that starts keeps the next in the queue waiting. It has
+    /// time to start all the same; see `connect`.
+    pub turn: Duration,
+    /// How long [`ready`](super::Roster::ready) waits.
+    pub patience: Duration,
+    /// How long connecting and reading the lists may take.
+    pub connect: Duration,
+    /// How long a call waits for a server that is not ready; never longer than
+    /// the call itself may be silent.
+    pub wait: Duration,
+    /// Attempts in a row before a server is left alone.
+    pub attempts: u32,
+    /// How long it is left alone, even if it is used.
+    pub rest: Duration,
+    /// Servers are supervised like processes, whatever `attempts` and `rest` say:
+    /// one that broke is back at once after a long life, else after 1, 5 and 15
+    /// seconds, three times in five minutes; then it is tried this often.
+    pub probe: Option<Duration>,
+    /// How long a list that has changed is not read, because more may change.
+    pub coalesce: Duration,
+    /// How long closing may take.
+    pub close: Duration,
+    /// Servers at most.
+    pub servers: usize,
+}
+
+impl Default for RosterOptions {
+    fn default() -> Self {
+        Self {
+            client: ClientOptions::default(),
+            cache: None,
+            at_once: 16,
+            turn: Duration::from_millis(100),
+            patience: Duration::from_millis(250),
+            connect: Duration::from_mins(1),
+            wait: Duration::from_secs(10),
+            attempts: 10,
+            rest: Duration::from_secs(30),
+            probe: None,
+            coalesce: Duration::from_millis(50),
+            // A child has six seconds to end in; see `stdio::child::Grace`.
+            close: Duration::from_secs(10),
+            servers: 1024,
+        }
+    }
 }

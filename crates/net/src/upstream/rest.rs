@@ -10,6 +10,7 @@ use http::HeaderMap;
 
 use super::core::Stay;
 use super::{Road, Upstream};
+use crate::drive::race;
 use crate::face::{lock, now};
 
 impl Upstream {
@@ -73,6 +74,16 @@ impl Upstream {
         }
         self.pass_down();
         true
+    }
+
+    /// Waits until that is so, or the connection was ended.
+    pub(crate) async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        loop {
+            let stirred = race(self.told.notified(), self.drained.notified());
+            if is_so(self) || self.stop.until(stirred).await.is_none() {
+                return;
+            }
+        }
     }
 
     /// Waits until the link is to end.

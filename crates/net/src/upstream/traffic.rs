@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that nobody waits for. All clones of a server share them.
+use tokio::sync::watch;
+
+/// Counters. All clones of a server share them.
 #[derive(Debug, Default)]
 pub struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
-    children: AtomicU64,
+    children: watch::Sender<u64>,
     started: AtomicU64,
     restarted: AtomicU64,
     /// Children that broke and were not replaced yet.
@@ -38,7 +40,12 @@ impl Traffic {
 
     /// Processes of it that run.
     pub fn children(&self) -> u64 {
-        read(&self.children)
+        *self.children.borrow()
+    }
+
+    /// Hears when a process of it is started, or ends.
+    pub(crate) fn watch_children(&self) -> watch::Receiver<u64> {
+        self.children.subscribe()
     }
 
     /// Processes of it that were started.
@@ -80,7 +87,7 @@ impl Traffic {
     /// A process was started; it counts until this is dropped.
     pub(super) fn child(self: &Arc<Self>) -> Child {
         add(&self.started, 1);
-        add(&self.children, 1);
+        self.children.send_modify(|children| *children += 1);
         let one_less = |owed: u64| owed.checked_sub(1);
         if self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             add(&self.restarted, 1);
@@ -100,7 +107,7 @@ pub(super) struct Child(Arc<Traffic>);
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.0.children.fetch_sub(1, Ordering::Relaxed);
+        self.0.children.send_modify(|children| *children -= 1);
     }
 }
 

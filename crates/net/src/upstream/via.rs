@@ -25,7 +25,6 @@ use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,6 +32,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use switchboard_proto::failure::{Failure, Words};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal;
+use tokio::sync::watch;
 
 use super::{Server, Upstream};
 use crate::face::{lock, now};
@@ -127,7 +127,7 @@ pub(super) struct Via {
     /// What its children are started with.
     variable: String,
     told: Mutex<Told>,
-    leads_back: AtomicBool,
+    leads_back: watch::Sender<bool>,
     is_bridge: bool,
     source: Arc<str>,
 }
@@ -160,7 +160,7 @@ impl Via {
             id,
             variable: pairs.join(","),
             told: Mutex::new(Told { ids: VecDeque::new(), open: Vec::new(), first, header }),
-            leads_back: AtomicBool::new(false),
+            leads_back: watch::Sender::new(false),
             is_bridge: ancestry.is_bridge,
             source: Arc::clone(&ancestry.source),
         })
@@ -269,13 +269,22 @@ impl Server {
 
     /// Whether it led back to us when it was last asked something.
     pub fn leads_back(&self) -> bool {
-        self.via().is_some_and(|via| via.leads_back.load(Ordering::Relaxed))
+        self.via().is_some_and(|via| *via.leads_back.borrow())
+    }
+
+    /// Waits until the server is known to lead back.
+    pub(crate) async fn until_loop(&self) {
+        match self.via() {
+            // The sender lives as long as the server.
+            Some(via) => _ = via.leads_back.subscribe().wait_for(|leads_back| *leads_back).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// It is about to be asked again.
     pub(crate) fn forget_loop(&self) {
         if let Some(via) = self.via() {
-            via.leads_back.store(false, Ordering::Relaxed);
+            via.leads_back.send_replace(false);
         }
     }
 
@@ -296,7 +305,7 @@ impl Upstream {
     /// The failure of a call if this says that the server leads back.
     pub(super) fn loop_in(&self, message: &Message) -> Option<Failure> {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
-        via.leads_back.store(true, Ordering::Relaxed);
+        via.leads_back.send_replace(true);
         (!via.is_bridge).then_some(Failure::LOOP)
     }
 }

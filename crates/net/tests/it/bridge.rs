@@ -1,6 +1,6 @@
 //! Who shares a child with whom, and that nobody gets what is another's.
 
-mod gate;
+pub(crate) mod gate;
 mod leaks;
 mod queue;
 mod races;

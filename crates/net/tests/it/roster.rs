@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use switchboard_net::roster::{Change, Changes, Roster, RosterOptions, State};
+use switchboard_net::roster::{Change, Changes, Roster, RosterOptions, ServerState};
 use switchboard_testkit::within;
 
 static FOLDERS: AtomicU64 = AtomicU64::new(1);
@@ -21,7 +21,11 @@ fn patient() -> RosterOptions {
 }
 
 /// Waits until a server stands so.
-async fn until(changes: &mut Changes, name: &str, is_it: impl Fn(&State) -> bool) -> State {
+async fn until(
+    changes: &mut Changes,
+    name: &str,
+    is_it: impl Fn(&ServerState) -> bool,
+) -> ServerState {
     within(async {
         loop {
             match changes.next().await.expect("the roster is there") {
@@ -35,7 +39,7 @@ async fn until(changes: &mut Changes, name: &str, is_it: impl Fn(&State) -> bool
     .await
 }
 
-fn state(roster: &Roster, name: &str) -> State {
+fn state(roster: &Roster, name: &str) -> ServerState {
     let servers = roster.servers();
     let found = servers.into_iter().find(|(found, _)| **found == *name);
     found.expect("it was added").1

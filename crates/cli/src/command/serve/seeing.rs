@@ -10,7 +10,6 @@ use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::sites::Page;
 use switchboard_net::inside::Inside;
-use switchboard_net::roster::State;
 
 use super::otel;
 use super::reload::Loaded;
@@ -48,9 +47,8 @@ pub(super) fn tapped(
 pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
-        let is_there = |state: &State| matches!(state, State::Ready | State::Asleep);
         let states = ready.states();
-        states.iter().any(|(name, state)| is_there(state) || ready.is_open_to_people(name, state))
+        states.iter().any(|(name, state)| state.is_up() || ready.is_open_to_people(name, state))
     };
     let status = move |sites: &_| {
         let mut status = status::status(&all, sites);

@@ -267,7 +267,7 @@ fn a_server_is_idle_since_its_last_call_was_over() {
     let start = Instant::now();
     let later = |seconds| start + Duration::from_secs(seconds);
     let mut gate = Gate::new(1, Duration::from_secs(10), start);
-    gate.stands(Door::Open, start);
+    gate.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), start);
     let call = Call { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
     assert_eq!(gate.idle_since(), Some(start));
     assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
@@ -282,6 +282,7 @@ fn check(script: &str, expected: &str) {
     let start = Instant::now();
     let mut now = start;
     let mut gate = Gate::new(2, Duration::from_secs(10), now);
+    let mut state = ServerState::new(ServerPhase::Starting);
     let mut seen = Vec::new();
     for step in lines(script) {
         let (verb, name) = step.split_once(' ').unwrap_or((step, ""));
@@ -308,15 +309,16 @@ fn check(script: &str, expected: &str) {
                 let late = gate.handle_timeout(now);
                 seen.extend(late.iter().map(|name| format!("{name} has waited too long")));
             }
-            door => {
-                let door = match door {
-                    "open" => Door::Open,
-                    "starting" => Door::Starting,
-                    "retrying" => Door::Retrying(outage()),
-                    "failed" => Door::Failed(outage()),
+            phase => {
+                let phase = match phase {
+                    "open" => ServerPhase::Ready,
+                    "starting" => ServerPhase::Starting,
+                    "retrying" => ServerPhase::Retrying,
+                    "failed" => ServerPhase::Failed,
                     _ => panic!("no such step: {step}"),
                 };
-                let vain = gate.stands(door, now);
+                state = ServerState::new(phase).after(&state);
+                let vain = gate.handle_state(&"a".into(), &state, now);
                 seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {}", why.kind())));
             }
         }
@@ -336,7 +338,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     let now = Instant::now();
     let mut gate = Gate::new(2, Duration::from_secs(1), now);
-    gate.stands(Door::Open, now);
+    gate.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), now);
     let call = |principal, number| Call {
         key: (principal, Exchange(number)),
         principal,
@@ -357,17 +359,15 @@ fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     assert_eq!(gate.poll(now), Some((1, 2)), "then whoever has waited longest");
 }
 
-fn outage() -> Outage {
-    Outage { server: "s".into(), why: Arc::new(Failure::CLOSED), next: None }
-}
-
 #[test]
 fn a_call_hears_when_its_server_is_tried_again() {
     let now = Instant::now();
-    let down = |why, next| Outage { server: "s".into(), why: Arc::new(why), next };
     let next = Some(now + Duration::from_secs(40));
-    let failure = down(Failure::CLOSED, next).failure(now);
-    assert_eq!(failure.to_string(), "server \"s\" is down (Transport closed); next try in 40 s");
-    let looped = down(Failure::LOOP, next).failure(now).to_string();
+    let down = |why| {
+        let state = ServerState::down(ServerPhase::Failed, why, next);
+        failure(&("s".into(), state), now).to_string()
+    };
+    assert_eq!(down(Failure::CLOSED), "server \"s\" is down (Transport closed); next try in 40 s");
+    let looped = down(Failure::LOOP);
     assert!(looped.starts_with("server \"s\" leads back to this gateway; remove it"), "{looped}");
 }

@@ -5,15 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
 use crate::http::fetch::{Fetch, FetchOptions};
-use crate::roster::definition::Kind;
 use crate::stdio::child::Command;
-use crate::upstream::{Server, Strategy as Transport};
+use crate::upstream::Strategy as Transport;
 
 static FOLDERS: AtomicU64 = AtomicU64::new(1);
 
@@ -263,22 +261,22 @@ fn definitions() -> impl Strategy<Value = Definitions> {
 proptest! {
     #[test]
     fn every_entry_is_read_as_it_was_written(definitions in definitions()) {
-        let text = Bytes::from(format::print(&definitions));
-        prop_assert_eq!(format::parse(&text), Some(definitions));
+        let text = Bytes::from(print(&definitions));
+        prop_assert_eq!(parse(&text), Some(definitions));
     }
 
     #[test]
     fn an_entry_that_was_touched_is_none(
         definitions in definitions(), at in any::<prop::sample::Index>(), bit in 0..8_u8, cut in any::<bool>(),
     ) {
-        let mut text = format::print(&definitions);
+        let mut text = print(&definitions);
         let at = at.index(text.len());
         if cut { text.truncate(at) } else { text[at] ^= 1 << bit }
-        prop_assert_eq!(format::parse(&text.into()), None);
+        prop_assert_eq!(parse(&text.into()), None);
     }
 
     #[test]
     fn no_bytes_are_too_strange(text in prop::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert_eq!(format::parse(&text.into()), None);
+        prop_assert_eq!(parse(&text.into()), None);
     }
 }

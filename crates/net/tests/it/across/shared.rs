@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::bridge::{Bridge, Children, Door};
+use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::Inside;
+use switchboard_net::roster::ServerPhase;
 use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::within;
 
 use super::able;
+use crate::bridge::gate::stands;
 use crate::client::{Client, Way, call};
 use crate::upstream::{caller, child_bridge, journal};
 
@@ -107,7 +109,7 @@ async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_
         } else {
             Bridge::new(server, shared, limits)
         };
-        bridge.stands(Door::Open);
+        stands(&bridge, ServerPhase::Ready);
         let options = SiteOptions { shared: true, ..SiteOptions::default() };
         let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
         let client = Client::modern(Way::Direct(site));

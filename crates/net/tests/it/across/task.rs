@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use switchboard_net::bridge::{Bridge, Children, Door};
+use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::inside::Inside;
+use switchboard_net::roster::ServerPhase;
 use switchboard_net::server::{Context, Error, Server, Support, Tool};
 use switchboard_net::upstream::{Server as Target, Strategy};
 use switchboard_proto::limits::Limits;
@@ -16,6 +17,7 @@ use switchboard_testkit::caller::Caller;
 use switchboard_testkit::within;
 
 use super::{able, bridge_to, host, text};
+use crate::bridge::gate::stands;
 use crate::upstream::{caller, fetch};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -124,7 +126,7 @@ async fn a_server_is_not_left_to_rest_while_a_task_goes_on_there() {
     let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
     let limits = Arc::new(Limits::default());
     let bridge = Bridge::guarding(target, Children::PerSession, limits, bounds);
-    bridge.stands(Door::Open);
+    stands(&bridge, ServerPhase::Ready);
     let mut client = caller(&bridge);
     let created = client.call("tools/call", knowing(json!({"name": "ask"}))).await;
     let id = created["result"]["taskId"].clone();

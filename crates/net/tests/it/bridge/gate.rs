@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_net::bridge::{Bridge, Children, Door, Outage};
+use switchboard_net::bridge::{Bridge, Children};
+use switchboard_net::roster::{ServerPhase, ServerState};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::error_of;
 use switchboard_testkit::within;
+use tokio::sync::watch;
 
 use crate::upstream::{caller, journal};
 
@@ -28,18 +30,18 @@ pub(super) fn guarded(
     Bridge::guarding(server, children, Arc::new(limits), bounds)
 }
 
-pub(super) const LONG: Duration = Duration::from_mins(1);
-
-/// A server that has broken too often.
-pub(super) fn outage() -> Outage {
-    Outage { server: "it".into(), why: Arc::new(Failure::CLOSED), next: None }
+/// Has the bridge follow a supervisor that says so of the server.
+pub(crate) fn stands(bridge: &Bridge, phase: ServerPhase) {
+    bridge.follow("it", watch::channel(ServerState::new(phase)).1);
 }
+
+pub(super) const LONG: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn a_server_that_has_failed_is_not_tried_and_one_that_is_back_is() {
     let journal = journal();
     let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);
-    bridge.stands(Door::Failed(outage()));
+    stands(&bridge, ServerPhase::Failed);
     let mut one = caller(&bridge);
     let failed = one.call("initialize", json!({"protocolVersion": "2025-11-25"})).await;
     assert_eq!(
@@ -47,13 +49,35 @@ async fn a_server_that_has_failed_is_not_tried_and_one_that_is_back_is() {
         "server \"it\" is down (Transport closed); restart it, or call it again later"
     );
     assert!(journal.pids().is_empty(), "nothing was started");
-    bridge.stands(Door::Open);
+    stands(&bridge, ServerPhase::Ready);
     let mut two = caller(&bridge);
     two.greet().await;
     assert!(two.tool("pid", json!({})).await["pid"].is_number());
     // Who has a link goes on, whatever happens to others.
-    bridge.stands(Door::Failed(outage()));
+    stands(&bridge, ServerPhase::Failed);
     assert!(two.tool("pid", json!({})).await["pid"].is_number());
+    within(bridge.close()).await;
+}
+
+#[tokio::test]
+async fn calls_hear_what_the_supervisor_publishes_without_anybody_asking() {
+    let journal = journal();
+    let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);
+    let (supervisor, state) = watch::channel(ServerState::new(ServerPhase::Starting));
+    bridge.follow("it", state);
+    let mut one = caller(&bridge);
+    let waits = one.ask("initialize", json!({"protocolVersion": "2025-11-25"})).await;
+    while bridge.queued() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let why = Failure::TaskFailed;
+    supervisor.send_replace(ServerState::down(ServerPhase::Retrying, why, None));
+    let failed = one.answer(waits).await;
+    let told = "server \"it\" is down (the task has failed); restart it, or call it again later";
+    assert_eq!(error_of(&failed), told);
+    supervisor.send_replace(ServerState::new(ServerPhase::Ready));
+    let mut two = caller(&bridge);
+    two.greet().await;
     within(bridge.close()).await;
 }
 
@@ -66,7 +90,7 @@ async fn a_call_waits_for_a_server_that_starts_but_not_for_ever() {
     while bridge.queued() == 0 {
         tokio::task::yield_now().await;
     }
-    bridge.stands(Door::Open);
+    stands(&bridge, ServerPhase::Ready);
     assert!(one.answer(waits).await.get("result").is_some());
     within(bridge.close()).await;
     let bridge = guarded(journal.server(&[]), Children::PerSession, 9, Duration::from_millis(50));
@@ -85,7 +109,7 @@ async fn a_greeting_has_the_time_that_the_server_has_to_start() {
         9,
         Duration::from_millis(100),
     );
-    bridge.stands(Door::Open);
+    stands(&bridge, ServerPhase::Ready);
     let mut one = caller(&bridge);
     let failed = one.call("initialize", json!({"protocolVersion": "2025-11-25"})).await;
     assert!(error_of(&failed).starts_with("Request timeout after"), "{failed}");
@@ -97,7 +121,7 @@ async fn more_calls_than_the_server_gets_at_once_are_all_answered() {
     for children in [Children::PerSession, Children::Shared, Children::PerRequest] {
         let journal = journal();
         let bridge = guarded(journal.server(&[]), children, 2, LONG);
-        bridge.stands(Door::Open);
+        stands(&bridge, ServerPhase::Ready);
         let mut callers = vec![caller(&bridge), caller(&bridge), caller(&bridge)];
         for caller in &mut callers {
             caller.greet().await;
@@ -125,7 +149,7 @@ async fn more_calls_than_the_server_gets_at_once_are_all_answered() {
 async fn a_bridge_at_rest_has_no_child_and_its_sessions_go_on() {
     let journal = journal();
     let bridge = guarded(journal.server(&[]), Children::PerSession, 9, LONG);
-    bridge.stands(Door::Open);
+    stands(&bridge, ServerPhase::Ready);
     let mut one = caller(&bridge);
     one.greet().await;
     let first = one.tool("pid", json!({})).await["pid"].clone();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_net::bridge::{Bridge, Children, Door};
+use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::inside::Inside;
+use switchboard_net::roster::ServerPhase;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::within;
 
-use super::gate::{LONG, guarded, outage};
+use super::gate::{LONG, guarded, stands};
 use crate::across::able;
 use crate::upstream::journal;
 
@@ -59,7 +60,7 @@ fn waiting_calls_of_a_server_that_is_removed_are_refused_in_a_loop() {
     on_a_small_stack(async {
         let journal = journal();
         let bridge = guarded(journal.server(&[]), Children::PerSession, 1, LONG);
-        bridge.stands(Door::Open);
+        stands(&bridge, ServerPhase::Ready);
         let mut client = busy_caller(&bridge);
         client.greet().await;
         let open = client.ask("tools/call", wait(0)).await;
@@ -79,7 +80,7 @@ fn waiting_calls_without_a_session_to_go_by_are_refused_in_a_loop() {
         let journal = journal();
         // Each of the sixteen sessions that a client may have keeps two calls.
         let bridge = guarded(journal.server(&[]), Children::PerSession, 32, LONG);
-        bridge.stands(Door::Open);
+        stands(&bridge, ServerPhase::Ready);
         let mut client = busy_caller(&bridge);
         let declaring = |mark: u64, call: Value| {
             let mut params = able(call);
@@ -113,7 +114,7 @@ fn waiting_calls_of_a_server_that_is_given_up_are_refused_in_a_loop() {
         let mut client = busy_caller(&bridge);
         let params = able(wait(1));
         let ids = crowd(&bridge, &mut client, &params).await;
-        bridge.stands(Door::Failed(outage()));
+        stands(&bridge, ServerPhase::Failed);
         all_fail(&mut client, ids, "server \"it\" is down").await;
         assert_eq!(bridge.queued(), 0);
         within(bridge.close()).await;
@@ -125,7 +126,7 @@ fn waiting_calls_that_a_client_takes_back_end_in_a_loop() {
     on_a_small_stack(async {
         let journal = journal();
         let bridge = guarded(journal.server(&[]), Children::PerSession, 1, LONG);
-        bridge.stands(Door::Open);
+        stands(&bridge, ServerPhase::Ready);
         let mut client = busy_caller(&bridge);
         client.greet().await;
         client.ask("tools/call", wait(0)).await;

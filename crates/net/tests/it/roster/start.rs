@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::client::ClientOptions;
-use switchboard_net::roster::{AddError, CallError, Change, Roster, RosterOptions, State};
+use switchboard_net::roster::{AddError, CallError, Change, Roster, RosterOptions, ServerPhase};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Server;
 use switchboard_proto::failure::Failure;
@@ -53,15 +53,15 @@ async fn servers_that_hang_or_crash_neither_delay_nor_hide_the_others() {
     roster.add("a hangs", child(&journals[0], &["lists", "moody"])).unwrap();
     roster.add("b crashes", child(&journals[1], &["dies"])).unwrap();
     roster.add("c works", child(&journals[2], &["lists"])).unwrap();
-    until(&mut changes, "c works", |state| *state == State::Ready).await;
+    until(&mut changes, "c works", |state| state.phase == ServerPhase::Ready).await;
     assert_eq!(tools(&roster), ["c works/echo"]);
     within(roster.call("c works", "echo", json!({}))).await.unwrap();
-    if state(&roster, "b crashes") == State::Connecting {
-        until(&mut changes, "b crashes", |state| matches!(state, State::Retrying { .. })).await;
+    if state(&roster, "b crashes").phase == ServerPhase::Starting {
+        until(&mut changes, "b crashes", |state| state.phase == ServerPhase::Retrying).await;
     }
     let late = within(roster.ready()).await;
     assert_eq!(names(&late), ["a hangs".into(), "b crashes".into()]);
-    assert_eq!(late[0].state, State::Connecting);
+    assert_eq!(late[0].state.phase, ServerPhase::Starting);
     assert!(!late[0].is_cached && !late[1].is_cached);
     within(roster.close()).await;
     for journal in &journals {
@@ -76,7 +76,7 @@ async fn ready_returns_although_nothing_is() {
     let roster = Roster::new(RosterOptions::default());
     roster.add("a", child(&journal, &["moody"])).unwrap();
     let late = within(roster.ready()).await;
-    assert_eq!((&*late[0].name, &late[0].state), ("a", &State::Connecting));
+    assert_eq!((&*late[0].name, &late[0].state.phase), ("a", &ServerPhase::Starting));
     within(roster.close()).await;
     journal.all_gone().await;
 }
@@ -86,7 +86,8 @@ async fn a_server_that_cannot_be_started_says_why_and_is_tried_again() {
     let roster = Roster::new(RosterOptions { wait: Duration::from_millis(50), ..patient() });
     roster.add("a", Server::command(Command::new("/no/such/server"), Vec::new())).unwrap();
     let late = within(roster.ready()).await;
-    let State::Retrying { error, .. } = &late[0].state else { panic!("{late:?}") };
+    assert_eq!(late[0].state.phase, ServerPhase::Retrying);
+    let error = late[0].state.reason.as_ref().unwrap();
     assert!(matches!(error, Failure::NotStarted { .. }), "{error:?}");
     assert!(error.to_string().contains("/no/such/server"), "{error}");
     let failed = roster.call("a", "echo", ()).await.unwrap_err();
@@ -133,7 +134,7 @@ async fn a_roster_that_is_dropped_lets_go_of_its_servers() {
     let mut changes = roster.changes();
     roster.add("a", child(&journals[0], &["lists"])).unwrap();
     roster.add("b", child(&journals[1], &["moody"])).unwrap();
-    until(&mut changes, "a", |state| *state == State::Ready).await;
+    until(&mut changes, "a", |state| state.phase == ServerPhase::Ready).await;
     journals[1].saw("start").await;
     drop(roster);
     within(async { while changes.next().await.is_some() {} }).await;
@@ -202,4 +203,21 @@ async fn whoever_reads_too_slowly_is_told_that_something_was_missed() {
     assert_eq!(within(changes.next()).await, Some(Change::Missed));
     assert!(matches!(within(changes.next()).await, Some(Change::State { .. })));
     within(roster.close()).await;
+}
+
+#[tokio::test]
+async fn the_state_of_a_server_is_published_until_it_is_removed() {
+    let journal = journal();
+    let roster = Roster::new(patient());
+    roster.add("a", child(&journal, &["lists"])).unwrap();
+    let mut state = roster.state("a").unwrap();
+    assert!(roster.state("b").is_none());
+    let ready = within(state.wait_for(|state| state.phase == ServerPhase::Ready)).await.unwrap();
+    assert!(ready.accepts_calls && ready.was_ready && ready.reason.is_none());
+    drop(ready);
+    assert!(roster.restart("a"));
+    assert!(state.borrow().is_pending() && state.borrow().accepts_calls, "it was ready");
+    assert!(within(roster.remove("a")).await);
+    assert_eq!(state.borrow().phase, ServerPhase::Draining);
+    journal.all_gone().await;
 }

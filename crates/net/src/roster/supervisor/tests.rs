@@ -402,14 +402,15 @@ fn supervise(script: &str, expected: &str) {
 
 #[track_caller]
 fn play(probe: Option<Duration>, script: &str, expected: &str) {
-    let pace = Pace {
+    let options = RosterOptions {
         at_once: 2,
         turn: Duration::from_millis(100),
         attempts: 2,
         rest: Duration::from_secs(30),
         probe,
+        ..RosterOptions::default()
     };
-    let mut muster = Muster::new(pace);
+    let mut supervisor = Supervisor::new(options.into());
     let start = Instant::now();
     let mut now = start;
     let mut seen = Vec::new();
@@ -418,20 +419,20 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
         let attempt = || words[2].parse().unwrap();
         let mut is_possible = true;
         match words[0] {
-            "add" => is_possible = muster.add(&words[1].into(), now),
-            "remove" => is_possible = muster.remove(words[1], now),
-            "restart" => is_possible = muster.restart(words[1], now),
-            "sleep" => is_possible = muster.sleep(words[1]),
-            "want" => muster.want(words[1], now),
-            "ready" => muster.handle_ready(words[1], attempt(), now),
+            "add" => is_possible = supervisor.add(&words[1].into(), now),
+            "remove" => is_possible = supervisor.remove(words[1], now),
+            "restart" => is_possible = supervisor.restart(words[1], now),
+            "sleep" => is_possible = supervisor.sleep(words[1]),
+            "want" => supervisor.want(words[1], now),
+            "ready" => supervisor.handle_ready(words[1], attempt(), now),
             "broken" => {
-                muster.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO);
+                supervisor.handle_broken(words[1], attempt(), Failure::CLOSED, now, Duration::ZERO);
             }
             "at" => {
                 let time = words[1].trim_end_matches('s').parse().unwrap();
                 now = start + Duration::from_secs_f64(time);
-                if muster.poll_timeout().is_some_and(|at| at <= now) {
-                    muster.handle_timeout(now);
+                if supervisor.poll_timeout().is_some_and(|at| at <= now) {
+                    supervisor.handle_timeout(now);
                 }
             }
             _ => panic!("no such step: {step}"),
@@ -439,30 +440,27 @@ fn play(probe: Option<Duration>, script: &str, expected: &str) {
         if !is_possible {
             seen.push(format!("cannot {step}"));
         }
-        let next = muster.poll_timeout();
+        let next = supervisor.poll_timeout();
         assert!(next.is_none_or(|at| at > now), "{step}: nothing is left to do at this time");
-        while let Some(action) = muster.poll() {
-            seen.push(print(&action, start));
+        while let Some((name, action)) = supervisor.poll() {
+            seen.push(print(&name, &action, start));
         }
     }
     assert_eq!(seen, lines(expected).collect::<Vec<_>>());
 }
 
-fn print(action: &Action, start: Instant) -> String {
+fn print(name: &str, action: &Action, start: Instant) -> String {
     match action {
-        Action::Connect { name, attempt } => format!("connect {name} {attempt}"),
-        Action::Release { name, attempt } => format!("release {name} {attempt}"),
-        Action::Tell { name, state } => {
-            let state = match state {
-                State::Waiting => "waiting".to_owned(),
-                State::Retrying { at, .. } => {
-                    format!("retrying at {}s", at.duration_since(start).as_secs_f64())
-                }
-                State::Failed { at: None, .. } => "failed".to_owned(),
-                State::Failed { at: Some(at), .. } => {
-                    format!("failed until {}s", at.duration_since(start).as_secs_f64())
-                }
-                state => state.to_string(),
+        Action::Connect { attempt } => format!("connect {name} {attempt}"),
+        Action::Release { attempt } => format!("release {name} {attempt}"),
+        Action::Tell { state } => {
+            let at = state.next_attempt.map(|at| at.duration_since(start).as_secs_f64());
+            let state = match (state.phase, at) {
+                (ServerPhase::Queued, _) => "waiting".to_owned(),
+                (ServerPhase::Retrying, Some(at)) => format!("retrying at {at}s"),
+                (ServerPhase::Failed, None) => "failed".to_owned(),
+                (ServerPhase::Failed, Some(at)) => format!("failed until {at}s"),
+                _ => state.to_string(),
             };
             format!("{name}: {state}")
         }
@@ -501,43 +499,47 @@ proptest! {
     ) {
         let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let turn = Duration::from_millis(100);
-        let pace = Pace { at_once: 2, turn, attempts: 3, rest: Duration::from_secs(1), probe };
-        let mut muster = Muster::new(pace);
+        let rest = Duration::from_secs(1);
+        let defaults = RosterOptions::default();
+        let options = RosterOptions { at_once: 2, turn, attempts: 3, rest, probe, ..defaults };
+        let mut supervisor = Supervisor::new(options.into());
         let mut now = Instant::now();
         let mut live: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for (step, at, later) in steps {
             let name = &names[at];
             let attempt = live.get(name).copied().unwrap_or(0);
             match step {
-                Step::Add => _ = muster.add(name, now),
-                Step::Remove => _ = muster.remove(name, now),
-                Step::Restart => _ = muster.restart(name, now),
-                Step::Want => muster.want(name, now),
-                Step::Sleep => _ = muster.sleep(name),
-                Step::Ready => muster.handle_ready(name, attempt, now),
-                Step::Broken => muster.handle_broken(name, attempt, Failure::CLOSED, now, Duration::ZERO),
+                Step::Add => _ = supervisor.add(name, now),
+                Step::Remove => _ = supervisor.remove(name, now),
+                Step::Restart => _ = supervisor.restart(name, now),
+                Step::Want => supervisor.want(name, now),
+                Step::Sleep => _ = supervisor.sleep(name),
+                Step::Ready => supervisor.handle_ready(name, attempt, now),
+                Step::Broken => {
+                    supervisor.handle_broken(name, attempt, Failure::CLOSED, now, Duration::ZERO);
+                }
                 Step::Late => {
                     now += Duration::from_millis(later);
-                    muster.handle_timeout(now);
+                    supervisor.handle_timeout(now);
                 }
             }
-            while let Some(action) = muster.poll() {
+            while let Some((name, action)) = supervisor.poll() {
                 match action {
-                    Action::Connect { name, attempt } => {
+                    Action::Connect { attempt } => {
                         prop_assert_eq!(live.insert(name, attempt), None, "one at a time");
                     }
-                    Action::Release { name, attempt } => {
+                    Action::Release { attempt } => {
                         prop_assert_eq!(live.remove(&name), Some(attempt));
                     }
                     Action::Tell { .. } => {}
                 }
             }
-            prop_assert!(muster.poll_timeout().is_none_or(|at| at > now));
+            prop_assert!(supervisor.poll_timeout().is_none_or(|at| at > now));
             let waits = |name: &&Arc<str>| {
-                matches!(muster.members.get(*name).map(|member| &member.phase), Some(Phase::Waiting))
+                matches!(supervisor.members.get(*name).map(|member| &member.phase), Some(MemberPhase::Queued))
             };
-            prop_assert_eq!(names.iter().filter(waits).count(), muster.queue.len());
-            prop_assert!(muster.queue.is_empty() || muster.poll_timeout().is_some());
+            prop_assert_eq!(names.iter().filter(waits).count(), supervisor.queue.len());
+            prop_assert!(supervisor.queue.is_empty() || supervisor.poll_timeout().is_some());
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Knows names, attempts and instants. Does not connect, does not read a
 //! clock: the caller says what happened and when, then drains
-//! [`poll`](Muster::poll).
+//! [`poll`](Supervisor::poll).
 //!
 //! ```text
 //!              a place is free            lists are there
-//!   Waiting ──────────────────▶ Connecting ─────────────▶ Ready ──nobody uses it──▶ Asleep
+//!   Queued ───────────────────▶ Starting ──────────────▶ Ready ──nobody uses it──▶ Sleeping
 //!      ▲                            │ it failed             │ it broke                │
 //!      │ it is time                 ▼                       │                         │
 //!      ├──────────────────────── Retrying ◀─────────────────┘                         │
@@ -16,7 +16,7 @@
 //!      └──────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With a [`probe`](Pace::probe) one that failed is also tried every now and
+//! With a [`probe`](RosterOptions::probe) one that failed is also tried every now and
 //! then. Nobody is told of that but of its success.
 //!
 //! Attempts are numbered, and what is told about an old one changes nothing.
@@ -28,50 +28,34 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchboard_proto::failure::Failure;
 
-use super::state::State;
-use retry::Retry;
+use switchboard_proto::backoff::{Reconnect, Restart};
 
-mod retry;
-
-/// How servers are brought up, and how often.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// Attempts that may hold a place.
-    pub(super) at_once: usize,
-    /// How long an attempt holds its place.
-    pub(super) turn: Duration,
-    /// Attempts in a row before a server is left alone.
-    pub(super) attempts: u32,
-    /// How long it is left alone, even if it is wanted.
-    pub(super) rest: Duration,
-    /// Servers are supervised, and one that failed is tried so often.
-    pub(super) probe: Option<Duration>,
-}
+use super::state::{RosterOptions, ServerPhase, ServerState};
 
 /// The servers and how they stand.
 #[derive(Debug)]
-pub(super) struct Muster {
-    pace: Pace,
-    members: BTreeMap<Arc<str>, Member>,
+pub(super) struct Supervisor {
+    options: Arc<RosterOptions>,
+    members: BTreeMap<Arc<str>, SupervisedServer>,
     /// Those that wait for a place, longest first; each at most once.
     queue: VecDeque<Arc<str>>,
     next_attempt: u64,
-    actions: VecDeque<Action>,
+    actions: VecDeque<(Arc<str>, Action)>,
 }
 
 #[derive(Debug)]
-struct Member {
-    phase: Phase,
+struct SupervisedServer {
+    phase: MemberPhase,
     retry: Retry,
     /// It failed, and is only looked at.
     is_probed: bool,
 }
 
 #[derive(Debug)]
-enum Phase {
-    Waiting,
+enum MemberPhase {
+    Queued,
     /// Until `turn_over` it holds a place.
-    Connecting {
+    Starting {
         attempt: u64,
         turn_over: Option<Instant>,
     },
@@ -86,25 +70,25 @@ enum Phase {
         rested: Instant,
         probe: Option<Instant>,
     },
-    Asleep,
+    Sleeping,
 }
 
-/// What the caller must do.
+/// What the caller must do about a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     /// Connect; what comes of it is told under this number.
-    Connect { name: Arc<str>, attempt: u64 },
+    Connect { attempt: u64 },
     /// Nothing that belongs to this attempt is wanted any more.
-    Release { name: Arc<str>, attempt: u64 },
+    Release { attempt: u64 },
     /// Let everybody know.
-    Tell { name: Arc<str>, state: State },
+    Tell { state: ServerState },
 }
 
-impl Muster {
-    pub(super) fn new(pace: Pace) -> Self {
+impl Supervisor {
+    pub(super) fn new(options: Arc<RosterOptions>) -> Self {
         let members = BTreeMap::new();
         let (queue, actions) = (VecDeque::new(), VecDeque::new());
-        Self { pace, members, queue, next_attempt: 1, actions }
+        Self { options, members, queue, next_attempt: 1, actions }
     }
 
     /// There is one more server. False if the name is taken.
@@ -112,7 +96,7 @@ impl Muster {
         if self.members.contains_key(name) {
             return false;
         }
-        self.members.insert(Arc::clone(name), Member::new(&self.pace));
+        self.members.insert(Arc::clone(name), SupervisedServer::new(&self.options));
         self.enqueue(name, now);
         true
     }
@@ -130,7 +114,9 @@ impl Muster {
     pub(super) fn restart(&mut self, name: &str, now: Instant) -> bool {
         let Some((name, _)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if let Some(old) = self.members.insert(Arc::clone(&name), Member::new(&self.pace)) {
+        if let Some(old) =
+            self.members.insert(Arc::clone(&name), SupervisedServer::new(&self.options))
+        {
             self.release(&name, &old.phase);
         }
         self.queue.retain(|waiting| *waiting != name);
@@ -143,8 +129,8 @@ impl Muster {
     pub(super) fn want(&mut self, name: &str, now: Instant) {
         let Some((name, member)) = self.members.get_key_value(name) else { return };
         let is_meant = match member.phase {
-            Phase::Asleep => true,
-            Phase::Failed { rested, .. } => rested <= now,
+            MemberPhase::Sleeping => true,
+            MemberPhase::Failed { rested, .. } => rested <= now,
             _ => false,
         };
         if is_meant {
@@ -157,13 +143,13 @@ impl Muster {
     pub(super) fn sleep(&mut self, name: &str) -> bool {
         let Some((name, member)) = self.members.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if !matches!(member.phase, Phase::Ready { .. }) {
+        if !matches!(member.phase, MemberPhase::Ready { .. }) {
             return false;
         }
         if let Some(member) = self.members.get_mut(&name) {
-            let old = std::mem::replace(&mut member.phase, Phase::Asleep);
+            let old = std::mem::replace(&mut member.phase, MemberPhase::Sleeping);
             self.release(&name, &old);
-            self.tell(&name, State::Asleep);
+            self.tell(&name, ServerState::new(ServerPhase::Sleeping));
         }
         true
     }
@@ -171,10 +157,10 @@ impl Muster {
     /// An attempt has succeeded.
     pub(super) fn handle_ready(&mut self, name: &str, attempt: u64, now: Instant) {
         let Some((name, member)) = self.at(name, attempt) else { return };
-        if let Phase::Connecting { .. } = member.phase {
-            member.phase = Phase::Ready { attempt, since: now };
+        if let MemberPhase::Starting { .. } = member.phase {
+            member.phase = MemberPhase::Ready { attempt, since: now };
             member.is_probed = false;
-            self.tell(&name, State::Ready);
+            self.tell(&name, ServerState::new(ServerPhase::Ready));
             self.fill(now);
         }
     }
@@ -191,7 +177,7 @@ impl Muster {
     ) {
         let Some((name, member)) = self.at(name, attempt) else { return };
         let since = match member.phase {
-            Phase::Ready { since, .. } => Some(since),
+            MemberPhase::Ready { since, .. } => Some(since),
             _ => None,
         };
         // One look is one attempt.
@@ -216,14 +202,14 @@ impl Muster {
 
     /// A server is not there, and is tried again then; else now and then.
     fn fail(&mut self, name: &Arc<str>, error: Failure, next: Option<Instant>, now: Instant) {
-        let Pace { rest, probe, .. } = self.pace;
+        let RosterOptions { rest, probe, .. } = *self.options;
         let Some(member) = self.members.get_mut(name) else { return };
         let (phase, state) = if let Some(at) = next {
-            (Phase::Retrying { at }, State::Retrying { error, at })
+            (MemberPhase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
         } else {
             let probe = probe.map(|time| now + time);
-            let phase = Phase::Failed { rested: probe.unwrap_or(now + rest), probe };
-            (phase, State::Failed { error, at: probe })
+            let phase = MemberPhase::Failed { rested: probe.unwrap_or(now + rest), probe };
+            (phase, ServerState::down(ServerPhase::Failed, error, probe))
         };
         let old = std::mem::replace(&mut member.phase, phase);
         self.release(name, &old);
@@ -233,11 +219,11 @@ impl Muster {
 
     /// Time has reached `now`.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let is_due = |member: &Member| member.due().is_some_and(|at| at <= now);
+        let is_due = |member: &SupervisedServer| member.due().is_some_and(|at| at <= now);
         let due = self.members.iter().filter(|(_, member)| is_due(member));
         for name in due.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
             if let Some(member) = self.members.get_mut(&name) {
-                member.is_probed = matches!(member.phase, Phase::Failed { .. });
+                member.is_probed = matches!(member.phase, MemberPhase::Failed { .. });
             }
             self.enqueue(&name, now);
         }
@@ -245,7 +231,7 @@ impl Muster {
     }
 
     /// The next thing to do, oldest first. Drain after every other call.
-    pub(super) fn poll(&mut self) -> Option<Action> {
+    pub(super) fn poll(&mut self) -> Option<(Arc<str>, Action)> {
         self.actions.pop_front()
     }
 
@@ -253,14 +239,14 @@ impl Muster {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let is_awaited = !self.queue.is_empty();
         let times = self.members.values().filter_map(|member| match member.phase {
-            Phase::Connecting { turn_over, .. } if is_awaited => turn_over,
+            MemberPhase::Starting { turn_over, .. } if is_awaited => turn_over,
             _ => member.due(),
         });
         times.min()
     }
 
     /// The member, if `attempt` is its latest and has not failed.
-    fn at(&mut self, name: &str, attempt: u64) -> Option<(Arc<str>, &mut Member)> {
+    fn at(&mut self, name: &str, attempt: u64) -> Option<(Arc<str>, &mut SupervisedServer)> {
         let name = Arc::clone(self.members.get_key_value(name)?.0);
         let member = self.members.get_mut(&name)?;
         (member.phase.attempt() == Some(attempt)).then_some((name, member))
@@ -268,9 +254,9 @@ impl Muster {
 
     fn enqueue(&mut self, name: &Arc<str>, now: Instant) {
         if let Some(member) = self.members.get_mut(name) {
-            member.phase = Phase::Waiting;
+            member.phase = MemberPhase::Queued;
             self.queue.push_back(Arc::clone(name));
-            self.tell(name, State::Waiting);
+            self.tell(name, ServerState::new(ServerPhase::Queued));
         }
         self.fill(now);
     }
@@ -279,62 +265,107 @@ impl Muster {
     fn fill(&mut self, now: Instant) {
         let mut taken = 0;
         for member in self.members.values_mut() {
-            if let Phase::Connecting { turn_over, .. } = &mut member.phase {
+            if let MemberPhase::Starting { turn_over, .. } = &mut member.phase {
                 *turn_over = turn_over.filter(|over| now < *over);
                 taken += usize::from(turn_over.is_some());
             }
         }
-        while taken < self.pace.at_once
+        while taken < self.options.at_once.max(1)
             && let Some(name) = self.queue.pop_front()
         {
             let Some(member) = self.members.get_mut(&name) else { continue };
             let attempt = self.next_attempt;
             self.next_attempt += 1;
-            member.phase = Phase::Connecting { attempt, turn_over: Some(now + self.pace.turn) };
-            self.tell(&name, State::Connecting);
-            self.actions.push_back(Action::Connect { name, attempt });
+            member.phase =
+                MemberPhase::Starting { attempt, turn_over: Some(now + self.options.turn) };
+            self.tell(&name, ServerState::new(ServerPhase::Starting));
+            self.actions.push_back((name, Action::Connect { attempt }));
             taken += 1;
         }
     }
 
-    fn release(&mut self, name: &Arc<str>, old: &Phase) {
+    fn release(&mut self, name: &Arc<str>, old: &MemberPhase) {
         if let Some(attempt) = old.attempt() {
-            self.actions.push_back(Action::Release { name: Arc::clone(name), attempt });
+            self.actions.push_back((Arc::clone(name), Action::Release { attempt }));
         }
     }
 
-    fn tell(&mut self, name: &Arc<str>, state: State) {
+    fn tell(&mut self, name: &Arc<str>, state: ServerState) {
         let is_probed = self.members.get(name).is_some_and(|member| member.is_probed);
-        if is_probed && matches!(state, State::Waiting | State::Connecting) {
+        if is_probed && state.is_pending() {
             return;
         }
-        self.actions.push_back(Action::Tell { name: Arc::clone(name), state });
+        self.actions.push_back((Arc::clone(name), Action::Tell { state }));
     }
 }
 
-impl Member {
-    fn new(pace: &Pace) -> Self {
-        Self { phase: Phase::Waiting, retry: Retry::new(pace), is_probed: false }
+impl SupervisedServer {
+    fn new(options: &RosterOptions) -> Self {
+        Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
     }
 
     /// When it is tried again, if that is not somebody else's to say.
     fn due(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Retrying { at } => Some(at),
-            Phase::Failed { probe, .. } => probe,
+            MemberPhase::Retrying { at } => Some(at),
+            MemberPhase::Failed { probe, .. } => probe,
             _ => None,
         }
     }
 }
 
-impl Phase {
+impl MemberPhase {
     fn attempt(&self) -> Option<u64> {
         match self {
-            Self::Connecting { attempt, .. } | Self::Ready { attempt, .. } => Some(*attempt),
-            Self::Waiting | Self::Retrying { .. } | Self::Failed { .. } | Self::Asleep => None,
+            Self::Starting { attempt, .. } | Self::Ready { attempt, .. } => Some(*attempt),
+            Self::Queued | Self::Retrying { .. } | Self::Failed { .. } | Self::Sleeping => None,
         }
     }
 }
+
+/// The attempts at one server that count.
+#[derive(Debug)]
+enum Retry {
+    /// A little later each time, so many times in a row.
+    Growing(Reconnect),
+    /// At once after a long life, else three times in five minutes.
+    Supervised(Restart),
+}
+
+impl Retry {
+    fn new(options: &RosterOptions) -> Self {
+        match options.probe {
+            Some(_) => Self::Supervised(Restart::new()),
+            None => Self::Growing(Reconnect::new(options.attempts)),
+        }
+    }
+
+    /// It broke, after it had been there since then: when to try again. `jitter`
+    /// keeps clients of one server from coming back all at once.
+    fn handle_broken(
+        &mut self,
+        since: Option<Instant>,
+        now: Instant,
+        jitter: Duration,
+    ) -> Option<Instant> {
+        match self {
+            Self::Growing(reconnect) => {
+                let life = since.map(|since| now.saturating_duration_since(since));
+                let lived_long = life.is_some_and(|life| life >= LONG_LIFE);
+                if lived_long {
+                    reconnect.handle_success();
+                }
+                let next = reconnect.handle_break(now, jitter);
+                // After a long life the end was bad luck.
+                if lived_long { next.map(|_| now) } else { next }
+            }
+            Self::Supervised(restart) => restart.handle_exit(since.unwrap_or(now), now),
+        }
+    }
+}
+
+/// A server that served this long was not broken from the start.
+const LONG_LIFE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests;

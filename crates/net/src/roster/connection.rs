@@ -1,7 +1,8 @@
-//! The task that keeps one connection: makes it, looks after it, ends it.
+//! One connection to a server, and the task that makes it, looks after it and ends it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,17 +10,117 @@ use serde_json::Value;
 use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
-use super::berth::Berth;
 use super::definition::{Kind, Terms};
+use super::entry::ServerEntry;
 use super::inner::Inner;
-use super::link::Link;
 use super::state::Change;
-use crate::client::{CallError, Client, ConnectError, Filter, Listed};
-use crate::drive::race;
+use crate::client::{CallError, Client, ClientOptions, ConnectError, Filter, Listed};
+use crate::drive::{Either, Stop, race};
 use crate::face::{lock, now};
+
+/// What is known of a connection outside the task that keeps it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) attempt: u64,
+    /// It is not wanted any more.
+    pub(super) stop: Stop,
+    /// Its task has ended.
+    pub(super) gone: Stop,
+    /// It was made, so its end is one.
+    is_up: AtomicBool,
+    /// Why it broke.
+    why: Mutex<Option<Failure>>,
+    /// Lists that have changed.
+    changed: Mutex<BTreeSet<Kind>>,
+    /// Whether the server is still there must be found out.
+    is_doubted: AtomicBool,
+    woken: Notify,
+}
+
+impl Link {
+    pub(super) fn new(attempt: u64) -> Self {
+        Self {
+            attempt,
+            stop: Stop::new(),
+            gone: Stop::new(),
+            is_up: AtomicBool::new(false),
+            why: Mutex::default(),
+            changed: Mutex::default(),
+            is_doubted: AtomicBool::new(false),
+            woken: Notify::new(),
+        }
+    }
+
+    /// These lists have changed.
+    pub(super) fn changed(&self, kinds: impl IntoIterator<Item = Kind>) {
+        lock(&self.changed).extend(kinds);
+        self.woken.notify_one();
+    }
+
+    /// Something failed as if the server were gone.
+    pub(super) fn doubt(&self) {
+        self.is_doubted.store(true, Ordering::SeqCst);
+        self.woken.notify_one();
+    }
+
+    /// What a call came to; one that broke may mean that the server is gone.
+    pub(super) fn noting<T>(&self, called: Result<T, CallError>) -> Result<T, super::CallError> {
+        if called.as_ref().is_err_and(CallError::is_broken) {
+            self.doubt();
+        }
+        Ok(called?)
+    }
+
+    /// Why it broke, as far as was told.
+    pub(super) fn why(&self) -> Failure {
+        lock(&self.why).clone().unwrap_or(Failure::CLOSED)
+    }
+
+    /// The options of the server, with an ear of ours before those of its user.
+    pub(super) fn listening(
+        self: &Arc<Self>,
+        inner: &Weak<Inner>,
+        entry: &Arc<ServerEntry>,
+    ) -> ClientOptions {
+        let mut options = entry.options.clone();
+        options.remembered = *lock(&entry.remembered);
+        let theirs = options.callbacks.clone();
+        let (link, told) = (Arc::clone(self), theirs.on_error);
+        options = options.on_error(move |why| {
+            *lock(&link.why) = Some(why.clone());
+            if let Some(told) = &told {
+                told(why);
+            }
+        });
+        let (link, told) = (Arc::clone(self), theirs.on_notification);
+        options = options.on_notification(move |note| {
+            let kinds: BTreeSet<_> = Kind::changed_by(&note.method).collect();
+            if !kinds.is_empty() {
+                link.changed(kinds);
+            }
+            if let Some(told) = &told {
+                told(note);
+            }
+        });
+        let (link, told, inner) = (Arc::clone(self), theirs.on_close, Weak::clone(inner));
+        let entry = Arc::downgrade(entry);
+        options.on_close(move || {
+            // A child that was only asked for its era may end without harm.
+            if link.is_up.load(Ordering::SeqCst)
+                && let (Some(inner), Some(entry)) = (inner.upgrade(), entry.upgrade())
+            {
+                inner.broken(&entry, link.attempt, link.why());
+            }
+            if let Some(told) = &told {
+                told(());
+            }
+        })
+    }
+}
 
 /// Bytes of one list. A server that offers more cannot be offered to anybody.
 const LIST: usize = 16 << 20;
@@ -46,7 +147,7 @@ const LISTENS: u32 = 10;
 /// not live at the same time.
 pub(super) async fn keep(
     inner: Arc<Inner>,
-    berth: Arc<Berth>,
+    entry: Arc<ServerEntry>,
     link: Arc<Link>,
     before: Option<JoinHandle<()>>,
 ) {
@@ -54,41 +155,42 @@ pub(super) async fn keep(
         // A task that panicked has nothing left to wait for.
         _ = before.await;
     }
-    berth.server.forget_loop();
-    let (server, mut pipes) = berth.server.counted();
-    let options = link.listening(&Arc::downgrade(&inner), &berth);
-    let until = now() + berth.connect;
+    entry.server.forget_loop();
+    let (server, mut pipes) = entry.server.counted();
+    let options = link.listening(&Arc::downgrade(&inner), &entry);
+    let until = now() + entry.connect;
     let connecting = timeout_at(until.into(), Client::connect(server, options));
     match link.stop.until(connecting).await {
         // Dropping it has ended it.
         None => {}
         Some(Err(_)) => {
-            begin_anew(&berth);
-            inner.broken(&berth, link.attempt, Failure::Timeout { waited: berth.connect });
+            begin_anew(&entry);
+            inner.broken(&entry, link.attempt, Failure::Timeout { waited: entry.connect });
         }
         Some(Ok(Err(error))) => {
             // What was remembered may be what is wrong.
-            *lock(&berth.remembered) = None;
-            begin_anew(&berth);
-            inner.broken(&berth, link.attempt, error.into());
+            *lock(&entry.remembered) = None;
+            begin_anew(&entry);
+            inner.broken(&entry, link.attempt, error.into());
         }
         Some(Ok(Ok(client))) => {
-            *lock(&berth.remembered) = Some(client.remembered());
-            link.stop.until(Box::pin(tend(&inner, &berth, &link, &client, until))).await;
+            *lock(&entry.remembered) = Some(client.remembered());
+            link.stop.until(Box::pin(tend(&inner, &entry, &link, &client, until))).await;
             client.close().await;
-            if !link.was_up() {
-                begin_anew(&berth);
+            if !link.is_up.load(Ordering::SeqCst) {
+                begin_anew(&entry);
             }
         }
     }
     // The child that was only asked for its era may take a little longer.
     _ = timeout(END, pipes.wait_for(|pipes| *pipes == 0)).await;
+    link.gone.say();
 }
 
 /// Sees to it that the next attempt is not with the same process, where that is
 /// not ours to end.
-fn begin_anew(berth: &Berth) {
-    if let Some(behind) = berth.server.through() {
+fn begin_anew(entry: &ServerEntry) {
+    if let Some(behind) = entry.server.through() {
         behind.bridge.begin_anew();
     }
 }
@@ -102,60 +204,64 @@ fn failure(error: CallError) -> Failure {
 /// there in time.
 async fn tend(
     inner: &Arc<Inner>,
-    berth: &Arc<Berth>,
+    entry: &Arc<ServerEntry>,
     link: &Arc<Link>,
     client: &Client,
     until: Instant,
 ) {
     let first = match timeout_at(until.into(), read(client, &Kind::ALL.into())).await {
         Ok(read) => read,
-        Err(_) => Err(CallError::timeout(berth.connect)),
+        Err(_) => Err(CallError::timeout(entry.connect)),
     };
     // What the server did not give is taken from the cache, if that answers.
-    let mut view = berth.view.subscribe();
-    _ = timeout(RECALL, view.wait_for(|view| view.is_loaded)).await;
+    let mut lists = entry.lists.subscribe();
+    _ = timeout(RECALL, lists.wait_for(|lists| lists.is_loaded)).await;
     match first {
-        Ok(_) if berth.server.leads_back() => {
-            return inner.broken(berth, link.attempt, Failure::LOOP);
+        Ok(_) if entry.server.leads_back() => {
+            return inner.broken(entry, link.attempt, Failure::LOOP);
         }
-        Ok(lists) => inner.offer(berth, lists),
-        Err(error) => return inner.broken(berth, link.attempt, failure(error)),
+        Ok(lists) => inner.offer(entry, lists),
+        Err(error) => return inner.broken(entry, link.attempt, failure(error)),
     }
-    berth.view.send_modify(|view| view.client = Some((client.clone(), Arc::clone(link))));
-    link.up();
-    inner.step(|muster, now| muster.handle_ready(&berth.name, link.attempt, now));
+    *lock(&entry.client) = Some((client.clone(), Arc::clone(link)));
+    link.is_up.store(true, Ordering::SeqCst);
+    inner.step(|supervisor, now| supervisor.handle_ready(&entry.name, link.attempt, now));
     if !client.is_connected() {
         // It broke before anybody was told when it does.
-        return inner.broken(berth, link.attempt, link.why());
+        return inner.broken(entry, link.attempt, link.why());
     }
-    store(inner, berth).await;
-    Box::pin(race(listen(client, link), look_after(inner, berth, link, client))).await;
+    store(inner, entry).await;
+    let looking = race(listen(client, link), look_after(inner, entry, link, client));
+    if let Either::Left(()) = race(entry.server.until_loop(), Box::pin(looking)).await {
+        // A call of a client has found out; the next attempt does too.
+        inner.step(|supervisor, now| supervisor.restart(&entry.name, now));
+    }
 }
 
 /// Reads lists again that have changed, and asks a server that seems gone.
-async fn look_after(inner: &Arc<Inner>, berth: &Arc<Berth>, link: &Link, client: &Client) {
+async fn look_after(inner: &Arc<Inner>, entry: &Arc<ServerEntry>, link: &Link, client: &Client) {
     let mut pause = inner.options.coalesce;
     loop {
-        link.woken().await;
-        if link.take_doubt()
+        link.woken.notified().await;
+        if link.is_doubted.swap(false, Ordering::SeqCst)
             && let Some(error) = missing(client).await
         {
-            return inner.broken(berth, link.attempt, failure(error));
+            return inner.broken(entry, link.attempt, failure(error));
         }
-        if !link.has_changed() {
+        if lock(&link.changed).is_empty() {
             continue;
         }
         // What changes meanwhile is read with it; what changes later is read again.
         tokio::time::sleep(pause).await;
-        let kinds = link.take_changed();
+        let kinds = std::mem::take(&mut *lock(&link.changed));
         let lists = read(client, &kinds).await;
-        if berth.server.leads_back() {
-            return inner.broken(berth, link.attempt, Failure::LOOP);
+        if entry.server.leads_back() {
+            return inner.broken(entry, link.attempt, Failure::LOOP);
         }
         if let Ok(lists) = lists {
             pause = inner.options.coalesce;
-            inner.offer(berth, lists);
-            store(inner, berth).await;
+            inner.offer(entry, lists);
+            store(inner, entry).await;
         } else {
             pause = (pause * 2).clamp(AGAIN, SELDOM);
             link.changed(kinds);
@@ -261,36 +367,39 @@ async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option
 }
 
 /// Keeps what a server offers for another time.
-async fn store(inner: &Inner, berth: &Berth) {
+async fn store(inner: &Inner, entry: &ServerEntry) {
     let Some(cache) = inner.options.cache.clone() else { return };
-    let (key, definitions) = (berth.key.clone(), Arc::clone(&berth.view.borrow().definitions));
+    let (key, definitions) = (entry.key.clone(), Arc::clone(&entry.lists.borrow().definitions));
     let stored = tokio::task::spawn_blocking(move || cache.store(&key, &definitions)).await;
     if let Ok(Err(error)) = stored {
-        tracing::warn!(server = &*berth.name, "its lists are not kept: {error}");
+        tracing::warn!(server = &*entry.name, "its lists are not kept: {error}");
     }
 }
 
 /// Asks the cache what a server offered at an earlier time.
-pub(super) async fn recall(inner: Arc<Inner>, berth: Arc<Berth>) {
-    let found = match inner.options.cache.clone() {
-        Some(cache) => {
-            let key = berth.key.clone();
+pub(super) async fn recall(inner: Weak<Inner>, entry: Weak<ServerEntry>) {
+    let place = inner.upgrade().and_then(|inner| inner.options.cache.clone()).zip(entry.upgrade());
+    let found = match place {
+        Some((cache, entry)) => {
+            let key = entry.key.clone();
+            drop(entry);
             let loading = tokio::task::spawn_blocking(move || cache.load(&key));
             loading.await.ok().flatten()
         }
         None => None,
     };
+    let (Some(inner), Some(entry)) = (inner.upgrade(), entry.upgrade()) else { return };
     let mut told = Vec::new();
-    berth.view.send_modify(|view| {
-        view.is_loaded = true;
+    entry.lists.send_modify(|lists| {
+        lists.is_loaded = true;
         // A server that was quicker knows better.
-        if let Some(found) = found.filter(|_| !view.is_known) {
+        if let Some(found) = found.filter(|_| !lists.is_known) {
             told.extend(Kind::ALL.into_iter().filter(|&kind| !found.list(kind).is_empty()));
-            view.definitions = Arc::new(found);
-            view.is_known = true;
+            lists.definitions = Arc::new(found);
+            lists.is_known = true;
         }
     });
     for kind in told {
-        inner.tell_change(Change::Definitions { server: Arc::clone(&berth.name), kind });
+        inner.tell_change(Change::Definitions { server: Arc::clone(&entry.name), kind });
     }
 }
