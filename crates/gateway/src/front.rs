@@ -34,7 +34,6 @@ use offer::Edition;
 use session::Session;
 pub(crate) use task::Tasks;
 
-pub(crate) mod alone;
 mod at;
 mod grant;
 mod greet;
@@ -42,6 +41,7 @@ mod leg;
 mod list;
 mod listen;
 mod offer;
+mod one;
 mod open;
 mod question;
 mod reach;
@@ -72,6 +72,10 @@ pub struct Front {
     grant: Grant,
     /// Whom it is for, if a member can tell people apart.
     person: Option<Arc<Person>>,
+    /// The one server of this path, which is passed on as it is.
+    only: Option<Arc<str>>,
+    /// By which rules clients of that path were last told what there is.
+    rules: Mutex<Option<one::Rules>>,
     /// The tasks that hear of changes at the servers.
     watching: OnceLock<Vec<OwnedTask>>,
     this: Weak<Self>,
@@ -86,7 +90,7 @@ impl Front {
     /// Offers these servers of a fleet together. Must be called within a tokio runtime.
     pub fn new(fleet: &Arc<Fleet>, members: impl IntoIterator<Item = Arc<str>>) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok().map(Arc::new);
-        Self::unwatched(fleet, members, Grant::default(), sealer, None).watched()
+        Self::unwatched(fleet, members, Grant::default(), sealer, None, None).watched()
     }
 
     /// Tells its clients of changes.
@@ -107,6 +111,7 @@ impl Front {
         grant: Grant,
         sealer: Option<Arc<Sealer>>,
         person: Option<Arc<Person>>,
+        only: Option<Arc<str>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fleet: Arc::clone(fleet),
@@ -120,6 +125,8 @@ impl Front {
             sealer,
             grant,
             person,
+            only,
+            rules: Mutex::default(),
             watching: OnceLock::new(),
             this: Weak::clone(this),
         })
@@ -160,12 +167,15 @@ impl Front {
         self.catalog.write().unwrap_or_else(PoisonError::into_inner).0.0 = u64::MAX;
         drop(making);
         self.follow();
-        self.end_listens_left();
-        self.refresh();
+        if self.only.is_none() {
+            self.end_listens_left();
+            self.refresh();
+        }
         let backends = self.fleet.backends();
         for session in self.ready_sessions() {
             session.follow(&backends);
         }
+        self.tell_rules_changed();
     }
 
     /// Has those servers asked that know people, as they are at this time.
@@ -209,7 +219,10 @@ fn id(request: &Message) -> &Id {
 
 impl Inside for Front {
     fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
-        self.take(face, call, &request, said)
+        match &self.only {
+            Some(name) => self.open_at_one(name, face, call, request, said),
+            None => self.take(face, call, &request, said),
+        }
     }
 
     fn cancel(&self, face: &Arc<Face>, call: &Call) {
@@ -220,13 +233,17 @@ impl Inside for Front {
         if let Some(session) = self.session(face) {
             session.questions.remove(ask);
         }
+        if self.only.is_some() {
+            return Some(answer);
+        }
         Some(self.fleet.tasks.given(face, &answer).into_owned())
     }
 
     fn note(&self, face: &Arc<Face>, message: Message) -> Works {
-        match self.session(face) {
-            Some(session) => session.note(&message),
-            None => Works::none(),
+        match (&self.only, self.session(face)) {
+            (Some(name), _) => self.note_to_one(name, face, &message),
+            (None, Some(session)) => session.note(&message),
+            (None, None) => Works::none(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!                 ┌─▶ /mcp           Views of all servers ─┐
 //!   Porter: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
-//!                 └─▶ /servers/NAME  Alone                 ─┘
+//!                 └─▶ /servers/NAME  Views of one           ─┘
 //! ```
 //!
 //! [`Gateway::apply`] leads from one plan to another while clients call. What
@@ -19,7 +19,6 @@ use switchboard_net::roster::AddError;
 use switchboard_net::upstream::Server;
 
 use crate::fleet::{Fleet, FleetOptions};
-use crate::front::alone::Alone;
 use crate::plan::{Changes, Plan, Process, ServerPlan};
 use crate::porter::Porter;
 use crate::view::Views;
@@ -35,7 +34,7 @@ pub struct Gateway {
 struct State {
     plan: Arc<Plan>,
     groups: BTreeMap<String, Arc<Views>>,
-    alone: BTreeMap<String, Arc<Alone>>,
+    servers: BTreeMap<String, Arc<Views>>,
 }
 
 /// Where clients find something.
@@ -74,7 +73,7 @@ impl Gateway {
         let porter = Porter::new(plan.access.clone(), sessions(&plan));
         let all = Views::new(&fleet, fleet.names(), &porter);
         let mut state =
-            State { plan: Arc::default(), groups: BTreeMap::new(), alone: BTreeMap::new() };
+            State { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
         state.follow(&fleet, &porter, &plan);
         state.plan = Arc::new(plan);
         Ok(Arc::new(Self { fleet, porter, all, state: Mutex::new(state) }))
@@ -108,7 +107,9 @@ impl Gateway {
             self.porter.replace(plan.access.clone());
             self.fleet.bridges(|_| true).iter().for_each(|bridge| bridge.evict());
         }
-        state.alone.values().for_each(|alone| alone.change());
+        for (name, server) in &state.servers {
+            server.change([Arc::from(name.as_str())]);
+        }
         if plan.diagnostics != old.diagnostics || plan.search != old.search {
             // Tools of our own come or go.
             self.all.tell_tools();
@@ -143,20 +144,21 @@ impl Gateway {
         let state = self.state();
         let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
         let light = state.plan.servers.values().all(is_shared);
-        let front = |place, front: &Arc<Views>| {
-            let inside: Arc<dyn Inside> = Arc::<Views>::clone(front);
-            // Each server may be shared, and what is not theirs is kept from clients.
-            Offered { place, inside, shared: true, light }
+        let offered = |place, views: &Arc<Views>, shared, light| {
+            let inside: Arc<dyn Inside> = Arc::<Views>::clone(views);
+            Offered { place, inside, shared, light }
         };
-        let mut places = vec![front(Place::All, &self.all)];
+        // Each server may be shared, and what is not theirs is kept from clients.
+        let mut places = vec![offered(Place::All, &self.all, true, light)];
         let groups = state.groups.iter();
-        places.extend(groups.map(|(name, group)| front(Place::Group(name.clone()), group)));
-        let servers = state.alone.iter().map(|(name, alone)| {
-            let inside: Arc<dyn Inside> = Arc::<Alone>::clone(alone);
+        places.extend(
+            groups.map(|(name, group)| offered(Place::Group(name.clone()), group, true, light)),
+        );
+        let servers = state.servers.iter().map(|(name, views)| {
             let plan = state.plan.servers.get(name);
             let light = plan.is_some_and(is_shared);
             let shared = light || plan.is_some_and(|plan| plan.process == Process::PerUser);
-            Offered { place: Place::Server(name.clone()), inside, shared, light }
+            offered(Place::Server(name.clone()), views, shared, light)
         });
         places.extend(servers);
         places
@@ -182,9 +184,11 @@ fn sessions(plan: &Plan) -> usize {
 impl State {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
     fn follow(&mut self, fleet: &Arc<Fleet>, porter: &Arc<Porter>, plan: &Plan) {
-        self.alone.retain(|name, _| plan.servers.contains_key(name));
+        self.servers.retain(|name, _| plan.servers.contains_key(name));
         for name in fleet.names() {
-            self.alone.entry(name.to_string()).or_insert_with(|| Alone::new(fleet, &name, porter));
+            self.servers
+                .entry(name.to_string())
+                .or_insert_with(|| Views::one(fleet, &name, porter));
         }
         let gone = self.groups.extract_if(.., |name, _| !plan.groups.contains_key(name));
         gone.for_each(|(_, group)| group.close());

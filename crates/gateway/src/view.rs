@@ -23,6 +23,7 @@ use switchboard_proto::revision::Era;
 
 use crate::fleet::Fleet;
 use crate::front::Front;
+use crate::person::Person;
 use crate::policy::Grant;
 use crate::porter::{Hearing, Porter};
 use people::Seen;
@@ -33,6 +34,8 @@ mod people;
 pub struct Views {
     fleet: Arc<Fleet>,
     members: RwLock<Arc<[Arc<str>]>>,
+    /// The one server of this path, which is passed on as it is.
+    only: Option<Arc<str>>,
     porter: Arc<Porter>,
     /// One for all, so that a call goes on if a grant changes between its rounds.
     sealer: Option<Arc<Sealer>>,
@@ -53,6 +56,20 @@ impl Views {
         members: impl IntoIterator<Item = Arc<str>>,
         porter: &Arc<Porter>,
     ) -> Arc<Self> {
+        Self::with(fleet, members.into_iter().collect(), None, porter)
+    }
+
+    /// Offers one server as it is.
+    pub(crate) fn one(fleet: &Arc<Fleet>, name: &Arc<str>, porter: &Arc<Porter>) -> Arc<Self> {
+        Self::with(fleet, [Arc::clone(name)].into(), Some(Arc::clone(name)), porter)
+    }
+
+    fn with(
+        fleet: &Arc<Fleet>,
+        members: Arc<[Arc<str>]>,
+        only: Option<Arc<str>>,
+        porter: &Arc<Porter>,
+    ) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
         Arc::new_cyclic(|this: &Weak<Self>| {
             let views = Weak::clone(this);
@@ -63,7 +80,8 @@ impl Views {
             };
             Self {
                 fleet: Arc::clone(fleet),
-                members: RwLock::new(members.into_iter().collect()),
+                members: RwLock::new(members),
+                only,
                 porter: Arc::clone(porter),
                 sealer: sealer.map(Arc::new),
                 fronts: Mutex::default(),
@@ -132,10 +150,14 @@ impl Views {
             return Arc::clone(front);
         }
         let members = self.members();
-        let front =
-            Front::showing(grant, &self.fleet, members.iter().cloned(), self.sealer.clone(), None);
+        let front = self.make(grant, &members, None);
         fronts.push((grant.clone(), Arc::clone(&front)));
         front
+    }
+
+    fn make(&self, grant: &Grant, members: &[Arc<str>], person: Option<Arc<Person>>) -> Arc<Front> {
+        let (members, sealer) = (members.iter().cloned(), self.sealer.clone());
+        Front::showing(grant, &self.fleet, members, sealer, person, self.only.as_ref())
     }
 
     /// The front of a client, and its session with it.
@@ -198,7 +220,10 @@ impl Inside for Views {
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
-        self.fleet.carried()
+        match &self.only {
+            Some(name) => self.fleet.backend(name)?.bridge.carries(),
+            None => self.fleet.carried(),
+        }
     }
 
     fn keeps(&self, face: &Face) -> bool {

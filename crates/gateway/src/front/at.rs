@@ -34,7 +34,7 @@ struct Many {
 impl At {
     /// Where one server is as it is. `kept` knows what it lists to whom a client
     /// speaks for, if that decides on what they see.
-    pub(super) fn alone(fleet: &Arc<Fleet>, kept: Option<Arc<Front>>) -> Self {
+    pub(super) fn one(fleet: &Arc<Fleet>, kept: Option<Arc<Front>>) -> Self {
         Self { fleet: Arc::downgrade(fleet), many: None, _kept: kept }
     }
 

@@ -24,13 +24,18 @@ impl Front {
         members: impl IntoIterator<Item = Arc<str>>,
         sealer: Option<Arc<Sealer>>,
         person: Option<Arc<Person>>,
+        only: Option<&Arc<str>>,
     ) -> Arc<Self> {
         let members = members.into_iter().filter(|name| grant.has_server(name));
-        let front = Self::unwatched(fleet, members, grant.clone(), sealer, person);
+        let front = Self::unwatched(fleet, members, grant.clone(), sealer, person, only.cloned());
         if let Some(person) = &front.person {
             person.is_shown_by(&front);
         }
         front.follow();
+        if front.only.is_some() {
+            front.renew_rules();
+            return front;
+        }
         front.watched()
     }
 
@@ -99,6 +104,9 @@ impl Front {
         session.leave(is_lost);
         for bridge in self.fleet.bridges(is_lost) {
             bridge.forget(face);
+        }
+        if self.only.is_some() {
+            return to.tell_rules_of(self, face);
         }
         let (old, new) = (self.catalog(), to.catalog());
         let mut told = Vec::new();

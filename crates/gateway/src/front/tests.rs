@@ -59,7 +59,7 @@ fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Front>) {
         Server::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
-    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None);
+    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None, None);
     (fleet, front)
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Views;
 use crate::front::Front;
 use crate::person::{Mark, Person, PersonBounds};
+use crate::plan::ServerPlan;
 use crate::policy::Grant;
 
 /// How often somebody looks who is gone, at least.
@@ -116,7 +117,10 @@ impl Views {
     pub(super) fn knows_people(&self, grant: &Grant) -> bool {
         let knows = |name: &Arc<str>| {
             let backend = self.fleet.backend(name).filter(|_| grant.has_server(name));
-            backend.is_some_and(|backend| backend.plan.knows_people())
+            // On its own path a server tells people apart by itself. What it lists to them
+            // must be known only where that decides on what they see.
+            let decides = |plan: &ServerPlan| self.only.is_none() || !plan.resources.is_open();
+            backend.is_some_and(|it| it.plan.knows_people() && decides(&it.plan))
         };
         self.fleet.knows_people() && self.members().iter().any(knows)
     }
@@ -141,10 +145,7 @@ impl Views {
             return front;
         }
         let person = people.meet(mark, face, words);
-        let (members, sealer) =
-            (self.members().iter().cloned().collect::<Vec<_>>(), self.sealer.clone());
-        let theirs = Some(Arc::clone(&person));
-        let front = Front::showing(grant, &self.fleet, members, sealer, theirs);
+        let front = self.make(grant, &self.members(), Some(Arc::clone(&person)));
         let (grant, used) = (grant.clone(), Instant::now());
         let (who, shown) = (face.who().clone(), Arc::clone(&front));
         seen.people.push(One { mark, who, grant, person, front: shown, used });
