@@ -28,27 +28,22 @@ use crate::catalog::Catalog;
 use crate::fleet::{Backend, Fleet};
 use crate::person::Person;
 use crate::policy::Grant;
-use at::At;
 use listen::Listens;
 use offer::Edition;
+use reply::At;
 use session::Session;
+
 pub(crate) use task::Tasks;
 
-mod at;
 mod grant;
-mod greet;
 mod leg;
 mod list;
 mod listen;
 mod offer;
 mod one;
 mod open;
-mod question;
-mod reach;
 mod reply;
-mod seek;
 mod session;
-mod state;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;

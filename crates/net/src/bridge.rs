@@ -5,41 +5,40 @@
 //! there. Everything else, translation too, is the business of the halves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use self::gate::Gate;
+use self::turn::Gatehouse;
 use crate::call::{Call, CallHolder};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock};
+use crate::face::{Face, lock, now};
 use crate::inside::{Inside, Works};
-use crate::upstream::{self, Server, Through, Upstream};
+use crate::upstream::{self, Server, Target, Through, Upstream};
 use crate::who::Who;
+use children::Whose;
+use era::Waiting;
+use idle::Places;
 
 mod children;
-mod common;
-mod connect;
-mod count;
 mod era;
 mod gate;
 mod hide;
 mod idle;
-mod make;
-mod pool;
 mod turn;
 
 pub use children::Children;
-use children::Whose;
-use era::Waiting;
 pub use hide::Hidden;
-use idle::Places;
-use turn::Gatehouse;
 pub(crate) use turn::Permit;
 
 /// Any number of clients in front of one server.
@@ -228,5 +227,146 @@ impl Inside for Bridge {
 
     fn leads_back(&self, _: &Who, through: &Through) -> bool {
         upstream::leads_back(std::iter::once(&self.server), through)
+    }
+}
+
+impl Bridge {
+    /// A bridge to `server`; it is reached when the first client needs it.
+    pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+        Self::hiding(Hidden::default(), server, children, limits)
+    }
+
+    /// The same, without some of the server's tools.
+    pub fn hiding(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+    ) -> Arc<Self> {
+        Self::made(hidden, server, children, limits, None)
+    }
+
+    /// A bridge with a bound on the calls that the server gets at once; further
+    /// ones wait for their turn. They also wait for a server that is not there,
+    /// for `start` at most: [`follow`](Self::follow) says who supervises it,
+    /// and until then it is being started.
+    pub fn guarding(
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+        (calls, start): (NonZeroUsize, Duration),
+    ) -> Arc<Self> {
+        let gate = Gate::new(calls.get(), start, now());
+        let house = Some(Gatehouse::new(gate));
+        Self::made(Hidden::default(), server, children, limits, house)
+    }
+
+    /// Whether several clients may stand behind one connection.
+    pub fn is_shared(&self) -> bool {
+        self.children.is_shared()
+    }
+
+    /// Connections that are made from here on keep these bounds.
+    pub fn set_limits(&self, limits: Limits) {
+        let limits = fitting(self.children, Arc::new(limits));
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// The bounds of connections that are made at this time.
+    fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn made(
+        hidden: Hidden,
+        server: Server,
+        children: Children,
+        limits: Arc<Limits>,
+        house: Option<Mutex<Gatehouse>>,
+    ) -> Arc<Self> {
+        let limits = fitting(children, limits);
+        Arc::new_cyclic(|this| Self {
+            server,
+            children,
+            limits: RwLock::new(limits),
+            hidden: Arc::new(hidden),
+            house,
+            state: Mutex::default(),
+            stirred: Notify::new(),
+            this: Weak::clone(this),
+        })
+    }
+}
+
+/// The bounds of connections that are shared like this.
+fn fitting(children: Children, limits: Arc<Limits>) -> Arc<Limits> {
+    match children {
+        // A child that has answered is gone: nobody could ask it for a task.
+        Children::PerRequest => Arc::new(Limits { tasks: 0, ..Limits::clone(&limits) }),
+        _ => limits,
+    }
+}
+
+impl Bridge {
+    /// How many calls are open at the server, or wait to be made.
+    pub fn calls(&self) -> usize {
+        let state = lock(&self.state);
+        let open: usize = state.connections.values().map(|upstream| upstream.calls()).sum();
+        let waiting = state.waiting.calls();
+        drop(state);
+        open + waiting + self.queued()
+    }
+
+    /// How many messages wait to be written to the server.
+    pub fn unsent(&self) -> usize {
+        let upstreams: Vec<_> = lock(&self.state).connections.values().cloned().collect();
+        upstreams.iter().map(|upstream| Upstream::unsent(upstream)).sum()
+    }
+
+    /// How many connections to the server there are.
+    pub fn connections(&self) -> usize {
+        lock(&self.state).connections.len()
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Bridge {
+    /// Whether everybody goes by one connection.
+    pub fn is_common(&self) -> bool {
+        let is_process = matches!(self.server.target(), Target::Command(_));
+        self.children == Children::Shared && is_process && self.server.passes().is_empty()
+    }
+
+    /// What is spoken on the connection that all share, if there is one.
+    pub(crate) fn common_era(&self) -> Option<Era> {
+        lock(&self.state).connections.get(&Whose::Everybody).map(|upstream| upstream.era())
+    }
+
+    /// The process that all share did not come up as it should: the next attempt
+    /// is with another, unless somebody uses this one.
+    pub(crate) fn begin_anew(&self) {
+        if !self.is_common() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        let is_met = state.connections.get(&Whose::Everybody).is_some_and(|it| it.is_met());
+        if !is_met
+            && state.is_quiet()
+            && let Some(upstream) = state.connections.remove(&Whose::Everybody)
+        {
+            // Nobody knows it yet, nor what it speaks.
+            return state.close(async move { upstream.close().await });
+        }
+        state.rest();
+    }
+
+    /// Whether there is a process that all share.
+    pub fn is_running(&self) -> bool {
+        let state = lock(&self.state);
+        state.connections.get(&Whose::Everybody).is_some_and(|upstream| upstream.is_linked())
     }
 }

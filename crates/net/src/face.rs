@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -24,25 +23,20 @@ use switchboard_proto::server::legacy::{Legacy, Phase};
 use switchboard_proto::server::modern::Modern;
 use switchboard_proto::server::{Frame, Half};
 
-use crate::call::{Asker, Call, ReplySink};
+use crate::call::{Asker, Call};
 use crate::http::budget::Charge;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
-pub use intro::Intro;
-pub(crate) use lend::Written;
-use unread::Reading;
 
-mod bare;
-pub(crate) mod carry;
-mod intro;
-mod lend;
-mod mark;
-mod owed;
-mod park;
-mod room;
-mod turn;
+pub use identity::Intro;
+pub(crate) use identity::size;
+use unread::Reading;
+pub(crate) use unread::Written;
+
+mod identity;
 pub mod unread;
+mod waiting;
 
 static FACES: AtomicU64 = AtomicU64::new(1);
 
@@ -469,61 +463,5 @@ impl std::fmt::Debug for Face {
             .field("number", &self.number)
             .field("era", &self.era)
             .finish_non_exhaustive()
-    }
-}
-
-impl ReplySink for Face {
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn principal(&self) -> &[u8] {
-        Self::principal(self)
-    }
-
-    fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        self.note(exchange, message);
-    }
-
-    fn ask(
-        self: Arc<Self>,
-        exchange: Option<Exchange>,
-        asker: Weak<dyn Asker>,
-        ask: Ask,
-        request: &Message,
-    ) -> bool {
-        Self::ask(&self, exchange, Some(asker), ask, request)
-    }
-
-    fn recall(&self, ask: Ask, message: &Message) {
-        self.recall(ask, message);
-    }
-
-    fn finish(&self, exchange: Exchange, outcome: Outcome) {
-        self.finish(exchange, outcome);
-    }
-
-    fn await_dropped(&self, exchange: Exchange) -> bool {
-        self.await_cancelled(exchange)
-    }
-
-    fn unanswered(&self, exchange: Exchange) {
-        self.end_cancelled(exchange);
-    }
-
-    fn hang_up(&self, exchange: Exchange) {
-        self.hang_up(exchange);
-    }
-
-    fn is_slow(&self) -> bool {
-        self.is_slow()
-    }
-
-    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.room_for_more()
-    }
-
-    fn end(self: Arc<Self>) {
-        Self::end(&self);
     }
 }

@@ -36,32 +36,22 @@ mod era;
 mod flood;
 mod guise;
 mod http;
-mod in_flight;
-mod known;
-mod ping;
 mod pipe;
-mod ration;
-mod rest;
-mod shown;
 mod sse;
 mod target;
 mod tell;
-mod tenant;
-mod traffic;
-mod unreadable;
+mod usage;
 mod via;
 
 use core::{Core, Road, Trial};
 pub(crate) use era::{Eras, Found};
-use flood::Flood;
+use flood::{Flood, Ration};
 pub use guise::Guise;
 pub(crate) use guise::{Behind, asked};
-use ration::Ration;
-use shown::Shown;
-pub use shown::{Credential, Fetching, NoCredential};
-pub use target::{Server, Strategy, Target, UnknownStrategy};
-pub(crate) use tenant::Tenant;
-pub use traffic::Traffic;
+use target::Shown;
+pub use target::{Credential, Fetching, NoCredential, Server, Strategy, Target, UnknownStrategy};
+pub(crate) use usage::Tenant;
+pub use usage::Traffic;
 pub(crate) use via::through;
 pub use via::{Ancestry, Through, VARIABLE, leads_back};
 
@@ -280,7 +270,7 @@ impl Upstream {
         if !std::mem::replace(&mut core.watched, true) {
             self.spawn(pipe::watch_deadlines(Arc::clone(self)));
             if self.wants_pings() {
-                self.spawn(ping::run(Arc::clone(self)));
+                self.spawn(era::send_pings(Arc::clone(self)));
             }
         }
         if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {

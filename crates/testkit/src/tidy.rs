@@ -24,7 +24,6 @@ pub type Rule = fn(&Source) -> Vec<String>;
 pub const RULES: &[Rule] = &[
     shape::file_fits_its_budget,
     shape::functions_fit_their_budget,
-    shape::bridge_stays_short,
     shape::no_mod_rs,
     shape::module_has_a_header,
     words::no_unfinished_work,

@@ -28,9 +28,8 @@ use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
-use super::at::At;
 use super::lock;
-use super::reply::{Duty, Reply};
+use super::reply::{At, Duty, Reply};
 use super::session::Session;
 use crate::fleet::Backend;
 

@@ -8,26 +8,26 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::OwnedTask;
 use switchboard_net::bridge::Bridge;
-use switchboard_net::call::Call;
+use switchboard_net::call::{Asker, Call, ReplySink};
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
-use switchboard_proto::exchange::Exchange;
+use switchboard_proto::exchange::{Ask, Exchange};
+use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::list::tell;
-use super::{Front, greet, lock};
-use part::Part;
-
-mod part;
+use super::{Front, list, lock};
 
 /// Resources, or tasks, in one listen.
 const MOST_URIS: usize = 1024;
@@ -177,7 +177,7 @@ impl Front {
             Some((Arc::clone(server), Arc::downgrade(&backend.bridge)))
         };
         let servers = parts.keys().filter_map(bridge).collect();
-        face.introduce(&greet::identity());
+        face.introduce(&list::identity());
         let listen = Arc::new(Listen {
             face: Arc::clone(face),
             call: call.clone(),
@@ -295,7 +295,7 @@ impl Listen {
 
     fn finish(&self) {
         let mut result = json!({});
-        greet::sign(&mut result);
+        list::sign(&mut result);
         result["_meta"][meta::SUBSCRIPTION] = self.subscription();
         let answer = Message::result(&self.id, result.to_string().as_bytes());
         self.call.finish(answer);
@@ -320,4 +320,90 @@ fn narrowed(request: &Message, share: &Share) -> Message {
         }
     }
     request.with(Member::Notifications, Value::from(wanted).to_string())
+}
+
+/// Hears one server in place of the client.
+struct Part {
+    listen: Arc<Listen>,
+    server: Arc<str>,
+    front: Weak<Front>,
+}
+
+impl Part {
+    fn new(listen: &Arc<Listen>, server: &Arc<str>, front: &Weak<Front>) -> Arc<Self> {
+        let (listen, server, front) = (Arc::clone(listen), Arc::clone(server), Weak::clone(front));
+        Arc::new(Self { listen, server, front })
+    }
+
+    /// The server has said what it honours: nothing, if it refuses.
+    fn settle(&self, honoured: Share) -> bool {
+        let mut stage = lock(&self.listen.stage);
+        let is_awaited = stage.pending.remove(&self.server);
+        if is_awaited {
+            stage.honoured.uris.extend(honoured.uris);
+            stage.honoured.tasks.extend(honoured.tasks);
+        }
+        drop(stage);
+        self.listen.acknowledge_if_known();
+        is_awaited
+    }
+}
+
+impl ReplySink for Part {
+    fn number(&self) -> u64 {
+        self.listen.face.number()
+    }
+
+    fn principal(&self) -> &[u8] {
+        self.listen.face.principal()
+    }
+
+    fn note(&self, exchange: Option<Exchange>, message: &Message) {
+        let Some(front) = self.front.upgrade() else { return };
+        let face = &self.listen.face;
+        if message.method() != method::ACKNOWLEDGED {
+            if let Some(message) = front.at().told(face, &self.server, message) {
+                face.note(exchange, &message);
+            }
+            return;
+        }
+        let names = |member| -> BTreeSet<String> { message.read(member).unwrap_or_default() };
+        let tasks = names(Member::ListenTasks);
+        let tasks =
+            tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(face, &self.server, theirs));
+        self.settle(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
+    }
+
+    fn ask(self: Arc<Self>, _: Option<Exchange>, _: Weak<dyn Asker>, _: Ask, _: &Message) -> bool {
+        false
+    }
+
+    fn recall(&self, _: Ask, _: &Message) {}
+
+    fn finish(&self, exchange: Exchange, _: Outcome) {
+        // One that never began is not missed; one that ends takes the listen with it.
+        if !self.settle(Share::default())
+            && let Some(front) = self.front.upgrade()
+        {
+            front.end_listen(self.number(), exchange);
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.listen.face.is_slow()
+    }
+
+    fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Arc::clone(&self.listen.face).room_for_more()
+    }
+
+    fn end(self: Arc<Self>) {
+        Face::end(&self.listen.face);
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("server", &self.server).finish_non_exhaustive()
+    }
 }

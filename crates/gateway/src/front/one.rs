@@ -19,10 +19,9 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::at::At;
 use super::list::tell;
-use super::reach::watched;
-use super::reply::{Duty, Reply, Shown};
+use super::offer::watched;
+use super::reply::{At, Duty, Reply, Shown};
 use super::session::Session;
 use super::{Front, lock};
 use crate::fleet::Backend;

@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
 use switchboard_net::call::Call;
 use switchboard_net::face::Face;
 use switchboard_net::inside::{Inside as _, Works};
+use switchboard_net::roster::Kind;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::reply::{Duty, Reply};
-use super::seek::Sought;
 use super::task::Errand;
-use super::{Front, greet, id, seek, state};
+use super::{Front, id, list, reply};
 use crate::catalog::Catalog;
+use crate::plan::ToolSearch;
 use crate::route::{self, Nowhere, Way};
 use crate::sight;
 
@@ -52,7 +55,7 @@ impl Front {
             // The client saw no arguments to repeat as headers.
             Sought::Call(request) => self.route(face, call, &request, None, &catalog),
             Sought::Unclear => {
-                seek::refuse(face, call, request);
+                refuse(face, call, request);
                 Works::none()
             }
         }
@@ -147,13 +150,203 @@ impl Front {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
             return session.leg(server, &backend).open(&backend, call, rewrite, request, said);
         }
-        face.introduce(&greet::identity());
-        match state::opened(self.sealer.as_deref(), face, server, &request) {
+        face.introduce(&list::identity());
+        match reply::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
                 Reply::new(face, server, self.at(), rewrite).set_on(call);
                 backend.bridge.open(face, call, request, said)
             }
             Err(why) => refuse(&why),
         }
+    }
+}
+
+/// Finds tools.
+const FIND: &str = "find_tools";
+/// Calls one.
+const CALL: &str = "call_tool";
+
+/// Tools that are found, if the model does not say; and what it may say.
+const FEW: usize = 5;
+const MOST: usize = 50;
+
+/// Characters of a description that say which servers there are.
+const SERVERS: usize = 2000;
+
+/// Members of a definition that a model needs to call it.
+const SHOWN: [&str; 6] =
+    ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+
+/// What a call is, to those who search.
+pub(super) enum Sought {
+    /// Nothing special.
+    Plain,
+    /// A search.
+    Find,
+    /// This call in its place.
+    Call(Message),
+    /// A call that does not say of what.
+    Unclear,
+}
+
+impl Front {
+    /// Whether clients are shown two tools in place of these.
+    pub(super) fn is_searched(&self, catalog: &Catalog) -> bool {
+        self.fleet.search().applies(catalog.count(Kind::Tools))
+    }
+
+    /// What a call means. A client may have seen the two tools before there
+    /// were so few that all are shown.
+    pub(super) fn sought(&self, request: &Message, catalog: &Catalog) -> Sought {
+        if self.fleet.search() == ToolSearch::Never || request.method() != method::CALL_TOOL {
+            return Sought::Plain;
+        }
+        let name = request.name().unwrap_or_default();
+        if !self.is_searched(catalog) && catalog.tool(&name).is_some() {
+            return Sought::Plain;
+        }
+        match &*name {
+            FIND => Sought::Find,
+            CALL => unwrapped(request).map_or(Sought::Unclear, Sought::Call),
+            _ => Sought::Plain,
+        }
+    }
+
+    /// The two tools, as they are listed.
+    pub(super) fn searching(&self) -> Vec<Bytes> {
+        let mut servers = String::new();
+        for backend in self.backends() {
+            let about = backend.plan.description.as_deref().unwrap_or_default().trim();
+            let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
+            let server = format!(
+                "{}{}{about}",
+                if servers.is_empty() { "" } else { ", " },
+                backend.plan.name
+            );
+            if servers.len() + server.len() > SERVERS {
+                servers.push_str(", …");
+                break;
+            }
+            servers.push_str(&server);
+        }
+        let string = |about: &str| json!({"type": "string", "description": about});
+        let find = json!({
+            "name": FIND,
+            "title": "Find tools",
+            "description": format!(
+                "Finds tools by what they do, and says how each is called. Search before you say that \
+                 something cannot be done. There are tools of: {servers}."
+            ),
+            "inputSchema": {"type": "object", "required": ["query"], "properties": {
+                "query": string("What you want to do, in a few words"),
+                "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "default": FEW,
+                          "description": "How many tools to show at most"},
+            }},
+            "annotations": {"readOnlyHint": true, "openWorldHint": false},
+        });
+        let mut call = json!({
+            "name": CALL,
+            "title": "Call a tool",
+            "description": format!("Calls a tool that {FIND} has found."),
+            "inputSchema": {"type": "object", "required": ["name"], "properties": {
+                "name": string("The name of the tool, as it was found"),
+                "arguments": {"type": "object", "additionalProperties": true,
+                              "description": "What its inputSchema asks for"},
+            }},
+        });
+        if self.has_tasks(Era::Legacy) {
+            // Whether the tool that is meant may be one its server says.
+            call["execution"] = json!({"taskSupport": "optional"});
+        }
+        [find, call].iter().map(|tool| tool.to_string().into()).collect()
+    }
+
+    /// `find_tools`, once every server is known or has had its moment.
+    pub(super) fn find(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
+        self.once_settled(move |front| {
+            let argument = |name| request.inside(Member::Arguments, &[name]);
+            let query = argument("query").and_then(Part::as_string);
+            let limit = argument("limit").and_then(|limit| limit.read().ok()).unwrap_or(FEW);
+            let result = match query {
+                Some(query) => found(&front.catalog().find(&query, limit.clamp(1, MOST))),
+                None => failed("arguments.query must be a string"),
+            };
+            finish(&face, &call, &request, result);
+        })
+    }
+}
+
+/// Answers a call that does not say of what.
+pub(super) fn refuse(face: &Face, call: &Call, request: &Message) {
+    finish(face, call, request, failed("arguments.name must be a string"));
+}
+
+fn finish(face: &Face, call: &Call, request: &Message, mut result: Value) {
+    if face.era() == Era::Modern {
+        list::sign(&mut result);
+    }
+    call.finish(Message::result(id(request), result.to_string().as_bytes()));
+}
+
+/// The call that is meant: everything else about it stays, its progress token too.
+fn unwrapped(request: &Message) -> Option<Message> {
+    let argument = |name| request.inside(Member::Arguments, &[name]).map(Part::text);
+    let name = argument("name").filter(|it| it.starts_with(b"\""))?.to_vec();
+    let arguments = argument("arguments").unwrap_or(b"{}").to_vec();
+    Some(request.with(Member::Name, name).with(Member::Arguments, arguments))
+}
+
+fn found(tools: &[Bytes]) -> Value {
+    let shown = |text: &Bytes| -> Value {
+        let tool: Map<String, Value> = Part::new(text).read().unwrap_or_default();
+        tool.into_iter().filter(|(member, _)| SHOWN.contains(&member.as_str())).collect()
+    };
+    let tools: Vec<_> = tools.iter().map(shown).collect();
+    let mut text = json!({"tools": tools});
+    if tools.is_empty() {
+        text["hint"] = "nothing fits; say it in other words, or in fewer".into();
+    }
+    json!({"content": [{"type": "text", "text": text.to_string()}], "isError": false})
+}
+
+/// What the model can mend is told to the model.
+fn failed(why: &str) -> Value {
+    json!({"content": [{"type": "text", "text": why}], "isError": true})
+}
+
+#[cfg(test)]
+mod seek_tests {
+    use switchboard_proto::jsonrpc::parse_one;
+
+    use super::*;
+
+    #[test]
+    fn a_wrapped_call_is_the_call_itself_with_all_that_came_with_it() {
+        let call = |params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let call = unwrapped(&parse_one(text.into()).unwrap());
+            call.map(|call| String::from_utf8_lossy(call.payload().unwrap()).into_owned())
+        };
+        let whole = r#"{"name":"call_tool","arguments":{"arguments":{"x": 1.0e0},"name":"a__b"},"_meta":{"progressToken":7},"task":{}}"#;
+        let meant =
+            r#"{"name":"a__b","arguments":{"x": 1.0e0},"_meta":{"progressToken":7},"task":{}}"#;
+        assert_eq!(call(whole).unwrap(), meant);
+        let bare = call(r#"{"name":"call_tool","arguments":{"name":"a__b"}}"#);
+        assert_eq!(bare.unwrap(), r#"{"name":"a__b","arguments":{}}"#);
+        assert_eq!(call(r#"{"name":"call_tool","arguments":{"name":7}}"#), None);
+        assert_eq!(call(r#"{"name":"call_tool"}"#), None);
+    }
+
+    #[test]
+    fn what_was_found_is_shown_without_what_no_call_needs() {
+        let tool =
+            Bytes::from_static(br#"{"name":"a__b","icons":[1],"_meta":{},"inputSchema":{}}"#);
+        let text = found(&[tool])["content"][0]["text"].as_str().unwrap().to_owned();
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(shown, json!({"tools": [{"name": "a__b", "inputSchema": {}}]}));
+        let none = found(&[]);
+        assert!(none["content"][0]["text"].as_str().unwrap().contains("other words"), "{none}");
     }
 }

@@ -13,9 +13,8 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::at::At;
 use super::leg::Leg;
-use super::question::Questions;
+use super::reply::{At, Questions};
 use super::{Front, id, lock};
 use crate::fleet::{Backend, Backends};
 

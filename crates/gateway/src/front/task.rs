@@ -16,7 +16,7 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -25,10 +25,9 @@ use switchboard_proto::revision::Era;
 use super::{Front, id};
 use crate::merge::TASKS;
 use crate::route::Nowhere;
-use list::read_cursor;
+
 pub(crate) use table::Tasks;
 
-mod list;
 mod table;
 
 /// What the answer to a call has to do with tasks.
@@ -186,7 +185,7 @@ impl Tasks {
                 .into_iter()
                 .find_map(|member| self.under_ours(face, server, answer, member))
                 .unwrap_or_else(|| answer.clone()),
-            Errand::List(servers) => list::of_ours(self, face, server, answer, servers),
+            Errand::List(servers) => of_ours(self, face, server, answer, servers),
         })
     }
 
@@ -245,5 +244,73 @@ impl Tasks {
     ) -> Option<Message> {
         let ours = self.ours(face, server, &message.string(member)?)?;
         Some(message.with_string(member, &ours))
+    }
+}
+
+/// The server and its own cursor.
+fn read_cursor(cursor: &str, servers: &[Arc<str>]) -> Option<(Arc<str>, Option<String>)> {
+    let (length, rest) = cursor.split_once(':')?;
+    let (name, theirs) = rest.split_at_checked(length.parse().ok()?)?;
+    let server = servers.iter().find(|server| ***server == *name)?;
+    Some((Arc::clone(server), (!theirs.is_empty()).then(|| theirs.to_owned())))
+}
+
+fn written(server: &str, theirs: &str) -> String {
+    format!("{}:{server}{theirs}", server.len())
+}
+
+/// Where the list goes on after this page of `server`, if it does.
+fn next_cursor(server: &str, page: &Message, servers: &[Arc<str>]) -> Option<String> {
+    let theirs = page.string(Member::NextCursor).filter(|cursor| !cursor.is_empty());
+    match theirs {
+        Some(theirs) => Some(written(server, &theirs)),
+        None => servers.iter().find(|other| ***other > *server).map(|next| written(next, "")),
+    }
+}
+
+/// The page with this client's tasks alone, under our ids.
+fn of_ours(
+    tasks: &Tasks,
+    face: &Face,
+    server: &Arc<str>,
+    page: &Message,
+    servers: &[Arc<str>],
+) -> Message {
+    if !page.part(Member::Tasks).is_some_and(Part::is_list) {
+        return page.clone();
+    }
+    let id = Member::TaskId.key();
+    let under_ours = |task: Part<'_>| {
+        let ours = tasks.ours(face, server, &task.string(id)?)?;
+        task.with_string(id, &ours)
+    };
+    let ours =
+        page.with_list(Member::Tasks, |task| under_ours(task).map_or(Fate::Drop, Fate::Replace));
+    match next_cursor(server, page, servers) {
+        Some(next) => ours.with_string(Member::NextCursor, &next),
+        None => ours.without(Member::NextCursor),
+    }
+}
+
+#[cfg(test)]
+mod list_tests {
+    use switchboard_proto::jsonrpc::Id;
+
+    use super::*;
+
+    #[test]
+    fn a_list_goes_on_with_the_next_server_where_one_has_ended() {
+        let servers: Vec<Arc<str>> = ["a", "b:1"].map(Arc::from).to_vec();
+        let next_cursor = |server, page: &str| {
+            next_cursor(server, &Message::result(&Id::Integer(1), page.as_bytes()), &servers)
+        };
+        let more = next_cursor("a", r#"{"tasks":[],"nextCursor":"x:1"}"#).unwrap();
+        assert_eq!(read_cursor(&more, &servers), Some(("a".into(), Some("x:1".to_owned()))));
+        let next = next_cursor("a", r#"{"tasks":[]}"#).unwrap();
+        assert_eq!(read_cursor(&next, &servers), Some(("b:1".into(), None)));
+        assert_eq!(next_cursor("b:1", "{}"), None);
+        for wrong in ["", "a", "1:z", "9:a", "x:a", "2:é"] {
+            assert_eq!(read_cursor(wrong, &servers), None, "{wrong}");
+        }
     }
 }

@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use switchboard_proto::server::{Frame, Half};
+use tokio::sync::oneshot;
 
 use super::{Face, State, lock, now};
 use crate::http::listen::{Carrying, Peer};
@@ -274,5 +276,52 @@ impl State {
     /// Bytes that it has not read, or may come back for.
     fn held(&self) -> usize {
         if self.reading.is_cut { 0 } else { self.backlog + self.half.history_bytes() }
+    }
+}
+
+/// Smaller pieces are not counted: the stream that each is written to takes as much.
+const SMALL: usize = 1 << 10;
+
+/// Ready when a piece is written, or given up.
+pub(crate) type Written = oneshot::Receiver<()>;
+
+/// A piece that was taken from a face and not written yet.
+struct Lent {
+    face: Arc<Face>,
+    text: Bytes,
+    _written: oneshot::Sender<()>,
+}
+
+impl Face {
+    /// The same bytes, part of the backlog until they are dropped: written or given up.
+    /// When that will be, if they count.
+    pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<Written>) {
+        if text.len() < SMALL {
+            return (text, None);
+        }
+        let (sender, written) = oneshot::channel();
+        let mut state = lock(&self.state);
+        state.backlog += text.len();
+        self.account(&mut state);
+        drop(state);
+        let lent = Lent { face: Arc::clone(self), text, _written: sender };
+        (Bytes::from_owner(lent), Some(written))
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut state = lock(&self.face.state);
+        state.backlog = state.backlog.saturating_sub(self.text.len());
+        self.face.account(&mut state);
+        if state.has_room() {
+            state.waiting_for_room.drain(..).for_each(Waker::wake);
+        }
     }
 }

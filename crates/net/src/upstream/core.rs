@@ -1,18 +1,20 @@
-//! The state of a connection: the half, its road, and what waits on it.
+//! The state of a connection: the half, its road, what waits on it, and when it rests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use switchboard_proto::client::Half;
 use switchboard_proto::exchange::{Down, Lane};
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::Message;
+use switchboard_proto::jsonrpc::{Kind, Message};
 use tokio::sync::Notify;
 
+use super::Upstream;
 use crate::call::Call;
-use crate::drive::Stop;
-use crate::face::now;
+use crate::drive::{Stop, race};
+use crate::face::{lock, now};
 
 /// What is behind the lock of an upstream.
 pub(super) struct Core {
@@ -165,6 +167,124 @@ impl Core {
         while let Some(verb) = self.half.poll_down() {
             self.down.push_back(verb);
         }
+    }
+}
+
+impl Upstream {
+    /// Starts the child before anybody needs it.
+    pub(crate) fn warm(self: &Arc<Self>) {
+        let mut core = lock(&self.core);
+        core.stay = Stay::Ahead;
+        self.start(&mut core);
+        drop(core);
+        self.written.notify_one();
+    }
+
+    /// Headers of the client that it was made for.
+    pub(crate) fn passed(&self) -> Option<&HeaderMap> {
+        self.server.passed()
+    }
+
+    /// Whether there is a child, or a stream; by POSTs nobody can tell.
+    pub(crate) fn is_linked(&self) -> bool {
+        let core = lock(&self.core);
+        core.road == Road::Http || matches!(core.stay, Stay::Ahead | Stay::Here)
+    }
+
+    /// Whether the server has ever told of itself here.
+    pub(crate) fn is_met(&self) -> bool {
+        lock(&self.core).half.is_met()
+    }
+
+    /// Whether a call is open, a client waits to hear of something, or a task goes on.
+    pub(crate) fn is_used(&self) -> bool {
+        lock(&self.core).is_used()
+    }
+
+    /// Whether somebody began this task by this connection.
+    pub(crate) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
+        lock(&self.core).half.has_task(id, principal)
+    }
+
+    /// Ends the link until the next call. False if somebody uses it.
+    pub(crate) fn rest(self: &Arc<Self>) -> bool {
+        let mut core = lock(&self.core);
+        if core.is_used() {
+            return false;
+        }
+        core.half.rest(&Failure::CLOSED, now());
+        core.settle();
+        // Whoever calls from here on begins anew, and waits for the old link to end.
+        if core.stay == Stay::Here {
+            core.stay = Stay::Leaving;
+        }
+        let by_http = core.road == Road::Http;
+        drop(core);
+        self.rested.notify_waiters();
+        if by_http {
+            let this = Arc::clone(self);
+            self.spawn(async move {
+                if let Some(link) = this.http.get() {
+                    link.delete_session().await;
+                }
+            });
+        }
+        self.pass_down();
+        true
+    }
+
+    /// Waits until that is so, or the connection was ended.
+    pub(crate) async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        loop {
+            let stirred = race(self.told.notified(), self.drained.notified());
+            if is_so(self) || self.stop.until(stirred).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the link is to end.
+    pub(super) async fn until_rest(&self) {
+        loop {
+            let rested = self.rested.notified();
+            if lock(&self.core).stay == Stay::Leaving {
+                return;
+            }
+            rested.await;
+        }
+    }
+}
+
+/// POSTs of one server in flight that carry no request, before its streams are
+/// read no further: each takes a connection.
+const MOST: usize = 32;
+
+/// One POST that carries no request, until it is dropped.
+pub(super) struct InFlight(Arc<Upstream>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Upstream {
+    /// Counts the POST of `message` while the value lives, unless it is a request.
+    pub(super) fn count_in_flight(self: &Arc<Self>, message: &Message) -> Option<InFlight> {
+        if message.kind() == Kind::Request {
+            return None;
+        }
+        self.in_flight.send_modify(|count| *count += 1);
+        Some(InFlight(Arc::clone(self)))
+    }
+
+    /// Waits until the server has taken enough of what it was sent.
+    pub(super) async fn answers_are_taken(&self) {
+        if *self.in_flight.borrow() < MOST {
+            return;
+        }
+        // The sender is ours, so waiting cannot fail.
+        _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
 }
 

@@ -1,8 +1,9 @@
-//! Which era a server is spoken to in, and for clients of which.
+//! Which era a server speaks: how it is asked, how long the answer is remembered (NEG-9),
+//! and pings that keep a quiet legacy session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use switchboard_proto::client::legacy::Legacy;
@@ -15,10 +16,11 @@ use switchboard_proto::exchange::{Ask, Carrier, Exchange};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::limits::Limits;
+use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::{Road, Strategy, Target, Upstream};
+use super::{Road, Server, Strategy, Target, Upstream};
 use crate::call::{Asker, Call, ReplySink};
 use crate::face::{lock, next_number, now};
 
@@ -221,5 +223,99 @@ impl ReplySink for Scout {
             // Who does not wait any more need not know.
             _ = tell.send(outcome);
         }
+    }
+}
+
+/// What is known of one server.
+#[derive(Default)]
+pub(super) struct Known {
+    eras: Mutex<KnownEras>,
+}
+
+#[derive(Default)]
+struct KnownEras {
+    legacy: Option<(bool, Instant)>,
+    modern: Option<(bool, Instant)>,
+}
+
+/// How long an endpoint is taken for what it was: it may be replaced.
+const ENDPOINT: Duration = Duration::from_mins(10);
+
+/// The same for a command, which is what it is until it is installed anew.
+const COMMAND: Duration = Duration::from_hours(24);
+
+/// How long the user's word holds.
+const FOR_GOOD: Duration = Duration::from_hours(24 * 365);
+
+/// How long a guess holds that was made because nothing could be found out.
+const GUESSED: Duration = Duration::from_secs(2);
+
+impl Known {
+    fn assume(&self, era: Era, speaks: bool, time: Duration) {
+        let mut eras = lock(&self.eras);
+        let known = if era == Era::Modern { &mut eras.modern } else { &mut eras.legacy };
+        *known = Some((speaks, now() + time));
+    }
+}
+
+impl Server {
+    /// The same server, of which it is known that it speaks this era: it is not asked.
+    #[must_use]
+    pub fn speaking(self, era: Era) -> Self {
+        self.known().assume(era, true, FOR_GOOD);
+        self
+    }
+
+    /// Whether it speaks an era, if that is known.
+    pub(crate) fn speaks(&self, era: Era) -> Option<bool> {
+        let eras = lock(&self.known().eras);
+        let known = if era == Era::Modern { eras.modern } else { eras.legacy };
+        known.filter(|(_, until)| *until > now()).map(|(speaks, _)| speaks)
+    }
+
+    /// Remembers that it speaks an era, or does not.
+    pub(crate) fn learn(&self, era: Era, speaks: bool) {
+        let is_command = matches!(self.target(), Target::Command(_));
+        self.known().assume(era, speaks, if is_command { COMMAND } else { ENDPOINT });
+    }
+
+    /// Takes it to speak an era for now, or not to.
+    pub(crate) fn guess(&self, era: Era, speaks: bool) {
+        self.known().assume(era, speaks, GUESSED);
+    }
+}
+
+/// Nothing else counts as idle while a ping is open, so none is open for long.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+/// Sends pings until told to stop.
+pub(super) async fn send_pings(up: Arc<Upstream>) {
+    while up.stop.sleep(up.limits.ping).await {
+        if up.may_ping() {
+            up.ping().await;
+        }
+    }
+}
+
+impl Upstream {
+    /// Whether somebody wants pings to be sent to such a server.
+    pub(super) fn wants_pings(&self) -> bool {
+        !self.limits.ping.is_zero() && matches!(self.server.target(), Target::Url { .. })
+    }
+
+    /// Modern servers have no sessions, and no such method.
+    fn may_ping(&self) -> bool {
+        let half = &lock(&self.core).half;
+        matches!(half, Half::Legacy(_)) && !half.is_greeting() && half.calls() == 0
+    }
+
+    async fn ping(self: &Arc<Self>) {
+        let (scout, told) = Scout::new();
+        let call = Call::new(scout, Exchange(1));
+        let ping = Message::request(&Id::from(1), method::PING, None);
+        // Not by `open`: a ping is no use of the connection.
+        self.begin(&call, &ping, &None).detach();
+        _ = self.stop.until(tokio::time::timeout(ANSWER_WAIT, told)).await;
+        call.cancel(None).detach();
     }
 }

@@ -1,21 +1,23 @@
-//! Servers that talk without end.
+//! Servers that say too much, or what cannot be read.
 //!
-//! A server may say as much as it likes for a while, and a little for ever.
-//! Nothing of what is beyond that is lost, for it may be what somebody waits
-//! for; but the server is read more slowly, until it waits for us. So one that
-//! floods costs others nothing.
-//!
-//! ```text
-//!   each notice ──▶ takes a moment's worth of room ──▶ room for BURST: read at once
-//!                                                  └─▶ none left: read with pauses, and told in the log
-//! ```
+//! A server that floods us is read slowly, and the log gets a few lines a minute. If what
+//! cannot be read answers a call, that call fails at once instead of waiting for its whole time.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use switchboard_proto::jsonrpc::Message;
+use bytes::Bytes;
+use switchboard_proto::client::Half;
+use switchboard_proto::exchange::Lane;
+use switchboard_proto::failure::Failure;
+use switchboard_proto::jsonrpc::{self, Answered, Message, Refused};
 
 use super::Upstream;
+use super::http::lane_of;
+use crate::call::Call;
 use crate::face::{lock, now};
+use crate::inside::Works;
 
 /// One notice in so much time, for ever: more than people or models read.
 const EACH: Duration = Duration::from_millis(1);
@@ -110,6 +112,115 @@ impl Upstream {
     }
 }
 
+/// Lines of one kind that are logged in each [`WINDOW`]; further ones are counted.
+const FEW: u32 = 5;
+
+/// How long the count of lines lasts.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// How many lines of one kind there were of late.
+#[derive(Debug, Default)]
+pub(super) struct Ration {
+    began: Option<Instant>,
+    lines: u32,
+}
+
+impl Ration {
+    /// One more line: what to add to it, or none if it is not to be logged.
+    pub(super) fn handle_line(&mut self, now: Instant) -> Option<String> {
+        let is_over = self.began.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW);
+        let omitted = self.lines.saturating_sub(FEW);
+        if is_over {
+            *self = Self { began: Some(now), lines: 0 };
+        }
+        self.lines = self.lines.saturating_add(1);
+        match self.lines {
+            1 if omitted > 0 => Some(format!(" ({omitted} more lines like this were left out)")),
+            1..FEW => Some(String::new()),
+            FEW => Some(" (further lines like this are counted for a minute)".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Upstream {
+    /// `text` is no message, but may be torn and hold one.
+    pub(super) fn handle_unreadable(
+        self: &Arc<Self>,
+        lane: Lane,
+        text: &Bytes,
+        refused: &Refused,
+    ) -> Works {
+        self.count_bytes(text.len());
+        self.tell_unreadable(format_args!("skipped what is no message: {refused}"));
+        let mut works = Works::none();
+        for message in jsonrpc::parse_torn(text) {
+            works.append(self.handle_message(lane, &message));
+        }
+        let why = Failure::Unreadable { why: refused.why.clone() };
+        works.append(self.fail_answered(lane, jsonrpc::answered(text, false), &why));
+        works
+    }
+
+    /// A message was longer than `limit`, and began with `head`.
+    pub(super) fn handle_too_long(self: &Arc<Self>, lane: Lane, head: &[u8], limit: usize) {
+        self.count_bytes(limit);
+        self.tell_unreadable(format_args!("skipped a message longer than {limit} bytes"));
+        self.fail_answered(lane, jsonrpc::answered(head, true), &too_long(limit)).detach();
+    }
+
+    /// Fails the call that was answered. The stream of a POST belongs to one
+    /// call, whatever id is said on it.
+    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: &Failure) -> Works {
+        let fail = |half: &mut Half<Call>, now| {
+            let lane = match answered {
+                Answered::Nothing => return,
+                _ if lane != Lane::MAIN => Some(lane),
+                Answered::Call(id) => lane_of(&id),
+                Answered::Unknown => half.only_call(),
+            };
+            match lane {
+                Some(lane) => half.handle_unanswered(lane, why, now),
+                None if half.calls() == 0 => {}
+                None => self.tell_unreadable(format_args!(
+                    "it does not say which of {} open calls it answers: they go on waiting",
+                    half.calls()
+                )),
+            }
+        };
+        self.step(fail).1
+    }
+
+    /// Logs what cannot be read, but no line for each of a thousand.
+    fn tell_unreadable(&self, text: fmt::Arguments<'_>) {
+        let more = lock(&self.unreadable).handle_line(now());
+        if let Some(more) = more {
+            tracing::warn!(server = self.name, "{text}{more}");
+        }
+    }
+
+    /// Logs why a call failed, where its client is not told all of it.
+    pub(super) fn tell_details(&self, why: &Failure) {
+        if self.server.is_discreet() && why.brief() != why.to_string() {
+            tracing::warn!(server = self.name, "{why}");
+        }
+    }
+
+    /// Logs that a message that wants no answer was not delivered, with the same restraint.
+    pub(super) fn tell_undelivered(&self, message: &Message, why: &Failure) {
+        let more = lock(&self.undelivered).handle_line(now());
+        if let Some(more) = more {
+            let method = message.method();
+            tracing::warn!(server = self.name, method, "not delivered: {why}{more}");
+        }
+    }
+}
+
+/// Why a call failed whose answer was longer than `limit`.
+pub(super) fn too_long(limit: usize) -> Failure {
+    Failure::TooLarge { what: "answer", limit }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +264,56 @@ mod tests {
         assert!(!flood.is_to_pause());
         passed(&mut flood, AT_ONCE, Duration::ZERO, start);
         assert!(flood.is_to_pause() && !flood.is_to_pause());
+    }
+}
+
+#[cfg(test)]
+mod ration_tests {
+    use super::*;
+
+    #[test]
+    fn a_few_lines_are_logged_each_minute_and_the_others_counted() {
+        let start = Instant::now();
+        let mut ration = Ration::default();
+        let logged: Vec<_> = (0..1000).filter_map(|_| ration.handle_line(start)).collect();
+        assert_eq!(logged.len(), 5);
+        assert!(logged[4].contains("counted"), "{logged:?}");
+        assert_eq!(ration.handle_line(start + WINDOW / 2), None);
+        let next = ration.handle_line(start + WINDOW);
+        assert_eq!(next.as_deref(), Some(" (996 more lines like this were left out)"));
+        assert_eq!(ration.handle_line(start + WINDOW).as_deref(), Some(""));
+    }
+}
+
+#[cfg(test)]
+mod unreadable_tests {
+    use bytes::Bytes;
+    use switchboard_proto::client::Sharing;
+    use switchboard_proto::revision::Era;
+
+    use super::*;
+    use crate::stdio::child::Command;
+    use crate::upstream::Server;
+
+    fn upstream() -> Arc<Upstream> {
+        let server = Server::command(Command::new("none"), Vec::new());
+        Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_writes_garbage_without_end_is_read_slowly() {
+        for is_too_long in [false, true] {
+            let up = upstream();
+            let begun = tokio::time::Instant::now();
+            for _ in 0..11_000 {
+                if is_too_long {
+                    up.handle_too_long(Lane::MAIN, b"garbage", 1 << 10);
+                    up.pace().await;
+                } else {
+                    up.handle_piped(Bytes::from_static(b"garbage")).await;
+                }
+            }
+            assert!(begun.elapsed() >= Duration::from_millis(100), "{is_too_long}");
+        }
     }
 }

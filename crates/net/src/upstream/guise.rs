@@ -13,7 +13,7 @@ use switchboard_proto::revision::Era;
 
 use super::Server;
 use crate::bridge::Bridge;
-use crate::face::{Face, carry};
+use crate::face::{Face, size};
 use crate::who::Who;
 
 /// All that servers can tell a client from others by.
@@ -64,7 +64,7 @@ impl Guise {
 
     /// The bytes of all that is kept of the client.
     pub fn size(&self) -> usize {
-        let carried = self.carried.as_ref().map_or(0, carry::size);
+        let carried = self.carried.as_ref().map_or(0, size);
         let said: usize = self.envelope.iter().map(|(_, said)| said.len()).sum();
         carried + said + self.greeting.as_ref().map_or(0, |it| it.len())
     }

@@ -29,7 +29,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::trace;
 use tokio::sync::Notify;
 
-use super::unreadable::too_long;
+use super::flood::too_long;
 use super::{Core, Trial, Upstream};
 use crate::drive::{Either, Stop, race};
 use crate::face::lock;
@@ -38,13 +38,11 @@ use crate::inside::Works;
 
 mod ear;
 mod link;
-mod probe;
-mod refused;
 mod stream;
 
 pub(super) use link::Link;
+pub(super) use link::Refused;
 use link::Session;
-pub(super) use refused::Refused;
 
 /// One message on its way, and all that goes with it.
 struct Post {

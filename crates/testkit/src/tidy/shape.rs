@@ -9,17 +9,11 @@ const FILE: usize = 500;
 const FILE_WITH_TESTS: usize = 600;
 /// A function that fits on a screen, counted in lines that hold something.
 const FUNCTION: usize = 80;
-/// The bridge joins two halves; if it has to do more, the halves do too little.
-const BRIDGE: usize = 220;
 
 pub(super) fn file_fits_its_budget(source: &Source) -> Vec<String> {
     let has_tests = source.lines.iter().filter(|line| line.is_test).count() > 2;
     let budget = if has_tests { FILE_WITH_TESTS } else { FILE };
     over_budget(source, source.is_rust(), budget)
-}
-
-pub(super) fn bridge_stays_short(source: &Source) -> Vec<String> {
-    over_budget(source, source.path == "crates/net/src/bridge.rs", BRIDGE)
 }
 
 fn over_budget(source: &Source, applies: bool, budget: usize) -> Vec<String> {

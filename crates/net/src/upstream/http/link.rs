@@ -1,21 +1,30 @@
-//! What is known about an endpoint: where it is, and the session there.
+//! The session at a Streamable HTTP endpoint: made, probed, refused, deleted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use switchboard_proto::backoff::Reconnect;
+use switchboard_proto::client::probe::{self, Reply};
+use switchboard_proto::failure::Failure;
 use switchboard_proto::header;
-use switchboard_proto::jsonrpc::Part;
+use switchboard_proto::header::Mirror;
+use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message, Part};
+use switchboard_proto::refusal::{Refusal, is_modern_code};
 use switchboard_proto::revision::Revision;
+use switchboard_proto::sse::Decoder;
 use tokio::sync::watch;
 
 use super::ear::Ear;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
+use crate::http::{content_type, is_event_stream};
+use crate::secret::veiled;
 use crate::upstream::via::{self, Via};
 use crate::upstream::{Target, Upstream};
 
@@ -202,4 +211,227 @@ impl Session {
             headers.insert(header::PROTOCOL_VERSION, version.clone());
         }
     }
+}
+
+/// What came of the question.
+pub(crate) struct Probed {
+    pub(crate) reply: Reply,
+    /// The answer, if it is one.
+    pub(crate) answer: Option<Message>,
+    /// What came is the stream of an HTTP+SSE server.
+    pub(crate) is_old: bool,
+    /// Why there is no answer, for whoever cannot go on.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Probed {
+    fn answered(status: StatusCode, answer: Message, failure: Option<Failure>) -> Self {
+        let reply = probe::reply(Some(status.as_u16()), &answer);
+        Self { reply, answer: Some(answer), is_old: false, failure }
+    }
+
+    fn unanswered(status: StatusCode, is_old: bool, failure: Failure) -> Self {
+        let reply = Reply::Http { status: status.as_u16() };
+        Self { reply, answer: None, is_old, failure: Some(failure) }
+    }
+
+    fn broken(failure: Failure) -> Self {
+        Self { reply: Reply::Broken, answer: None, is_old: false, failure: Some(failure) }
+    }
+}
+
+impl Upstream {
+    /// Asks an endpoint which era it speaks.
+    pub(crate) async fn probe(&self, question: &Message) -> Probed {
+        let Some(link) = self.link() else { return Probed::broken(Failure::CLOSED) };
+        let asking = self.send(link, |link| {
+            let mut request = link.post(question.text(), &Session::default());
+            let version = Revision::NEWEST_MODERN.as_str();
+            Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
+            request
+        });
+        match asking.await {
+            Ok(response) => self.read_probe(link, response).await,
+            Err(why) => Probed::broken(why),
+        }
+    }
+
+    async fn read_probe(&self, link: &Link, response: Response<Incoming>) -> Probed {
+        let status = response.status();
+        if !status.is_success() {
+            let refused = Refused::read(response, &link.last_shown()).await;
+            let failure = refused.failure(self);
+            return match refused.error() {
+                Some(error) => Probed::answered(status, error.clone(), Some(failure)),
+                None => Probed::unanswered(status, false, failure),
+            };
+        }
+        let media = content_type(response.headers()).unwrap_or_default().to_owned();
+        let first = if is_event_stream(&media) {
+            self.first_answer(response.into_body()).await
+        } else {
+            let body = Limited::new(response.into_body(), self.limits.message).collect().await;
+            body.map_or(First::Nothing, |body| First::of(body.to_bytes()))
+        };
+        let failure = Failure::NotMcp { status: status.as_u16(), media: None };
+        match first {
+            First::Answer(answer) => Probed::answered(status, answer, None),
+            First::Endpoint => Probed::unanswered(status, true, failure),
+            First::Nothing => Probed::unanswered(status, false, failure),
+        }
+    }
+
+    /// The first thing on an event stream that tells something.
+    async fn first_answer(&self, mut body: Incoming) -> First {
+        let mut decoder = Decoder::new(self.limits.message);
+        while let Some(Ok(frame)) = body.frame().await {
+            decoder.push(frame.data_ref().map_or(&[], |data| &data[..]));
+            while let Some(event) = decoder.next_event() {
+                let Ok(event) = event else { continue };
+                if event.name.as_deref() == Some("endpoint") {
+                    return First::Endpoint;
+                }
+                if let first @ First::Answer(_) = First::of(event.data) {
+                    return first;
+                }
+            }
+        }
+        First::Nothing
+    }
+}
+
+/// What a body begins with.
+enum First {
+    Answer(Message),
+    /// Where to post to: this is the stream of the oldest transport.
+    Endpoint,
+    Nothing,
+}
+
+impl First {
+    fn of(text: Bytes) -> Self {
+        let message = jsonrpc::parse_one(text).ok().filter(Message::is_response);
+        message.map_or(Self::Nothing, Self::Answer)
+    }
+}
+
+/// What a server said instead of an answer.
+pub(in crate::upstream) struct Refused {
+    pub(in crate::upstream) status: StatusCode,
+    text: String,
+    hints: String,
+    /// The `WWW-Authenticate` headers.
+    challenge: Option<Box<str>>,
+    error: Option<Message>,
+}
+
+/// Bodies are read this far and this long, for their text.
+const BODY: usize = 64 << 10;
+const BODY_WAIT: Duration = Duration::from_secs(5);
+
+/// What of a body is shown to people.
+const SHOWN: usize = 512;
+
+impl Refused {
+    /// Reads what came instead of an answer to a request with these headers.
+    pub(in crate::upstream) async fn read(response: Response<Incoming>, sent: &HeaderMap) -> Self {
+        let status = response.status();
+        let hints = veiled(&hints(response.headers()), sent);
+        let challenge: Vec<_> = values(response.headers(), "www-authenticate").collect();
+        let challenge = Some(challenge.join(", ")).filter(|it| !it.is_empty());
+        let challenge = challenge.map(|it| veiled(&it, sent).into());
+        let body = beginning(response.into_body()).await.freeze();
+        let error = jsonrpc::parse_one(body.clone()).ok();
+        let error = error.filter(|answer| answer.kind() == Kind::Error);
+        let message = error.as_ref().and_then(|error| error.string(Member::ErrorMessage));
+        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
+        let told = veiled(&text, sent);
+        let is_whole = told == *text;
+        let error = error.as_ref().map(|it| if is_whole { it.clone() } else { saying(it, &told) });
+        let text = told.trim().chars().take(SHOWN).collect();
+        Self { status, text, hints, challenge, error }
+    }
+
+    /// The error that the body holds, as the answer to the request `id`: it
+    /// tells more than the status, and its own id may be missing.
+    pub(super) fn answer(&self, id: &Id) -> Option<Message> {
+        let error = self.error.as_ref()?.with_id(id);
+        if self.hints.is_empty() {
+            return Some(error);
+        }
+        let text = error.error_message();
+        Some(saying(&error, &format!("{text}{}", self.hints)))
+    }
+
+    /// The error that the body holds.
+    pub(super) fn error(&self) -> Option<&Message> {
+        self.error.as_ref()
+    }
+
+    /// Whether it is the answer to a request, and no word about the session.
+    pub(super) fn answers(&self, id: Option<&Id>) -> bool {
+        let Some(error) = self.error.as_ref().filter(|error| error.id() == id) else {
+            return false;
+        };
+        let is_over = error.error_code() == Some(Refusal::SessionOver.rpc_code().into());
+        let text = error.error_message();
+        id.is_some() && !is_over && !text.to_ascii_lowercase().contains("session")
+    }
+
+    /// Whether it says who is let in, and not what came of a call.
+    pub(super) fn is_about_us(&self) -> bool {
+        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    }
+
+    /// Why the call has no answer.
+    pub(in crate::upstream) fn failure(&self, up: &Upstream) -> Failure {
+        if let Some(looped) = self.error.as_ref().and_then(|error| up.loop_in(error)) {
+            return looped;
+        }
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let text = if self.text.is_empty() { reason } else { &self.text };
+        let (status, text) = (self.status.as_u16(), format!("{text}{}", self.hints).into());
+        Failure::HttpStatus { status, text, challenge: self.challenge.clone() }
+    }
+
+    /// Whether only a modern server says this.
+    pub(super) fn is_modern(&self) -> bool {
+        self.error.as_ref().and_then(Message::error_code).is_some_and(is_modern_code)
+    }
+}
+
+/// What the server says about how to get in.
+fn hints(headers: &HeaderMap) -> String {
+    let mut hints = String::new();
+    for name in ["www-authenticate", "mcp-auth-server"] {
+        for value in values(headers, name) {
+            hints = format!("{hints} ({name}: {value})");
+        }
+    }
+    hints
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+}
+
+/// As much of a body as is worth showing.
+async fn beginning(mut body: Incoming) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    let reading = async {
+        while bytes.len() < BODY
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+        }
+    };
+    // A body that stalls has said what it has to say.
+    _ = tokio::time::timeout(BODY_WAIT, reading).await;
+    bytes.truncate(BODY);
+    bytes
+}
+
+/// The same error in other words.
+fn saying(error: &Message, text: &str) -> Message {
+    error.with_string(Member::ErrorMessage, text)
 }

@@ -25,7 +25,7 @@ use crate::face::{lock, now};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
 use crate::upstream::Upstream;
-use crate::upstream::unreadable::too_long;
+use crate::upstream::flood::too_long;
 
 /// Attempts in a row that bring nothing before a stream is given up.
 pub(super) const ATTEMPTS: u32 = 5;
