@@ -14,7 +14,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
-use switchboard_proto::server::era::classify;
+use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, Half};
 
 use crate::drive::{Either, race};

@@ -99,8 +99,8 @@ const NO_BOUNDS: &[&str] = &[
     "proto/src/server/modern/held.rs EACH",
     "proto/src/server/streams.rs MAIN",
     "proto/src/sse.rs LONGEST_FIELD",
-    "proto/src/sse/draft.rs FIELD",
-    "proto/src/sse/encode.rs ROOM",
+    "proto/src/sse.rs FIELD",
+    "proto/src/sse.rs ROOM",
 ];
 
 /// What is wrong with the page, given all files of the repository.

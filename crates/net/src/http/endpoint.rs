@@ -25,7 +25,7 @@ use switchboard_proto::jsonrpc::{Id, Incoming, Message, Refused};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::era::classify;
+use switchboard_proto::server::classify;
 use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::server::{Frame, Half};
 use switchboard_proto::trace;
