@@ -109,9 +109,7 @@ impl Decoder {
         let blank = line.iter().all(u8::is_ascii_whitespace);
         (!blank).then(|| Ok(line.freeze()))
     }
-}
 
-impl Decoder {
     fn too_long(&self, line: &[u8]) -> TooLong {
         let head = &line[..self.max.min(HEAD)];
         TooLong { limit: self.max, head: Bytes::copy_from_slice(head) }

@@ -26,15 +26,11 @@ use crate::method;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
 use crate::watch::Watches;
-use stand::revision_in;
-use watch::SELF;
-pub(crate) use watch::covers;
+use abilities::SELF;
 
-mod ask;
-mod bare;
-mod cancelled;
-mod stand;
-mod watch;
+pub(crate) use abilities::covers;
+
+mod abilities;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
@@ -375,6 +371,93 @@ impl Legacy {
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
     }
+
+    /// The inside may still answer a call that was cancelled: `finish` or
+    /// [`end_cancelled`](Self::end_cancelled) follows. False if there is no such call.
+    #[must_use]
+    pub fn await_cancelled(&mut self, exchange: Exchange) -> bool {
+        let Some((_, is_awaited)) = self.cancelled.get_mut(&exchange) else { return false };
+        *is_awaited = true;
+        let awaited = || self.cancelled.iter().filter(|(_, (_, is_awaited))| *is_awaited);
+        if awaited().count() > self.most_calls
+            && let Some(oldest) = awaited().next().map(|(&oldest, _)| oldest)
+        {
+            self.end_cancelled(oldest);
+        }
+        true
+    }
+
+    /// No answer will come: the stream of a cancelled call ends.
+    pub fn end_cancelled(&mut self, exchange: Exchange) {
+        if let Some((call, _)) = self.cancelled.remove(&exchange) {
+            self.streams.settle(call.lane);
+        }
+    }
+
+    /// The inside has heard that a call was cancelled.
+    pub fn settle_cancelled(&mut self, exchange: Exchange) {
+        if self.cancelled.get(&exchange).is_some_and(|(_, is_awaited)| !is_awaited) {
+            self.end_cancelled(exchange);
+        }
+    }
+
+    /// The client uses an id again: a late answer would be taken for another.
+    fn end_cancelled_under(&mut self, id: &Id) {
+        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == *id);
+        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
+            self.end_cancelled(exchange);
+        }
+    }
+
+    /// How far the conversation has got.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The revision that was settled on.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Whether ending it now would take something away from somebody.
+    pub fn is_busy(&self) -> bool {
+        !self.calls.is_empty() || self.streams.is_attached()
+    }
+
+    /// Bytes kept for a client that comes back to a stream, or opens one.
+    pub fn history_bytes(&self) -> usize {
+        self.streams.history_bytes()
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub fn forget_history(&mut self) -> usize {
+        self.streams.forget_history()
+    }
+
+    /// Whether the server waits for an answer of the client.
+    pub fn is_asked(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The calls that are open, oldest first.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        self.calls.keys().copied().collect()
+    }
+
+    /// How many streams it is told things on.
+    pub fn streams(&self) -> usize {
+        self.streams.count()
+    }
+}
+
+/// The revision that a greeting asks for, or that its answer settles on.
+fn revision_in(message: &Message) -> Revision {
+    message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }
 
 #[cfg(test)]
