@@ -23,18 +23,16 @@ use to_legacy::ToLegacy;
 use to_modern::ToModern;
 
 mod across;
-mod guess;
 mod ledger;
 pub mod legacy;
 pub mod modern;
-mod native;
 pub mod probe;
-mod running;
-#[cfg(test)]
-mod script;
 pub mod to_legacy;
 pub mod to_modern;
-mod tools;
+mod tool_headers;
+
+#[cfg(test)]
+mod script;
 
 /// What a call's owner must be able to say of itself.
 pub trait Ticket: Clone + PartialEq {
@@ -72,9 +70,23 @@ impl CallId {
     /// A call that was answered on the spot: there is nothing to cancel.
     pub const DONE: Self = Self(0);
 
+    /// Apart from the numbers that a layer between the eras gives its own calls.
+    const NATIVE: u64 = 1 << 63;
+
     /// The lane on which it travels over HTTP.
     pub fn lane(self) -> Lane {
         Lane(self.0)
+    }
+
+    /// How a layer between the eras names a call that passes by it, because its client
+    /// speaks the server's own era. `self` is the id in the half below the layer.
+    fn mark_native(self) -> Self {
+        if self == Self::DONE { self } else { Self(self.0 | Self::NATIVE) }
+    }
+
+    /// The id in the half below the layer, if the call passes by the layer.
+    fn unmark_native(self) -> Option<Self> {
+        (self.0 & Self::NATIVE != 0).then_some(Self(self.0 & !Self::NATIVE))
     }
 }
 

@@ -82,7 +82,7 @@ const NO_BOUNDS: &[&str] = &[
     "proto/src/backoff.rs SHORTEST_RETRY",
     "proto/src/backoff.rs STEPS_TO_LONGEST",
     "proto/src/calls.rs FOR_EVER",
-    "proto/src/client/native.rs NATIVE",
+    "proto/src/client.rs NATIVE",
     "proto/src/client/to_legacy/errand.rs OURS",
     "proto/src/client/to_legacy/level.rs LINGER",
     "proto/src/client/to_modern.rs NOBODY",

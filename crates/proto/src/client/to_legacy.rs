@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::across::{hello, take_off};
 use super::legacy::Legacy;
-use super::tools::Tools;
+use super::tool_headers::ToolHeaders;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
@@ -52,7 +52,7 @@ pub struct ToLegacy<T> {
     carrier: Carrier,
     inner: Legacy<Errand<T>>,
     /// Which arguments its tools want repeated as headers.
-    tools: Tools,
+    tools: ToolHeaders,
     sharing: Sharing,
     most_calls: usize,
     next_call: u64,
@@ -108,7 +108,7 @@ impl<T: Ticket> ToLegacy<T> {
             // A token may be used again while its call is parked. Whose an
             // unclear question is, is ours to say.
             inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
-            tools: Tools::default(),
+            tools: ToolHeaders::default(),
             sharing,
             most_calls: limits.calls,
             next_call: 1,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::across::Envelope;
 use super::modern::Modern;
-use super::{CallId, Sharing, Ticket, Transmit, native};
+use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Message};
@@ -163,7 +163,7 @@ impl<T: Ticket> ToModern<T> {
         if ticket.is_native() {
             let id = self.inner.open(Errand::Native(ticket), request, said, now);
             self.settle(now);
-            return native::above(id);
+            return id.mark_native();
         }
         let id = match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
@@ -251,7 +251,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = native::below(id) {
+        if let Some(native) = id.unmark_native() {
             self.inner.drop_call(native, words, now);
         } else if let Some(call) = self.calls.remove(&id.0) {
             self.recall_round(&call);

@@ -10,7 +10,8 @@
 use std::time::Instant;
 
 use super::{Asked, Legacy};
-use crate::client::{CallId, Sharing, Ticket, guess};
+use crate::client::ledger::likely_call;
+use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Member, Message};
@@ -131,7 +132,8 @@ impl<T: Ticket> Legacy<T> {
         let likely = || self.likely().filter(|_| is_shared);
         let on = of_lane.or_else(|| self.ledger.sole_asking()).or_else(likely);
         let to = on.and_then(|on| self.client_of(on));
-        let is_doubtful = of_lane.is_none() && task_of(request).is_none() && self.is_haunted(now);
+        let is_doubtful =
+            of_lane.is_none() && task_of(request).is_none() && self.may_be_about_cancelled(now);
         let unclear = to.is_none() && is_shared || is_over || is_doubtful;
         if unclear || !self.make_room_for_ask(now) {
             let answer = Message::refusal(Some(&id), &Refusal::NobodyToAsk);
@@ -157,7 +159,7 @@ impl<T: Ticket> Legacy<T> {
         if owners.any(|other| other != Some(first)) {
             return None;
         }
-        guess::likely(asking(), self.asks.values().filter_map(|asked| asked.on))
+        likely_call(asking(), self.asks.values().filter_map(|asked| asked.on))
     }
 
     /// Puts a question that belongs to no call to one, if only one client has calls.

@@ -1,16 +1,20 @@
-//! Greeting a server, losing it, and greeting it again.
+//! Greeting a server, losing it, and greeting it again, with the subscriptions that are
+//! renewed then.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::{Legacy, Owner, Phase, client};
+use serde_json::json;
+
+use super::{Call, Legacy, Owner, Phase, client};
 use crate::client::across::welcome_within_bounds;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
 use crate::failure::{Failure, Outcome};
-use crate::jsonrpc::{Kind, Message, Part};
+use crate::jsonrpc::{Id, Kind, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
+use crate::watch::Watcher;
 
 impl<T: Ticket> Legacy<T> {
     /// A client says hello: for all of them, if they share the server.
@@ -113,7 +117,7 @@ impl<T: Ticket> Legacy<T> {
         self.phase = if self.hello.is_some() { Phase::Lost } else { Phase::Fresh };
         self.held.clear();
         self.out.clear();
-        self.lose_ghosts();
+        self.lose_cancelled();
         self.answer_greeters(&why.clone().into());
         for call in self.ledger.drain() {
             if let Owner::Client(to) = call.owner {
@@ -148,8 +152,8 @@ impl<T: Ticket> Legacy<T> {
     /// The server knows our session no more, and so did not run this call (HTTP-22).
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
         let id = CallId(lane.0);
-        let Some(call) = self.ledger.get(id) else { return self.lay_unanswered(lane) };
-        let message = call.sent.with_id(&crate::jsonrpc::Id::from(id.0));
+        let Some(call) = self.ledger.get(id) else { return self.end_cancelled_lane(lane) };
+        let message = call.sent.with_id(&Id::from(id.0));
         let greets = message.method() == method::INITIALIZE;
         if greets || self.hello.is_none() || !self.ledger.repeat(id) {
             return self.handle_unanswered(lane, &Refusal::SessionOver.into());
@@ -240,4 +244,89 @@ impl<T: Ticket> Legacy<T> {
             }
         }
     }
+}
+
+// Subscriptions of clients at the server:
+//
+// subscribe ──▶ asked ──its result──▶ watched ──unsubscribe, or its client is gone──▶ not
+//                 └──anything else──▶ not
+//
+// What is watched is renewed at a server that was lost. What the server did not take on is not.
+
+impl<T: Ticket> Legacy<T> {
+    /// Answers what the server is not asked: a client stops while another goes on,
+    /// or wants more than can be watched.
+    pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {
+        match request.method() {
+            method::SUBSCRIBE
+                if !self.watches.have_room([&*request.uri()?].into_iter(), watcher(ticket)) =>
+            {
+                Some(self.fail(ticket.clone(), &Refusal::TooManyWatched))
+            }
+            method::UNSUBSCRIBE if !self.watches.remove(&request.uri()?, ticket.owner()) => {
+                let answer = Message::result(&Id::from(0), b"{}");
+                self.finish(ticket.clone(), answer);
+                Some(CallId::DONE)
+            }
+            _ => None,
+        }
+    }
+
+    /// A call goes to the server: does it ask for a resource to be watched?
+    pub(super) fn begin_watch(&mut self, id: CallId, watcher: Watcher, request: &Message) {
+        if request.method() == method::SUBSCRIBE
+            && let Some(uri) = request.uri()
+        {
+            self.watches.ask(&uri, watcher, id.0);
+        }
+    }
+
+    /// A call is over: if it asked for a resource, then that is watched now, or not.
+    pub(super) fn end_watch(&mut self, id: CallId, call: &Call<Owner<T>>, is_granted: bool) {
+        if call.request.method() == method::SUBSCRIBE
+            && let Some(ticket) = client(&call.owner)
+            && let Some(uri) = call.request.uri()
+        {
+            self.watches.settle(&uri, ticket.owner(), id.0, is_granted);
+        }
+    }
+
+    /// Whether one link can watch all of these besides the rest.
+    pub(crate) fn can_watch<'a>(
+        &self,
+        uris: impl Iterator<Item = &'a str>,
+        watcher: Watcher,
+    ) -> bool {
+        self.watches.have_room(uris, watcher)
+    }
+
+    /// Has a resource watched as soon as the server is back, though it was lost
+    /// before it said whether it would.
+    pub(crate) fn watch_later(&mut self, uri: &str, watcher: Watcher) {
+        self.watches.add(uri, watcher);
+    }
+
+    /// Asks a server that is back for everything that is watched.
+    pub(super) fn renew_watches(&mut self, now: Instant) {
+        let watched: Vec<Box<str>> = self.watches.uris().map(Into::into).collect();
+        for uri in watched {
+            self.renew(method::SUBSCRIBE, &uri, now);
+        }
+    }
+
+    /// A call of our own about a resource; its answer is of no interest.
+    pub(super) fn renew(&mut self, method: &str, uri: &str, now: Instant) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        let params = json!({ "uri": uri }).to_string();
+        let request = Message::request(&0.into(), method, Some(params.as_bytes()));
+        let (id, message) = self.ledger.begin(Owner::Renewal, &request, now);
+        self.send(id.lane(), message);
+    }
+}
+
+/// Who watches what a call asks for.
+pub(super) fn watcher<T: Ticket>(ticket: &T) -> Watcher {
+    Watcher::new(ticket.owner(), ticket.principal())
 }

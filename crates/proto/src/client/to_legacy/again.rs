@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::ToLegacy;
-use crate::client::across::{TASKS, task::declares};
+use crate::client::across::{TASKS, declares_tasks};
 use crate::client::{CallId, Ticket};
 use crate::jsonrpc::{Member, Message, Part};
 use crate::method;
@@ -27,7 +27,7 @@ fn declaring(first: &Message, declared: Part<'_>) -> Message {
     if !first.has(Member::MetaCapabilities) {
         return first.clone();
     }
-    let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !declares(first));
+    let bare = declared.without(&["extensions"], &[TASKS]).filter(|_| !declares_tasks(first));
     let declared = bare.unwrap_or_else(|| declared.text().to_vec().into());
     first.with(Member::MetaCapabilities, declared)
 }

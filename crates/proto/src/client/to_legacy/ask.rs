@@ -6,7 +6,8 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::{CallId, Sharing, Ticket, guess};
+use crate::client::ledger::likely_call;
+use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
@@ -96,7 +97,7 @@ impl<T: Ticket> ToLegacy<T> {
             return None;
         }
         let open = asking().map(|(&number, _)| number);
-        guess::likely(open, self.asks.values().map(|asked| asked.number))
+        likely_call(open, self.asks.values().map(|asked| asked.number))
     }
 
     /// The server does not need an answer any more (GW-50).

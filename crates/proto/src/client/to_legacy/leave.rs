@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::ToLegacy;
-use crate::client::{CallId, Ticket, native};
+use crate::client::{CallId, Ticket};
 use crate::jsonrpc::Message;
 
 impl<T: Ticket> ToLegacy<T> {
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = native::below(id) {
+        if let Some(native) = id.unmark_native() {
             self.inner.drop_call(native, words, now);
             return self.settle(now);
         }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{Errand, ToLegacy};
-use crate::client::{CallId, Ticket, native};
+use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::failure::Failure;
 use crate::jsonrpc::Message;
@@ -27,7 +27,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
             _ => {}
         }
-        native::above(self.inner.open(Errand::Native(ticket), request, now))
+        self.inner.open(Errand::Native(ticket), request, now).mark_native()
     }
 
     /// What is for everybody is for them too.
@@ -79,7 +79,7 @@ impl<T: Ticket> ToLegacy<T> {
         let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
         let mut all = calls.chain(listens);
         let ours = all.find(|(_, theirs)| *theirs == ticket).map(|(number, _)| CallId(number));
-        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(native::above);
+        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
         ours.or_else(native)
     }
 

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::across::task::{about, as_extension, declares, new_id};
 use crate::client::across::{TASKS as EXTENSION, take_off};
+use crate::client::across::{declares_tasks, new_task_id, task_as_extension, task_request};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
 use crate::failure::{Outcome, Words};
@@ -78,7 +78,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// Whether a call may become a task: its client knows them.
     fn may_have(&self, request: &Message) -> bool {
-        self.offers_tasks() && declares(request)
+        self.offers_tasks() && declares_tasks(request)
     }
 
     /// Whether a client counts on the session though it has no call open.
@@ -105,7 +105,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
     pub(super) fn leave_task(&mut self, call: &Call<T>, now: Instant) {
         if let Some(id) = &call.task {
-            self.inner.open(Errand::Aside, &about(method::CANCEL_TASK, id), now);
+            self.inner.open(Errand::Aside, &task_request(method::CANCEL_TASK, id), now);
         }
     }
 
@@ -146,7 +146,7 @@ impl<T: Ticket> ToLegacy<T> {
         };
         let task = answer.value(Member::Task).filter(|_| answer.kind() == Kind::Result);
         let Some(task) = task.filter(|task| task["taskId"].is_string()) else { return false };
-        let id: Box<str> = match new_id(&task) {
+        let id: Box<str> = match new_task_id(&task) {
             Ok(id) => id.into(),
             Err(why) => {
                 self.finish(number, why, now);
@@ -155,12 +155,12 @@ impl<T: Ticket> ToLegacy<T> {
         };
         if !may_have {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
-            call.inner = self.inner.open(errand, &about(method::TASK_RESULT, &id), now);
+            call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, &id), now);
             call.task = Some(id);
             self.settle_early(now);
             return true;
         }
-        let state = as_extension(&task, "working");
+        let state = task_as_extension(&task, "working");
         let mut created = state.clone();
         created["resultType"] = "task".into();
         let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
@@ -179,7 +179,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Has the server say what a task comes to; on the way it asks what the task needs.
     fn wait_for_end(&mut self, number: u64, now: Instant) {
         let Some(task) = self.tasks.kept.get_mut(number) else { return };
-        let ask = about(method::TASK_RESULT, &task.id);
+        let ask = task_request(method::TASK_RESULT, &task.id);
         let wait = self.inner.open(Errand::TaskEnd(number), &ask, now);
         task.wait = Some(wait);
         for question in task.questions.values() {
@@ -254,7 +254,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// `tasks/get`, `tasks/update` and `tasks/cancel` of a client.
     pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        if !declares(request) {
+        if !declares_tasks(request) {
             let needed = json!({"extensions": {EXTENSION: {}}});
             return self.refuse(ticket, &Refusal::NeedsMore { needed });
         }

@@ -1,7 +1,7 @@
 //! Which calls are open, those of modern clients too: they pass by the layer.
 
 use super::{Errand, ToModern};
-use crate::client::{CallId, Ticket, native};
+use crate::client::{CallId, Ticket};
 
 impl<T: Ticket> ToModern<T> {
     /// Whether the server has told of itself, or a client has.
@@ -13,7 +13,7 @@ impl<T: Ticket> ToModern<T> {
     pub fn find(&self, ticket: &T) -> Option<CallId> {
         let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
         let call = call.map(|(&number, _)| CallId(number));
-        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(native::above);
+        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
         call.or_else(native)
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Call, ToModern};
 use crate::client::across::TASKS;
-use crate::client::across::task::{Term, about, as_core, goes_on, new_id};
+use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::failure::Outcome;
@@ -55,14 +55,14 @@ struct Task {
     shown: Value,
     /// What it came to, if the server made no task of it.
     end: Option<Bytes>,
-    term: Term,
+    term: TaskTerm,
 }
 
 impl Task {
     /// That which a call has become.
     fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
         let tool = call.request.name().unwrap_or_default().into();
-        let (owner, term) = (call.ticket.owner(), Term::of(&shown, now));
+        let (owner, term) = (call.ticket.owner(), TaskTerm::of(&shown, now));
         Self { owner, id: id.into(), tool, shown, end: None, term }
     }
 
@@ -97,7 +97,11 @@ impl Tasking {
 
     /// What is asked of the server first, if not what the client asked.
     pub(super) fn first(&self) -> Option<Message> {
-        if let Self::Wait(wait) = self { Some(about(method::GET_TASK, &wait.id)) } else { None }
+        if let Self::Wait(wait) = self {
+            Some(task_request(method::GET_TASK, &wait.id))
+        } else {
+            None
+        }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -162,7 +166,7 @@ impl Tasks {
 
     /// Whether the connection must live on for a task that goes on at the server.
     pub(super) fn holds(&self, now: Instant) -> bool {
-        let holds = |task: &Task| goes_on(&task.shown) && task.term.holds(now, self.longest);
+        let holds = |task: &Task| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
         self.all.values().any(holds)
     }
 
@@ -254,7 +258,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_created(&mut self, number: u64, answer: &Message, now: Instant) {
         let state = answer.payload_value().unwrap_or_default();
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let id = match new_id(&state) {
+        let id = match new_task_id(&state) {
             Ok(id) => id,
             Err(why) => return self.finish(number, why),
         };
@@ -264,7 +268,7 @@ impl<T: Ticket> ToModern<T> {
             call.tasking = Tasking::Wait(wait);
             return;
         }
-        let shown = as_core(&state);
+        let shown = task_as_core(&state);
         let result = json!({"task": shown}).to_string();
         let task = Task::of(call, id, shown, now);
         self.tasks.add(number, task);
@@ -306,7 +310,7 @@ impl<T: Ticket> ToModern<T> {
             Tasking::Show => self.show(number, &id, answer),
             Tasking::Cancel => {
                 call.tasking = Tasking::Show;
-                self.begin(number, Some(&about(method::GET_TASK, &id)), now);
+                self.begin(number, Some(&task_request(method::GET_TASK, &id)), now);
             }
             Tasking::Wait(_) => self.handle_polled(number, answer, now),
             Tasking::Nothing | Tasking::Wanted | Tasking::Needed => return false,
@@ -316,7 +320,7 @@ impl<T: Ticket> ToModern<T> {
 
     fn show(&mut self, number: u64, id: &str, state: &Message) {
         let Some(call) = self.calls.get(&number) else { return };
-        let shown = as_core(&state.payload_value().unwrap_or_default());
+        let shown = task_as_core(&state.payload_value().unwrap_or_default());
         let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
         let cancels = call.request.method() == method::CANCEL_TASK;
         let outcome: Outcome = if cancels && ended {
@@ -334,7 +338,7 @@ impl<T: Ticket> ToModern<T> {
     /// told to all who share a connection.
     pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
         let alone = self.sharing == Sharing::Alone;
-        let theirs = self.tasks.all.values().filter(|task| alone && goes_on(&task.shown));
+        let theirs = self.tasks.all.values().filter(|task| alone && task_goes_on(&task.shown));
         theirs.map(|task| &*task.id).collect()
     }
 
@@ -342,7 +346,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn handle_task_note(&mut self, message: &Message, now: Instant) {
         let state = message.payload_value().unwrap_or_default();
         let id = state["taskId"].as_str().unwrap_or_default();
-        let shown = as_core(&state);
+        let shown = task_as_core(&state);
         let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
         task.show(shown.clone());
         let params = shown.to_string();

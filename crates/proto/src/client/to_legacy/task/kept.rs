@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::client::CallId;
-use crate::client::across::task::{Term, goes_on};
+use crate::client::across::{TaskTerm, task_goes_on};
 use crate::exchange::Ask;
 use crate::jsonrpc::{Message, Part};
 
@@ -38,7 +38,7 @@ pub(super) struct Task {
     next_key: u32,
     /// Our own `tasks/result`, while it is open.
     pub(super) wait: Option<CallId>,
-    term: Term,
+    term: TaskTerm,
 }
 
 /// What a task asks its client.
@@ -59,7 +59,7 @@ impl Task {
         state: Value,
         now: Instant,
     ) -> Self {
-        let term = Term::of(&state, now);
+        let term = TaskTerm::of(&state, now);
         let (end, ended, told, wait) = (None, false, false, None);
         let (questions, next_key) = (BTreeMap::new(), 0);
         Self {
@@ -86,7 +86,7 @@ impl Task {
 
     /// Whatever the server calls it: what it asks must be answered (TASK-4).
     fn show_questions(&mut self) {
-        if !self.questions.is_empty() && goes_on(&self.state) {
+        if !self.questions.is_empty() && task_goes_on(&self.state) {
             self.state["status"] = "input_required".into();
         }
     }
@@ -209,7 +209,7 @@ impl Kept {
     /// has not seen its end. `most` is how long one may have that.
     pub(super) fn holds(&self, now: Instant, most: Duration) -> bool {
         let holds = |task: &Task| {
-            let is_open = goes_on(&task.state) || !task.told;
+            let is_open = task_goes_on(&task.state) || !task.told;
             is_open && task.state["status"] != "cancelled" && task.term.holds(now, most)
         };
         self.all.values().any(holds)

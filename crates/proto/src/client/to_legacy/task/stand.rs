@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::full;
 use crate::client::Ticket;
-use crate::client::across::task::{about, as_extension};
+use crate::client::across::{task_as_extension, task_request};
 use crate::client::to_legacy::{Call, Errand, ToLegacy};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::method;
@@ -51,7 +51,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn handle_task_state(&mut self, number: u64, id: &str, state: &Value, now: Instant) {
         let status = state["status"].as_str().unwrap_or("working").to_owned();
-        let state = as_extension(state, &status);
+        let state = task_as_extension(state, &status);
         let is_over = matches!(status.as_str(), "completed" | "failed");
         let Some((known, task)) = self.tasks.kept.find(id) else {
             return if is_over {
@@ -79,7 +79,7 @@ impl<T: Ticket> ToLegacy<T> {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let errand = Errand::Call { number, ticket: call.ticket.clone() };
         call.shown = Some(state);
-        call.inner = self.inner.open(errand, &about(method::TASK_RESULT, id), now);
+        call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, id), now);
     }
 
     /// Says how a task stands: with its end, or with what it asks.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::full;
 use crate::client::Ticket;
-use crate::client::across::task::as_extension;
+use crate::client::across::task_as_extension;
 use crate::client::to_legacy::ToLegacy;
 use crate::jsonrpc::{Kind, Message};
 use crate::method;
@@ -32,7 +32,7 @@ impl<T: Ticket> ToLegacy<T> {
         let id = state["taskId"].as_str().unwrap_or_default();
         let Some((number, task)) = self.tasks.kept.find(id) else { return };
         let status = state["status"].as_str().unwrap_or("working");
-        task.show(as_extension(&state, status));
+        task.show(task_as_extension(&state, status));
         let is_unwatched = task.is_unwatched();
         let is_whole = match status {
             // It has been told, or will be.

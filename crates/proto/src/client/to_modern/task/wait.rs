@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Tasking, related};
 use crate::client::Ticket;
 use crate::client::across::quoted;
-use crate::client::across::task::{about, as_core};
+use crate::client::across::{task_as_core, task_request};
 use crate::client::to_modern::round::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
@@ -54,7 +54,7 @@ impl<T: Ticket> ToModern<T> {
         let Tasking::Wait(wait) = &mut call.tasking else { return };
         let said = || state.payload_value().unwrap_or_default();
         if let Some(task) = self.tasks.find(call.ticket.owner(), &wait.id) {
-            task.show(as_core(&said()));
+            task.show(task_as_core(&said()));
         }
         let status = state.string(Member::Status).unwrap_or_default();
         let answer = match &*status {
@@ -93,7 +93,7 @@ impl<T: Ticket> ToModern<T> {
             let what = format!("the task needs {kinds}, which this client cannot answer");
             if wait.hidden {
                 let (to, id) = (call.ticket.clone(), wait.id.clone());
-                self.tell_aside(&to, &about(method::CANCEL_TASK, &id), now);
+                self.tell_aside(&to, &task_request(method::CANCEL_TASK, &id), now);
             }
             return self.fail(number, &what);
         };
@@ -137,7 +137,7 @@ impl<T: Ticket> ToModern<T> {
         wait.due = Some(now);
         let (to, id) = (call.ticket.clone(), wait.id.clone());
         let answers = [b"{", quoted(&key).as_bytes(), b":", answer, b"}"].concat();
-        let update = about(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
+        let update = task_request(method::UPDATE_TASK, &id).with(Member::InputResponses, answers);
         self.tell_aside(&to, &update, now);
         true
     }
@@ -151,7 +151,7 @@ impl<T: Ticket> ToModern<T> {
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
     pub(in crate::client::to_modern) fn leave_task(&mut self, call: &Call<T>, now: Instant) {
         if let Tasking::Wait(Wait { hidden: true, id, .. }) = &call.tasking {
-            self.tell_aside(&call.ticket, &about(method::CANCEL_TASK, id), now);
+            self.tell_aside(&call.ticket, &task_request(method::CANCEL_TASK, id), now);
         }
     }
 
@@ -163,7 +163,7 @@ impl<T: Ticket> ToModern<T> {
             let Some(call) = self.calls.get_mut(&number) else { continue };
             let Tasking::Wait(wait) = &mut call.tasking else { continue };
             wait.due = None;
-            let ask = about(method::GET_TASK, &wait.id);
+            let ask = task_request(method::GET_TASK, &wait.id);
             self.begin(number, Some(&ask), now);
         }
     }

@@ -23,7 +23,7 @@ const MOST: usize = 256;
 
 /// One that was cancelled.
 #[derive(Debug)]
-pub(super) struct Ghost<T> {
+pub(super) struct RecentlyCancelled<T> {
     id: CallId,
     owner: u64,
     principal: Box<[u8]>,
@@ -56,7 +56,7 @@ impl<T: Ticket> Legacy<T> {
     }
 
     /// A call was dropped. `awaits` if its answer is passed on all the same.
-    pub(super) fn linger(
+    pub(super) fn remember_cancelled(
         &mut self,
         id: CallId,
         call: &Call<Owner<T>>,
@@ -69,81 +69,101 @@ impl<T: Ticket> Legacy<T> {
         };
         let (owner, principal) = (ticket.owner(), ticket.principal().into());
         let until = now + LINGER;
-        self.ghosts.push_back(Ghost { id, owner, principal, until, may_ask, awaits });
-        if self.ghosts.len() > MOST
-            && let Some(oldest) = self.ghosts.pop_front()
+        self.recently_cancelled.push_back(RecentlyCancelled {
+            id,
+            owner,
+            principal,
+            until,
+            may_ask,
+            awaits,
+        });
+        if self.recently_cancelled.len() > MOST
+            && let Some(oldest) = self.recently_cancelled.pop_front()
         {
-            self.end_ghost(oldest);
+            self.drop_cancelled(oldest);
         }
     }
 
     /// The server has answered a call that was dropped: it asks no more about it.
-    pub(super) fn lay(&mut self, answer: &Message) {
-        let to = answer.id().and_then(|id| self.take_ghost(id)).and_then(|ghost| ghost.awaits);
+    pub(super) fn finish_cancelled(&mut self, answer: &Message) {
+        let to = answer
+            .id()
+            .and_then(|id| self.take_cancelled(id))
+            .and_then(|cancelled| cancelled.awaits);
         self.down.extend(to.map(|to| Down::Finish { to, outcome: answer.clone().into() }));
     }
 
     /// The lane of a call that was dropped is over without an answer.
-    pub(super) fn lay_unanswered(&mut self, lane: Lane) {
-        let to = self.take_ghost(&Id::from(lane.0)).and_then(|ghost| ghost.awaits);
+    pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
+        let to = self.take_cancelled(&Id::from(lane.0)).and_then(|cancelled| cancelled.awaits);
         self.down.extend(to.map(|to| Down::Unanswered { to }));
     }
 
-    fn take_ghost(&mut self, id: &Id) -> Option<Ghost<T>> {
-        let place = self.ghosts.iter().position(|ghost| *id == Id::from(ghost.id.0))?;
-        self.ghosts.remove(place)
+    fn take_cancelled(&mut self, id: &Id) -> Option<RecentlyCancelled<T>> {
+        let place =
+            self.recently_cancelled.iter().position(|cancelled| *id == Id::from(cancelled.id.0))?;
+        self.recently_cancelled.remove(place)
     }
 
     /// Its time is over, or there are too many.
-    fn end_ghost(&mut self, ghost: Ghost<T>) {
-        if let Some(to) = ghost.awaits {
+    fn drop_cancelled(&mut self, cancelled: RecentlyCancelled<T>) {
+        if let Some(to) = cancelled.awaits {
             // Over HTTP some servers leave the stream open for ever.
-            self.out.push_back(Transmit::Abort { lane: ghost.id.lane() });
+            self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
             self.down.push_back(Down::Unanswered { to });
         }
     }
 
     /// Forgets those whose time is over.
-    pub(super) fn end_ghosts(&mut self, now: Instant) {
-        while let Some(ghost) = self.ghosts.pop_front_if(|ghost| ghost.until <= now) {
-            self.end_ghost(ghost);
+    pub(super) fn expire_cancelled(&mut self, now: Instant) {
+        while let Some(cancelled) =
+            self.recently_cancelled.pop_front_if(|cancelled| cancelled.until <= now)
+        {
+            self.drop_cancelled(cancelled);
         }
     }
 
     /// The link is gone: no server answers them.
-    pub(super) fn lose_ghosts(&mut self) {
-        let awaits = self.ghosts.drain(..).filter_map(|ghost| ghost.awaits);
+    pub(super) fn lose_cancelled(&mut self) {
+        let awaits = self.recently_cancelled.drain(..).filter_map(|cancelled| cancelled.awaits);
         self.down.extend(awaits.map(|to| Down::Unanswered { to }));
     }
 
     /// A client is gone: it gets no answers.
-    pub(super) fn leave_ghosts(&mut self, owner: u64) {
-        for ghost in self.ghosts.iter_mut().filter(|ghost| ghost.owner == owner) {
-            if ghost.awaits.take().is_some() {
-                self.out.push_back(Transmit::Abort { lane: ghost.id.lane() });
+    pub(super) fn abandon_cancelled(&mut self, owner: u64) {
+        for cancelled in
+            self.recently_cancelled.iter_mut().filter(|cancelled| cancelled.owner == owner)
+        {
+            if cancelled.awaits.take().is_some() {
+                self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
             }
         }
     }
 
     /// When the next one that is awaited is over.
-    pub(super) fn next_ghost(&self) -> Option<Instant> {
-        self.ghosts.iter().find(|ghost| ghost.awaits.is_some()).map(|ghost| ghost.until)
+    pub(super) fn next_cancelled_due(&self) -> Option<Instant> {
+        self.recently_cancelled
+            .iter()
+            .find(|cancelled| cancelled.awaits.is_some())
+            .map(|cancelled| cancelled.until)
     }
 
     /// Whether an answer on `lane` would still be passed on.
     pub(super) fn is_awaited(&self, lane: Lane) -> bool {
-        self.ghosts.iter().any(|ghost| ghost.awaits.is_some() && ghost.id.lane() == lane)
+        self.recently_cancelled
+            .iter()
+            .any(|cancelled| cancelled.awaits.is_some() && cancelled.id.lane() == lane)
     }
 
     /// Whether a question may be about a dropped call of another than those who have calls open.
-    pub(super) fn is_haunted(&mut self, now: Instant) -> bool {
-        self.end_ghosts(now);
-        let differs = |ghost: &Ghost<T>, open: &T| match self.sharing {
-            Sharing::Shared => ghost.owner != open.owner(),
+    pub(super) fn may_be_about_cancelled(&mut self, now: Instant) -> bool {
+        self.expire_cancelled(now);
+        let differs = |cancelled: &RecentlyCancelled<T>, open: &T| match self.sharing {
+            Sharing::Shared => cancelled.owner != open.owner(),
             // A layer has clients that are another with each request.
-            Sharing::Alone => *ghost.principal != *open.principal(),
+            Sharing::Alone => *cancelled.principal != *open.principal(),
         };
-        let mut asking = self.ghosts.iter().filter(|ghost| ghost.may_ask);
-        asking.any(|ghost| self.asking().any(|open| differs(ghost, open)))
+        let mut asking = self.recently_cancelled.iter().filter(|cancelled| cancelled.may_ask);
+        asking.any(|cancelled| self.asking().any(|open| differs(cancelled, open)))
     }
 }
