@@ -14,6 +14,13 @@ use crate::revision::Revision;
 /// The extension that modern peers declare which know tasks.
 pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// What a listen calls each list that may change, and the capability that offers the list.
+pub(super) const LISTS: [(&str, &str); 3] = [
+    ("toolsListChanged", "tools"),
+    ("promptsListChanged", "prompts"),
+    ("resourcesListChanged", "resources"),
+];
+
 /// What a modern request says about its client.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {

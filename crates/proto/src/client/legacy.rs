@@ -29,13 +29,13 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
-use ask::Answered;
-use greet::watcher;
+use handshake::watcher;
 use recently_cancelled::RecentlyCancelled;
+use server_questions::Answered;
 
-mod ask;
-mod greet;
+mod handshake;
 mod recently_cancelled;
+mod server_questions;
 
 /// One legacy server.
 #[derive(Debug)]

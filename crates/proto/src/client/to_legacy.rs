@@ -30,21 +30,15 @@ use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::{Refusal, code};
-use ask::{Asked, Visit};
-use errand::Errand;
-use listen::Listen;
-use task::Tasks;
+use core_tasks::CoreTasks;
+use listen_requests::Listen;
+use question_routing::{Asked, Visit};
 
-mod again;
-mod answer;
-mod ask;
-mod errand;
-mod leave;
-mod level;
-mod listen;
-mod lost;
-mod native;
-mod task;
+mod core_tasks;
+mod lifecycle;
+mod listen_requests;
+mod newer_answers;
+mod question_routing;
 
 /// One legacy server, as its modern clients see it.
 #[derive(Debug)]
@@ -61,7 +55,7 @@ pub struct ToLegacy<T> {
     /// Whether the server can say what belongs to no call; none until it is known.
     hears: Option<bool>,
     asks: BTreeMap<Ask, Asked>,
-    tasks: Tasks,
+    tasks: CoreTasks,
     next_ask: u64,
     /// What the server was last told to log, and the calls that wait until it has heard.
     level: Option<usize>,
@@ -116,7 +110,7 @@ impl<T: Ticket> ToLegacy<T> {
             listens: BTreeMap::new(),
             hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
-            tasks: Tasks::new(limits.tasks, limits.total),
+            tasks: CoreTasks::new(limits.tasks, limits.total),
             next_ask: 1 << 31,
             level: None,
             leveling: 0,
@@ -251,7 +245,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.end_lingering(now);
-        self.stop_listening_for_an_ear(now);
+        self.stop_waiting_to_hear(now);
         self.refuse_early(now);
         self.expire_tasks(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
@@ -399,6 +393,75 @@ fn client_of(request: &Message) -> Box<[u8]> {
     let said = |member| request.get(member).unwrap_or(b"null");
     [said(Member::MetaClient), said(Member::MetaCapabilities)].join(&b' ').into()
 }
+
+/// What we open a call at the server for.
+#[derive(Clone, Debug, PartialEq)]
+enum Errand<T> {
+    Call {
+        number: u64,
+        ticket: T,
+    },
+    Discover(T),
+    /// Of a client that speaks the server's own era.
+    Native(T),
+    /// To have been greeted before a listen is acknowledged.
+    Listen(u64),
+    Watch {
+        listen: u64,
+        uri: Box<str>,
+        /// The client that listens.
+        ticket: T,
+    },
+    Unwatch {
+        listen: u64,
+    },
+    /// To know which tools may be tasks.
+    Tools,
+    /// To know what a task comes to.
+    TaskEnd(u64),
+    /// To be there again for who listens.
+    Return,
+    Level,
+    /// To tell it something; nobody waits for the answer.
+    Aside,
+}
+
+impl<T: Ticket> Ticket for Errand<T> {
+    fn owner(&self) -> u64 {
+        match self {
+            Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {
+                ticket.owner()
+            }
+            // Each listen watches for itself.
+            Self::Listen(number)
+            | Self::Watch { listen: number, .. }
+            | Self::Unwatch { listen: number } => owner(*number),
+            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level | Self::Aside => u64::MAX,
+        }
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        matches!(self, Self::Native(ticket) if ticket.awaits_dropped())
+    }
+
+    fn principal(&self) -> &[u8] {
+        match self {
+            Self::Call { ticket, .. }
+            | Self::Watch { ticket, .. }
+            | Self::Discover(ticket)
+            | Self::Native(ticket) => ticket.principal(),
+            _ => b"",
+        }
+    }
+}
+
+/// Who watches for a listen.
+fn owner(listen: u64) -> u64 {
+    listen | OURS
+}
+
+/// Apart from the numbers of clients.
+const OURS: u64 = 1 << 63;
 
 #[cfg(test)]
 mod tests;

@@ -27,18 +27,16 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
-use ear::Ear;
-use round::Round;
-use task::{Tasking, Tasks};
-use tools::Tools;
+use extension_tasks::{ExtensionTasks, Tasking};
+use input_rounds::InputRound;
+use listen_stream::ListenStream;
+use wrapped_tools::WrappedTools;
 
-mod answer;
-mod ear;
-mod greet;
-mod open;
-mod round;
-mod task;
-mod tools;
+mod extension_tasks;
+mod input_rounds;
+mod listen_stream;
+mod older_answers;
+mod wrapped_tools;
 
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
@@ -60,9 +58,9 @@ pub struct ToModern<T> {
     next_ask: u64,
     /// The call that each question belongs to.
     asks: BTreeMap<Ask, u64>,
-    ear: Ear<T>,
-    tasks: Tasks,
-    tools: Tools,
+    listening: ListenStream<T>,
+    tasks: ExtensionTasks,
+    tools: WrappedTools,
     down: VecDeque<Down<T>>,
 }
 
@@ -110,7 +108,7 @@ struct Call<T> {
     /// As the server knows it now.
     inner: CallId,
     rounds: u32,
-    round: Option<Round>,
+    round: Option<InputRound>,
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
     tasking: Tasking,
@@ -136,9 +134,9 @@ impl<T: Ticket> ToModern<T> {
             asking: false,
             next_ask: 1,
             asks: BTreeMap::new(),
-            ear: Ear::default(),
-            tasks: Tasks::new(limits.tasks, limits.total),
-            tools: Tools::default(),
+            listening: ListenStream::default(),
+            tasks: ExtensionTasks::new(limits.tasks, limits.total),
+            tools: WrappedTools::default(),
             down: VecDeque::new(),
         }
     }
@@ -239,7 +237,7 @@ impl<T: Ticket> ToModern<T> {
     pub fn note(&mut self, message: Message, now: Instant) {
         match message.method() {
             method::INITIALIZED => {
-                self.ear.ready = true;
+                self.listening.ready = true;
                 self.listen_anew(now);
             }
             // The server asks when it wants to know (GW-24).
@@ -307,7 +305,7 @@ impl<T: Ticket> ToModern<T> {
         self.end_late_listing(now);
         self.poll_tasks(now);
         self.tasks.expire(now);
-        self.handle_ear_timeout(now);
+        self.handle_listen_timeout(now);
         self.settle(now);
     }
 
@@ -316,7 +314,7 @@ impl<T: Ticket> ToModern<T> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
         let ours = polls.chain(self.tasks.due()).chain(self.tools.due());
-        rounds.chain(ours).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+        rounds.chain(ours).chain(self.inner.poll_timeout()).chain(self.listening.due()).min()
     }
 
     /// Turns what the server said into what its clients understand.
@@ -379,6 +377,26 @@ impl<T: Ticket> ToModern<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.inner.is_open(lane)
+    }
+
+    /// Whether the server has told of itself, or a client has.
+    pub fn is_met(&self) -> bool {
+        self.discovered.is_some() || !self.sessions.is_empty()
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
+        let call = call.map(|(&number, _)| CallId(number));
+        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
+        call.or_else(native)
+    }
+
+    /// How many calls of clients are open.
+    pub fn calls(&self) -> usize {
+        let native = |errand: &&Errand<T>| matches!(errand, Errand::Native(it) if it.counts());
+        let native = self.inner.tickets().filter(native).count();
+        self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }
 }
 

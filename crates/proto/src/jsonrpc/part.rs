@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{Id, Kind, Member, Message, as_string};
 use crate::json::{Fault, Walker};
-use crate::{method, patch};
+use crate::method;
+use crate::patch;
 
 /// One JSON value in the text of a message.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::answer::older_answer;
-use super::task::Tasking;
+use super::extension_tasks::Tasking;
+use super::older_answers::older_answer;
 use super::{Errand, ToModern};
 use crate::client::Ticket;
 use crate::client::across::{Envelope, MOST_PAGES, page_of_tools};
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// What is known of the server's tools.
 #[derive(Debug, Default)]
-pub(super) struct Tools {
+pub(super) struct WrappedTools {
     /// Whether the structure of each is wrapped.
     wrapped: BTreeMap<Box<str>, bool>,
     /// There are no others.
@@ -45,7 +45,7 @@ struct Listing {
     stale: bool,
 }
 
-impl Tools {
+impl WrappedTools {
     /// Learns from a result of `tools/list`.
     fn learn(&mut self, answer: &Message) {
         for tool in answer.items(Member::Tools) {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn long_names_are_not_kept() {
-        let mut tools = Tools::default();
+        let mut tools = WrappedTools::default();
         for length in [1, MAX_ID, MAX_ID + 1] {
             let list = format!(r#"{{"tools":[{{"name":"{}"}}]}}"#, "x".repeat(length));
             tools.learn(&Message::result(&1.into(), list.as_bytes()));

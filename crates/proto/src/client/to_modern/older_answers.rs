@@ -1,20 +1,111 @@
-//! A handshake with a server that has none.
+//! What a modern server says and answers, in the words of a legacy client, its handshake
+//! included.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::answer::older_answer;
 use super::{Errand, Session, ToModern};
-use crate::client::across::{Envelope, identity, modern_capabilities, welcome_within_bounds};
+use crate::client::across::{
+    Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
+};
 use crate::client::{CallId, Ticket};
-use crate::exchange::Down;
-use crate::failure::Outcome;
-use crate::jsonrpc::{Member, Message};
+use crate::exchange::{Down, To};
+use crate::failure::{Failure, Outcome};
+use crate::jsonrpc::{Kind, Member, Message};
 use crate::method::{self, meta};
-use crate::refusal::Refusal;
+use crate::project;
+use crate::refusal::{Refusal, code};
 use crate::revision::{Era, Revision};
+
+impl<T: Ticket> ToModern<T> {
+    /// Something on the way to an answer.
+    pub(super) fn handle_note(&mut self, number: u64, ticket: T, message: Message) {
+        if message.method() == method::PROGRESS {
+            let Some(call) = self.calls.get_mut(&number) else { return };
+            let value = message.get(Member::Progress);
+            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            if value.is_some_and(|value: f64| call.progress.is_some_and(|last| value <= last)) {
+                return;
+            }
+            call.progress = value.or(call.progress);
+        }
+        let message =
+            if method::is_for_all(message.method()) { unmarked(&message) } else { message };
+        self.down.push_back(Down::Note { to: To::Call(ticket), message });
+    }
+
+    /// The server answered a call.
+    pub(super) fn handle_answer(&mut self, number: u64, answer: &Message, now: Instant) {
+        if self.handle_task_answer(number, answer, now) || self.try_as_task(number, answer, now) {
+            return;
+        }
+        let Some(call) = self.calls.get(&number) else { return };
+        let method = call.request.method();
+        match answer.result_type().as_deref() {
+            Some("input_required") if method::may_ask(method) => {
+                self.begin_round(number, answer, now);
+            }
+            Some("task") if call.tasking.declares() => self.handle_created(number, answer, now),
+            None if answer.error_code() == Some(code::MISSING_CAPABILITY) => {
+                // It was told all that this client declared (GW-29).
+                self.fail(number, &answer.error_message());
+            }
+            None | Some("complete") if method == method::CALL_TOOL => {
+                self.finish_tool(number, answer, now);
+            }
+            None | Some("complete") => {
+                let older = self.older(&call.ticket, answer, method);
+                let method = method.to_owned();
+                self.learn_tools(&method, answer);
+                self.finish(number, older);
+            }
+            Some(other) => {
+                let what = format!("the server answered with an unknown resultType, {other:?}");
+                self.finish(number, Failure::translation(what));
+            }
+        }
+    }
+
+    /// A call is over.
+    pub(super) fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
+        if let Some(call) = self.calls.remove(&number) {
+            self.recall_round(&call);
+            self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
+        }
+    }
+
+    /// An answer as this client reads it.
+    fn older(&self, ticket: &T, answer: &Message, method: &str) -> Outcome {
+        let outcome = older_answer(answer, method, self.revision_of(ticket), false);
+        let lists = method == method::LIST_TOOLS && self.offers_tasks(ticket);
+        match outcome.result().filter(|_| lists) {
+            Some(list) => super::extension_tasks::may_be_tasks(list).into(),
+            None => outcome,
+        }
+    }
+}
+
+/// An answer of a modern server in the words of a legacy client (GW-29, GW-70);
+/// `wrapped` if that of a tool whose structure its client expects so.
+pub(super) fn older_answer(
+    answer: &Message,
+    method: &str,
+    revision: Revision,
+    wrapped: bool,
+) -> Outcome {
+    if answer.kind() == Kind::Error {
+        return project::error_for_legacy(answer, method).into();
+    }
+    let own = answer.without_meta(&[Member::MetaServer]);
+    match project::legacy(own.payload_bytes(), method, revision, wrapped) {
+        Ok(result) => answer.with_payload(&result).into(),
+        Err(error) => Failure::translation(error.to_string()).into(),
+    }
+}
+
+// The handshake with a server that has none.
 
 impl Session {
     pub(super) fn of(hello: &Message) -> Self {
@@ -68,7 +159,7 @@ impl<T: Ticket> ToModern<T> {
         for ticket in greeters {
             self.welcome(ticket, answer);
         }
-        if self.ear.ready {
+        if self.listening.ready {
             self.listen_anew(now);
         }
     }

@@ -27,18 +27,18 @@ use crate::jsonrpc::{Fate, Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::moment;
 use crate::refusal::{Refusal, code};
-use wait::{Wait, pace};
+use task_wait::{Wait, pace};
 
-mod wait;
+mod task_wait;
 
 /// What the results that are kept here may take; the oldest goes first.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The tasks of the clients.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub(super) struct ExtensionTasks {
     /// By the number of the call that began them, oldest first.
-    all: BTreeMap<u64, Task>,
+    all: BTreeMap<u64, ExtensionTask>,
     bytes: usize,
     clock: Option<(Instant, SystemTime)>,
     most: usize,
@@ -46,7 +46,7 @@ pub(super) struct Tasks {
 }
 
 #[derive(Debug)]
-struct Task {
+struct ExtensionTask {
     owner: u64,
     id: Box<str>,
     /// What it is a call of.
@@ -58,7 +58,7 @@ struct Task {
     term: TaskTerm,
 }
 
-impl Task {
+impl ExtensionTask {
     /// That which a call has become.
     fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
         let tool = call.request.name().unwrap_or_default().into();
@@ -114,13 +114,13 @@ impl Tasking {
     }
 }
 
-impl Tasks {
+impl ExtensionTasks {
     /// None yet; so many at most, of which each may keep the connection for so long.
     pub(super) fn new(most: usize, longest: Duration) -> Self {
         Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
     }
 
-    fn find(&mut self, owner: u64, id: &str) -> Option<&mut Task> {
+    fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
         self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
     }
 
@@ -129,7 +129,7 @@ impl Tasks {
         self.find(owner, id).map(|task| task.tool.clone())
     }
 
-    fn add(&mut self, number: u64, task: Task) {
+    fn add(&mut self, number: u64, task: ExtensionTask) {
         self.bytes += task.end.as_ref().map_or(0, Bytes::len);
         self.all.insert(number, task);
         while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
@@ -138,7 +138,7 @@ impl Tasks {
         }
     }
 
-    fn retain(&mut self, keep: impl Fn(&Task) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&ExtensionTask) -> bool) {
         self.all.retain(|_, task| keep(task));
         self.bytes = self.all.values().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum();
     }
@@ -166,7 +166,8 @@ impl Tasks {
 
     /// Whether the connection must live on for a task that goes on at the server.
     pub(super) fn holds(&self, now: Instant) -> bool {
-        let holds = |task: &Task| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
+        let holds =
+            |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
         self.all.values().any(holds)
     }
 
@@ -220,7 +221,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let id = request.task_id().unwrap_or_default();
         let Some(task) = self.tasks.find(owner, &id) else {
-            let what = format!("Task not found: {id}");
+            let what = format!("ExtensionTask not found: {id}");
             return self.refuse(ticket, Refusal::BadParams { what });
         };
         if let Some(end) = task.end.clone() {
@@ -270,7 +271,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let shown = task_as_core(&state);
         let result = json!({"task": shown}).to_string();
-        let task = Task::of(call, id, shown, now);
+        let task = ExtensionTask::of(call, id, shown, now);
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
@@ -290,7 +291,7 @@ impl<T: Ticket> ToModern<T> {
         });
         let end = Some(related(answer, &id).payload_bytes());
         let created = json!({"task": shown}).to_string();
-        let task = Task { end, ..Task::of(call, &id, shown, now) };
+        let task = ExtensionTask { end, ..ExtensionTask::of(call, &id, shown, now) };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::ToLegacy;
-use super::errand::{Errand, owner};
+use super::{Errand, ToLegacy, owner};
+use crate::client::across::LISTS;
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Down, To};
 use crate::failure::Outcome;
@@ -19,12 +19,6 @@ use crate::watch::Watcher;
 
 /// Resources in one listen.
 const MOST_WATCHED: usize = 1024;
-
-const LISTS: [(&str, &str); 3] = [
-    ("toolsListChanged", "tools"),
-    ("promptsListChanged", "prompts"),
-    ("resourcesListChanged", "resources"),
-];
 
 /// Who listens, and for what.
 #[derive(Debug)]
@@ -144,7 +138,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Those that have waited long enough are taken to be told.
-    pub(super) fn stop_listening_for_an_ear(&mut self, now: Instant) {
+    pub(super) fn stop_waiting_to_hear(&mut self, now: Instant) {
         let late = self.listens.iter_mut().filter_map(|(&number, listen)| {
             listen.deaf.take_if(|until| *until <= now).map(|_| number)
         });

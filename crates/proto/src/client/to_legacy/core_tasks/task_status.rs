@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use super::full;
 use crate::client::Ticket;
 use crate::client::across::{task_as_extension, task_request};
 use crate::client::to_legacy::{Call, Errand, ToLegacy};
@@ -95,7 +94,7 @@ impl<T: Ticket> ToLegacy<T> {
         if let Some((_, task)) = self.tasks.kept.find(id) {
             task.told |= end.is_some();
         }
-        let state = full(state, end, questions);
+        let state = describe_task(state, end, questions);
         let answer = Message::result(&Id::from(0), state.to_string().as_bytes());
         self.finish(number, self.newer_answer(&answer, method::GET_TASK), now);
     }
@@ -106,4 +105,101 @@ impl<T: Ticket> ToLegacy<T> {
         let about = self.calls.iter_mut().filter(|(_, call)| is_about(call));
         about.filter_map(|(&number, call)| Some((number, call.shown.take()?))).collect()
     }
+}
+
+// Who may see a task, and who is told when it changes (TASK-7, TASK-8).
+
+impl<T: Ticket> ToLegacy<T> {
+    /// Whether this client may hear of a task.
+    pub(in crate::client::to_legacy) fn knows_task(&self, id: &str, ticket: &T) -> bool {
+        self.has_task(id, ticket.principal())
+    }
+
+    /// Whether somebody began this task by this connection, and it is remembered.
+    pub(in crate::client) fn has_task(&self, id: &str, principal: &[u8]) -> bool {
+        self.tasks.kept.iter().any(|task| *task.id == *id && *task.principal == *principal)
+    }
+
+    /// Whether a task was begun by somebody else.
+    pub(super) fn is_of_another(&self, id: &str, ticket: &T) -> bool {
+        self.tasks.kept.iter().any(|task| *task.id == *id) && !self.knows_task(id, ticket)
+    }
+
+    /// The server says how a task stands, unasked. What it comes to and what it
+    /// asks is known a moment later, and told then.
+    pub(in crate::client::to_legacy) fn handle_status(&mut self, message: &Message, now: Instant) {
+        let state = message.payload_value().unwrap_or_default();
+        let id = state["taskId"].as_str().unwrap_or_default();
+        let Some((number, task)) = self.tasks.kept.find(id) else { return };
+        let status = state["status"].as_str().unwrap_or("working");
+        task.show(task_as_extension(&state, status));
+        let is_unwatched = task.is_unwatched();
+        let is_whole = match status {
+            // It has been told, or will be.
+            "completed" | "failed" => false,
+            "input_required" => !task.questions.is_empty(),
+            _ => true,
+        };
+        if is_whole {
+            self.tell_change(number);
+        }
+        if is_unwatched {
+            self.wait_for_end(number, now);
+        }
+    }
+
+    /// A task is over.
+    pub(super) fn tell_end(&mut self, number: u64) {
+        let Some(task) = self.tasks.kept.get_mut(number) else { return };
+        let failed = task.end.as_ref().is_some_and(|end| end.kind() == Kind::Error);
+        if task.state["status"] == "cancelled" && failed {
+            return;
+        }
+        task.state["status"] = if failed { "failed" } else { "completed" }.into();
+        self.tell_change(number);
+    }
+
+    /// A client has cancelled a task.
+    pub(super) fn handle_cancelled(&mut self, id: &str) {
+        if let Some((_, task)) = self.tasks.kept.find(id).filter(|(_, task)| !task.ended) {
+            task.state["status"] = "cancelled".into();
+        }
+    }
+
+    /// Tells who listens how a task stands.
+    pub(super) fn tell_change(&mut self, number: u64) {
+        let Some(task) = self.tasks.kept.get(number) else { return };
+        let state =
+            describe_task(task.state.clone(), task.end.as_ref(), Some(task.open_questions()));
+        let params = state.to_string();
+        let message = Message::notification(method::TASK_CHANGED, Some(params.as_bytes()));
+        let is_heard = self.tell_listens(&message);
+        if let Some(task) = self.tasks.kept.get_mut(number) {
+            task.told |= is_heard && task.ended;
+        }
+    }
+}
+
+/// How a task stands, with its end, or with what it asks.
+pub(super) fn describe_task(
+    mut state: Value,
+    end: Option<&Message>,
+    asks: Option<Map<String, Value>>,
+) -> Value {
+    let status = state["status"].as_str().unwrap_or_default().to_owned();
+    let payload = end.and_then(Message::payload_value);
+    match (status.as_str(), end.map(Message::kind), payload) {
+        // A tool that failed has completed; only a call that failed has not (TASK-3).
+        ("completed" | "failed", Some(Kind::Result), Some(result)) => {
+            state["status"] = "completed".into();
+            state["result"] = result;
+        }
+        ("completed" | "failed", Some(_), Some(error)) => {
+            state["status"] = "failed".into();
+            state["error"] = error;
+        }
+        ("input_required", ..) => state["inputRequests"] = asks.unwrap_or_default().into(),
+        _ => {}
+    }
+    state
 }

@@ -37,7 +37,7 @@ const PACE: Duration = Duration::from_millis(250);
 
 /// What a call waits for.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct InputRound {
     /// To be brought back byte for byte.
     state: Option<Bytes>,
     waiting: BTreeMap<Ask, Entry>,
@@ -65,7 +65,8 @@ impl<T: Ticket> ToModern<T> {
         if rounds > MOST_ROUNDS || entries.len() > MOST_ENTRIES {
             return self.fail(number, "the server has asked too often");
         }
-        let mut round = Round { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
+        let mut round =
+            InputRound { state, waiting: BTreeMap::new(), answers: Vec::new(), until: now };
         if entries.is_empty() {
             round.until = now + PACE;
             self.set_round(number, round);
@@ -94,7 +95,7 @@ impl<T: Ticket> ToModern<T> {
         self.set_round(number, round);
     }
 
-    fn set_round(&mut self, number: u64, round: Round) {
+    fn set_round(&mut self, number: u64, round: InputRound) {
         if let Some(call) = self.calls.get_mut(&number) {
             call.round = Some(round);
         }

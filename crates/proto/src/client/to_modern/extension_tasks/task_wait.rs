@@ -9,7 +9,7 @@ use super::{Tasking, related};
 use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::client::across::{task_as_core, task_request};
-use crate::client::to_modern::round::entries;
+use crate::client::to_modern::input_rounds::entries;
 use crate::client::to_modern::{Call, Errand, ToModern};
 use crate::exchange::{Ask, Down, To};
 use crate::failure::Failure;

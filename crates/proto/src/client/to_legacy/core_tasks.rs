@@ -25,21 +25,16 @@ use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
 use crate::project;
 use crate::refusal::Refusal;
-use early::Early;
-use kept::{Kept, Task};
-use shape::full;
-use tools::Support;
+use task_store::{CoreTask, EarlyQuestion, TaskStore};
+use task_tools::Support;
 
-mod early;
-mod kept;
-mod shape;
-mod stand;
-mod told;
-mod tools;
+mod task_status;
+mod task_store;
+mod task_tools;
 
 /// What is known of the server's tasks.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub(super) struct CoreTasks {
     /// Which tools may be one; none until they were listed.
     tools: Option<BTreeMap<Box<str>, Support>>,
     listing: Option<BTreeMap<Box<str>, Support>>,
@@ -48,19 +43,29 @@ pub(super) struct Tasks {
     held: Vec<u64>,
     /// Calls that have failed, and wait for that to know whether they had to be tasks.
     failed: Vec<(u64, Message)>,
-    kept: Kept,
+    kept: TaskStore,
     /// Questions of tasks that are not known yet.
-    early: Vec<Early>,
+    early: Vec<EarlyQuestion>,
     most: usize,
     longest: Duration,
 }
 
-impl Tasks {
+impl CoreTasks {
     /// None yet; so many at most, of which each may keep the session for so long.
     pub(super) fn new(most: usize, longest: Duration) -> Self {
         let (tools, listing, pages) = (None, None, 0);
         let (held, failed, early) = (Vec::new(), Vec::new(), Vec::new());
-        Self { tools, listing, pages, held, failed, kept: Kept::default(), early, most, longest }
+        Self {
+            tools,
+            listing,
+            pages,
+            held,
+            failed,
+            kept: TaskStore::default(),
+            early,
+            most,
+            longest,
+        }
     }
 }
 
@@ -88,7 +93,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// The server is gone, and its tasks with it. What waits for them fails with the calls.
     pub(super) fn lose_tasks(&mut self) {
-        self.tasks = Tasks::new(self.tasks.most, self.tasks.longest);
+        self.tasks = CoreTasks::new(self.tasks.most, self.tasks.longest);
     }
 
     /// Forgets the tasks that are too old.
@@ -110,7 +115,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A task is remembered no longer: nobody waits for it, or answers what it asks.
-    fn let_go(&mut self, task: Task, now: Instant) {
+    fn let_go(&mut self, task: CoreTask, now: Instant) {
         for question in task.questions.into_values() {
             self.inner.refuse_ask(question.ask, now);
         }
@@ -164,7 +169,7 @@ impl<T: Ticket> ToLegacy<T> {
         let mut created = state.clone();
         created["resultType"] = "task".into();
         let capabilities = Bytes::copy_from_slice(call.request.declared_capabilities());
-        let task = Task::new(id, call.ticket.principal(), capabilities, state, now);
+        let task = CoreTask::new(id, call.ticket.principal(), capabilities, state, now);
         let answer = answer.with_payload(created.to_string().as_bytes());
         let answer = self.newer_answer(&answer, method::CALL_TOOL);
         self.finish(number, answer, now);
