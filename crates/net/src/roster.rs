@@ -58,7 +58,7 @@ pub use cache::{Bounds, Cache};
 pub use definition::{Definition, Kind};
 pub use options::RosterOptions;
 pub use state::{AddError, CallError, Change, Deferred, State};
-pub use switchboard_proto::project::Cache as Hints;
+pub use switchboard_proto::project::CacheHints as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
 use crate::face::now;

@@ -43,10 +43,10 @@ pub enum Failure {
     Exited(Exit),
     /// The server's process could not be started.
     #[error("{source}")]
-    NotStarted { source: Source },
+    NotStarted { source: FailureSource },
     /// No HTTP response came.
     #[error("{source}")]
-    Unreachable { source: Source },
+    Unreachable { source: FailureSource },
     /// The headers that the server wants to see could not be found out.
     #[error("the credentials for this server cannot be had")]
     NoCredential,
@@ -302,9 +302,9 @@ impl From<Result<Message, Failure>> for Outcome {
 /// What led to a failure: `source` of a [`Failure`] is this, and behind it the error
 /// of the system or of the HTTP client. Shown with its own causes, in one line.
 #[derive(Clone, Debug)]
-pub struct Source(Arc<dyn Error + Send + Sync>);
+pub struct FailureSource(Arc<dyn Error + Send + Sync>);
 
-impl Source {
+impl FailureSource {
     /// This error.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self(Arc::new(error))
@@ -316,7 +316,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for FailureSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
@@ -328,19 +328,19 @@ impl fmt::Display for Source {
     }
 }
 
-impl Error for Source {
+impl Error for FailureSource {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.0)
     }
 }
 
-impl PartialEq for Source {
+impl PartialEq for FailureSource {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
 }
 
-impl Eq for Source {}
+impl Eq for FailureSource {}
 
 /// A reason in brackets, if there is one.
 struct Bracketed<'a>(&'a Option<Arc<str>>);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_stranger_hears_no_path_no_address_and_no_words_of_the_process() {
-        let source = || Source::new(std::io::Error::other("/s3cret"));
+        let source = || FailureSource::new(std::io::Error::other("/s3cret"));
         let exit = Exit {
             status: Status::Code(3),
             reason: Some("s3cret".to_owned()),
@@ -488,7 +488,8 @@ mod tests {
 
     #[test]
     fn what_led_to_a_failure_is_its_source() {
-        let failure = Failure::Unreachable { source: Source::new(std::io::Error::other("why")) };
+        let failure =
+            Failure::Unreachable { source: FailureSource::new(std::io::Error::other("why")) };
         assert_eq!(failure.to_string(), "why");
         let source: Option<&std::io::Error> =
             failure.source().and_then(Error::source).and_then(<dyn Error>::downcast_ref);

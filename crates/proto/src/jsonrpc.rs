@@ -26,7 +26,7 @@ use member::Members;
 
 pub(crate) use edit::splice;
 pub use member::Member;
-pub use part::{Fate, Part};
+pub use part::{ItemAction, Part};
 pub use torn::{Answered, answered, parse_torn};
 
 mod edit;
@@ -83,13 +83,13 @@ pub enum Incoming {
     /// The ordinary case.
     One(Message),
     /// An array; each element on its own terms. Never empty.
-    Batch(Vec<Result<Message, Refused>>),
+    Batch(Vec<Result<Message, InvalidMessage>>),
 }
 
 /// Text that is no message, and the id it was sent under, if that could be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{why}")]
-pub struct Refused {
+pub struct InvalidMessage {
     /// The id to answer under.
     pub id: Option<Id>,
     /// What is wrong with it.
@@ -97,7 +97,7 @@ pub struct Refused {
 }
 
 /// Reads one message or a batch.
-pub fn parse(text: Bytes) -> Result<Incoming, Refused> {
+pub fn parse(text: Bytes) -> Result<Incoming, InvalidMessage> {
     check_utf8(&text)?;
     match first_byte(&text) {
         Some(b'[') => parse_batch(&text),
@@ -110,19 +110,19 @@ fn first_byte(text: &[u8]) -> Option<u8> {
 }
 
 /// Reads one message; an array is refused.
-pub fn parse_one(text: Bytes) -> Result<Message, Refused> {
+pub fn parse_one(text: Bytes) -> Result<Message, InvalidMessage> {
     check_utf8(&text)?;
     parse_object(text)
 }
 
-fn check_utf8(text: &[u8]) -> Result<(), Refused> {
+fn check_utf8(text: &[u8]) -> Result<(), InvalidMessage> {
     match std::str::from_utf8(text) {
         Ok(_) => Ok(()),
         Err(fault) => Err(Refusal::NotUtf8 { at: fault.valid_up_to() }.into()),
     }
 }
 
-fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
+fn parse_batch(text: &Bytes) -> Result<Incoming, InvalidMessage> {
     let elements = split_batch(text)?;
     if elements.is_empty() {
         return Err(Refusal::BadBatch { why: "it is empty" }.into());
@@ -147,7 +147,7 @@ fn split_batch(text: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     Ok(elements)
 }
 
-fn parse_object(text: Bytes) -> Result<Message, Refused> {
+fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     if first_byte(&text) != Some(b'{') && Walker::new(&text).whole().is_ok() {
         return Err(wrong("it is no object").into());
     }
@@ -164,7 +164,7 @@ fn parse_object(text: Bytes) -> Result<Message, Refused> {
             let parsed = Arc::new(Parsed { text, kind, id, id_at, method, payload, members });
             Ok(Message { parsed, edits: None })
         }
-        Err(why) => Err(Refused { id, why }),
+        Err(why) => Err(InvalidMessage { id, why }),
     }
 }
 
@@ -408,13 +408,13 @@ fn wrong(why: &'static str) -> Refusal {
     Refusal::NotJsonRpc { why }
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for InvalidMessage {
     fn from(why: Refusal) -> Self {
         Self { id: None, why }
     }
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for InvalidMessage {
     fn from(fault: Fault) -> Self {
         Refusal::from(fault).into()
     }

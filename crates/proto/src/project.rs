@@ -17,18 +17,18 @@ use crate::jsonrpc::{Member, Message};
 use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{code_for_legacy, code_for_modern};
-use crate::revision::{Revision, Rules};
+use crate::revision::{Revision, RevisionRules};
 
 /// How long results may be kept, and by whom.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Cache {
+pub struct CacheHints {
     /// Milliseconds; 0 means not at all.
     pub ttl_ms: u64,
     /// Whether anybody may share it, whoever asked.
     pub public: bool,
 }
 
-impl Cache {
+impl CacheHints {
     /// As it stands on the wire.
     pub fn scope(self) -> &'static str {
         if self.public { "public" } else { "private" }
@@ -78,7 +78,7 @@ pub fn legacy(
 }
 
 /// A tool as it is listed for an older client.
-fn older_tool(tool: &[u8], rules: Rules) -> Option<Bytes> {
+fn older_tool(tool: &[u8], rules: RevisionRules) -> Option<Bytes> {
     let output = patch::get(tool, &["outputSchema"])?;
     if !rules.structured_content {
         return patch::without(tool, &[], &["outputSchema"]);
@@ -92,7 +92,7 @@ pub fn modern(
     result: &[u8],
     method: &str,
     server: Option<&[u8]>,
-    cache: Cache,
+    cache: CacheHints,
 ) -> Result<Bytes, NotAnObject> {
     let found = Found::in_object(result)?;
     let mut add = Vec::new();
@@ -250,7 +250,7 @@ fn rebase_pointer(to: &mut String) {
 // Content of tools and prompts, for clients that know fewer kinds of it.
 
 /// The result of a tool for an older client.
-fn tool_result(result: Bytes, rules: Rules, wrapped: bool) -> Bytes {
+fn tool_result(result: Bytes, rules: RevisionRules, wrapped: bool) -> Bytes {
     let known = patch::each(&result, &["content"], |item| block(item, rules)).unwrap_or(result);
     let Some(structure) = patch::get(&known, &["structuredContent"]) else { return known };
     let spoken = if has_text(&known) { None } else { add_text(&known, structure) };
@@ -291,7 +291,7 @@ fn add_text(result: &[u8], structure: &[u8]) -> Option<Bytes> {
 }
 
 /// A block of content for an older client; none if it stays as it is.
-fn block(block: &[u8], rules: Rules) -> Option<Bytes> {
+fn block(block: &[u8], rules: RevisionRules) -> Option<Bytes> {
     let kind = patch::string(block, &["type"])?;
     let text = match &*kind {
         "text" | "image" | "resource" => return None,
@@ -381,7 +381,7 @@ pub fn legacy_question(method: &str, params: &[u8], revision: Revision, id: &str
 }
 
 /// A form in which choices have no titles of their own, and only one is made.
-fn older_form(params: &[u8], rules: Rules) -> Option<Bytes> {
+fn older_form(params: &[u8], rules: RevisionRules) -> Option<Bytes> {
     let same = || Some(Bytes::copy_from_slice(params));
     let path = ["requestedSchema", "properties"];
     let Some(fields) = patch::get(params, &path).filter(|_| !rules.rich_questions) else {

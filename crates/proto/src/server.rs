@@ -1,7 +1,7 @@
 //! The server half: faces one client, whatever revision it speaks.
 //!
 //! [`classify`] tells by its first message which era a client speaks;
-//! [`legacy::Legacy`] and [`modern::Modern`] are the two machines. Both are
+//! [`legacy::LegacyServerHalf`] and [`modern::ModernServerHalf`] are the two machines. Both are
 //! told what arrived on which lane and hand out [`Frame`]s for lanes and
 //! [`Up`] verbs for the inside; drain both after every call.
 
@@ -10,13 +10,13 @@ use http::HeaderMap;
 
 use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::header;
-use crate::jsonrpc::{Id, Incoming, Kind, Member, Message, Refused};
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
 use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::replay::EventId;
 use crate::revision::{Era, era_of};
-use legacy::Legacy;
-use modern::Modern;
+use legacy::LegacyServerHalf;
+use modern::ModernServerHalf;
 
 pub mod legacy;
 pub mod modern;
@@ -59,12 +59,12 @@ impl Frame {
 /// The half for one client, of either era.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the eras say it")]
-pub enum Half {
-    Legacy(Box<Legacy>),
-    Modern(Box<Modern>),
+pub enum ServerHalf {
+    Legacy(Box<LegacyServerHalf>),
+    Modern(Box<ModernServerHalf>),
 }
 
-impl Half {
+impl ServerHalf {
     /// Something arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming, headers: Option<&HeaderMap>) {
         match (self, incoming) {
@@ -80,7 +80,7 @@ impl Half {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         match self {
             Self::Legacy(half) => half.handle_refused(lane, refused),
             Self::Modern(half) => half.handle_refused(lane, refused),

@@ -7,12 +7,12 @@
 //!
 //! We differ from a browser in one point: an event without data is delivered
 //! if it carries an id or a waiting time, for those matter to resuming.
-//! [`Event::is_message`] tells it from a message.
+//! [`SseEvent::is_message`] tells it from a message.
 //!
 //! ```text
-//!   push ──▶ input ──▶ line ──▶ field ──▶ Draft ──blank line──▶ Event
+//!   push ──▶ input ──▶ line ──▶ field ──▶ Draft ──blank line──▶ SseEvent
 //!               │                           │
-//!               └───── over the limit ──────┴──▶ TooLong, once;
+//!               └───── over the limit ──────┴──▶ EventTooLong, once;
 //!                                                skip to the blank line
 //! ```
 
@@ -24,7 +24,7 @@ use memchr::memchr2;
 
 /// Takes events out of a stream of bytes.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct EventDecoder {
     max: usize,
     input: BytesMut,
     /// Bytes at the front of the input that are known to hold no line end.
@@ -52,7 +52,7 @@ enum At {
 
 /// What a blank line completed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Event {
+pub struct SseEvent {
     /// `None` for `message`, which is also what no name means.
     pub name: Option<Box<str>>,
     /// The data lines, joined by LF. Keeps the memory of its neighbours alive:
@@ -68,14 +68,14 @@ pub struct Event {
 /// An event was longer than allowed; it is skipped and the next one follows.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("event is longer than {limit} bytes")]
-pub struct TooLong {
+pub struct EventTooLong {
     /// The most an event may hold.
     pub limit: usize,
     /// How its data began, so that the call that waits for it can be failed.
     pub head: Bytes,
 }
 
-impl Event {
+impl SseEvent {
     /// Whether this carries a message, as opposed to an id, a waiting time or
     /// an event of another name.
     pub fn is_message(&self) -> bool {
@@ -83,7 +83,7 @@ impl Event {
     }
 }
 
-impl Decoder {
+impl EventDecoder {
     /// The data and the name of an event may hold up to `max` bytes together.
     pub fn new(max: usize) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Decoder {
 
     /// The next event; `None` when more bytes are needed. What is unfinished
     /// when the bytes end is no event, so there is no call for that.
-    pub fn next_event(&mut self) -> Option<Result<Event, TooLong>> {
+    pub fn next_event(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
         if self.at == At::Start && !self.pass_byte_order_mark() {
             return None;
         }
@@ -165,7 +165,7 @@ impl Decoder {
     }
 
     /// The line is not whole yet. Nothing of a skipped event is kept.
-    fn wait_for_more(&mut self) -> Option<Result<Event, TooLong>> {
+    fn wait_for_more(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
         let length = self.input.len();
         if let At::Skipped { mid_line } = self.at {
             self.at = At::Skipped { mid_line: mid_line || length > 0 };
@@ -185,7 +185,7 @@ impl Decoder {
     }
 
     /// Consumes a line of `length` bytes and its end.
-    fn take_line(&mut self, length: usize) -> Option<Result<Event, TooLong>> {
+    fn take_line(&mut self, length: usize) -> Option<Result<SseEvent, EventTooLong>> {
         if let At::Skipped { mid_line } = self.at {
             self.input.advance(length + 1);
             let blank = length == 0 && !mid_line;
@@ -250,10 +250,10 @@ impl Decoder {
 
     /// Gives up on the event being read. Its id counts if it came before what
     /// was too much, so that resuming does not meet the same event again.
-    fn skip(&mut self, at: At, head: Bytes) -> Result<Event, TooLong> {
+    fn skip(&mut self, at: At, head: Bytes) -> Result<SseEvent, EventTooLong> {
         mem::take(&mut self.draft).finish(&mut self.last_id);
         self.at = at;
-        Err(TooLong { limit: self.max, head })
+        Err(EventTooLong { limit: self.max, head })
     }
 }
 
@@ -362,7 +362,7 @@ impl Draft {
     }
 
     /// The blank line has come. `last_id` is that of the stream.
-    fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<Event> {
+    fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
         let data = match self.lines {
             Lines::None if self.id.is_none() && self.retry.is_none() => return None,
             Lines::None => Bytes::new(),
@@ -376,7 +376,7 @@ impl Draft {
             "" | "message" => None,
             _ => Some(self.name),
         };
-        Some(Event { name, data, id: last_id.clone(), retry: self.retry })
+        Some(SseEvent { name, data, id: last_id.clone(), retry: self.retry })
     }
 }
 

@@ -6,7 +6,7 @@ use switchboard_proto::exchange::Up;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::revision::Revision;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, now};
@@ -69,19 +69,19 @@ impl Face {
     /// The revision it is spoken to in; none before that is settled.
     pub fn revision(&self) -> Option<Revision> {
         match &lock(&self.state).half {
-            Half::Legacy(half) => {
+            ServerHalf::Legacy(half) => {
                 let is_settled = !matches!(half.phase(), Phase::Fresh | Phase::Greeting);
                 is_settled.then(|| half.revision())
             }
-            Half::Modern(_) => Some(Revision::NEWEST_MODERN),
+            ServerHalf::Modern(_) => Some(Revision::NEWEST_MODERN),
         }
     }
 
     /// How many streams it is told things on.
     pub fn streams(&self) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(half) => half.streams(),
-            Half::Modern(half) => half.calls() - half.owed(),
+            ServerHalf::Legacy(half) => half.streams(),
+            ServerHalf::Modern(half) => half.calls() - half.owed(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, wait};
@@ -74,7 +74,7 @@ impl Face {
             dropped.extend(self.call(exchange));
             self.finish(exchange, why.clone());
         }
-        let mut works = self.step(Half::handle_silence).1;
+        let mut works = self.step(ServerHalf::handle_silence).1;
         let _passing = lock(&self.passing);
         for call in dropped {
             self.inside.cancel(self, &call);
@@ -100,15 +100,15 @@ impl Face {
     pub fn idle_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let busy = match &state.half {
-            Half::Legacy(half) => half.is_busy(),
-            Half::Modern(half) => half.calls() > 0,
+            ServerHalf::Legacy(half) => half.is_busy(),
+            ServerHalf::Modern(half) => half.calls() > 0,
         };
         (!busy).then_some(state.used)
     }
 
     /// Whether the server waits for an answer of this legacy client.
     pub(crate) fn is_asked(&self) -> bool {
-        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_asked())
+        matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_asked())
     }
 
     /// How many calls are open.

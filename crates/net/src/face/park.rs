@@ -9,7 +9,7 @@ use http::HeaderMap;
 use switchboard_proto::exchange::{Exchange, Lane};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 
 use super::{Face, lock, now};
 use crate::http::budget::Charge;
@@ -28,7 +28,7 @@ impl Face {
     /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
     pub fn introduce(&self, server: &Bytes) {
         self.quietly(|half| {
-            if let Half::Modern(half) = half {
+            if let ServerHalf::Modern(half) = half {
                 half.introduce(server.clone());
             }
         });
@@ -57,7 +57,7 @@ impl Face {
     /// Answers a modern client's call with its questions.
     pub(crate) fn close_round(&self, round: (Exchange, u32), state: &str, until: Instant) {
         self.quietly(|half| {
-            if let Half::Modern(half) = half {
+            if let ServerHalf::Modern(half) = half {
                 half.close_round(round, state, until);
             }
         });
@@ -66,8 +66,8 @@ impl Face {
     /// How many questions of a modern client's call wait to be put to it together.
     pub(crate) fn questions(&self, round: (Exchange, u32)) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(_) => 0,
-            Half::Modern(half) => half.questions(round),
+            ServerHalf::Legacy(_) => 0,
+            ServerHalf::Modern(half) => half.questions(round),
         }
     }
 
@@ -80,8 +80,8 @@ impl Face {
         request: &Message,
         headers: Option<&HeaderMap>,
     ) -> Works {
-        let retry = |half: &mut Half| {
-            if let Half::Modern(half) = half {
+        let retry = |half: &mut ServerHalf| {
+            if let ServerHalf::Modern(half) = half {
                 half.handle_retry(key, lane, request, headers);
             }
         };
@@ -90,8 +90,8 @@ impl Face {
 
     /// Gives up on parked calls whose client is late.
     pub(crate) fn give_up_parked(self: &Arc<Self>) {
-        let give_up = |half: &mut Half| {
-            if let Half::Modern(half) = half {
+        let give_up = |half: &mut ServerHalf| {
+            if let ServerHalf::Modern(half) = half {
                 half.handle_timeout(now());
             }
         };
@@ -101,8 +101,8 @@ impl Face {
     /// How many of its calls wait for it.
     pub(crate) fn parked(&self) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(_) => 0,
-            Half::Modern(half) => half.parked(),
+            ServerHalf::Legacy(_) => 0,
+            ServerHalf::Modern(half) => half.parked(),
         }
     }
 }

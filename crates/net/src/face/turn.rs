@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 
 use super::Face;
 use crate::http::budget::Charge;
@@ -32,7 +32,7 @@ impl Face {
         self: &Arc<Self>,
         turns: Turns,
         charge: Option<&Arc<Charge>>,
-        step: impl FnOnce(&mut Half) -> R,
+        step: impl FnOnce(&mut ServerHalf) -> R,
     ) -> (R, Works) {
         self.pass(charge, |state| {
             state.turns.take(turns);

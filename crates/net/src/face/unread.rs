@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::{Frame, ServerHalf};
 
 use super::{Face, State, lock, now};
 use crate::http::listen::{Carrying, Peer};
@@ -219,7 +219,7 @@ impl Face {
     /// It holds more than all others.
     fn give_way(self: &Arc<Self>) {
         let before = lock(&self.state).backlog;
-        let (kept, works) = self.step(Half::forget_history);
+        let (kept, works) = self.step(ServerHalf::forget_history);
         works.detach();
         if kept >= before {
             tracing::warn!(

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::project::Cache;
+use switchboard_proto::project::CacheHints;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -110,10 +110,10 @@ impl Berth {
     }
 
     /// How long others may keep its list; none if it has none of that kind.
-    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<Cache> {
+    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<CacheHints> {
         let view = self.view.borrow();
         if view.state != State::Ready {
-            return Some(Cache::default());
+            return Some(CacheHints::default());
         }
         view.terms[kind as usize].map(|terms| terms.hints(now))
     }

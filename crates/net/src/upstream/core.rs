@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::{Down, Lane};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
@@ -16,7 +16,7 @@ use crate::face::now;
 
 /// What is behind the lock of an upstream.
 pub(super) struct Core {
-    pub(super) half: Half<Call>,
+    pub(super) half: ClientHalf<Call>,
     /// What the half has to tell and nobody has passed on yet.
     pub(super) down: VecDeque<Down<Call>>,
     pub(super) road: Road,
@@ -98,7 +98,7 @@ fn is_sooner(due: Instant, now: Instant, look: Instant) -> bool {
 }
 
 impl Core {
-    pub(super) fn new(half: Half<Call>, road: Road) -> Self {
+    pub(super) fn new(half: ClientHalf<Call>, road: Road) -> Self {
         Self {
             half,
             down: VecDeque::new(),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
@@ -38,7 +38,7 @@ impl Upstream {
     /// Modern servers have no sessions, and no such method.
     fn may_ping(&self) -> bool {
         let half = &lock(&self.core).half;
-        matches!(half, Half::Legacy(_)) && !half.is_greeting() && half.calls() == 0
+        matches!(half, ClientHalf::Legacy(_)) && !half.is_greeting() && half.calls() == 0
     }
 
     async fn ping(self: &Arc<Self>) {

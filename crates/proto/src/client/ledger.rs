@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::across::TaskTerm;
 use super::{CallId, Sharing};
-use crate::calls::{Calls, Event, Patience};
+use crate::calls::{CallEvent, Calls, Patience};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::{Limits, MAX_ID};
@@ -178,7 +178,7 @@ impl<O> Ledger<O> {
     }
 
     fn next_closed(&mut self) -> Option<(CallId, Call<O>)> {
-        let (Event::Answered { id, ticket } | Event::GaveUp { id, ticket, .. }) =
+        let (CallEvent::Answered { id, ticket } | CallEvent::GaveUp { id, ticket, .. }) =
             self.calls.poll()?;
         self.clear(id, &ticket);
         Some((CallId(id), ticket))

@@ -39,7 +39,7 @@ mod server_questions;
 
 /// One legacy server.
 #[derive(Debug)]
-pub struct Legacy<T> {
+pub struct LegacyClientHalf<T> {
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -95,7 +95,7 @@ struct Asked<T> {
     holds: Vec<CallId>,
 }
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// A server that has been told nothing yet.
     pub fn new(sharing: Sharing, limits: &Limits) -> Self {
         Self {

@@ -32,7 +32,7 @@ use crate::server::modern::listen_over;
 
 /// One modern server.
 #[derive(Debug)]
-pub struct Modern<T> {
+pub struct ModernClientHalf<T> {
     carrier: Carrier,
     sharing: Sharing,
     most_calls: usize,
@@ -55,7 +55,7 @@ enum Owner<T> {
     },
 }
 
-impl<T: Ticket> Modern<T> {
+impl<T: Ticket> ModernClientHalf<T> {
     /// A server that has been asked nothing yet.
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {

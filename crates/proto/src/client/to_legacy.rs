@@ -9,7 +9,7 @@
 //!   listen ────────▶ subscribe for each resource ─▶ acknowledged, notes     (GW-51)
 //! ```
 //!
-//! A layer on [`Legacy`]: that one knows the server, this one knows what its
+//! A layer on [`LegacyClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. Clients of the server's own era pass by it, where both
 //! go by one connection. Questions are put to a modern client by the half
 //! that faces it, which parks the call meanwhile.
@@ -20,7 +20,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::across::{hello, take_off};
-use super::legacy::Legacy;
+use super::legacy::LegacyClientHalf;
 use super::tool_headers::ToolHeaders;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
@@ -44,7 +44,7 @@ mod question_routing;
 #[derive(Debug)]
 pub struct ToLegacy<T> {
     carrier: Carrier,
-    inner: Legacy<Errand<T>>,
+    inner: LegacyClientHalf<Errand<T>>,
     /// Which arguments its tools want repeated as headers.
     tools: ToolHeaders,
     sharing: Sharing,
@@ -101,7 +101,7 @@ impl<T: Ticket> ToLegacy<T> {
             carrier,
             // A token may be used again while its call is parked. Whose an
             // unclear question is, is ours to say.
-            inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
+            inner: LegacyClientHalf::new(Sharing::Alone, limits).renaming_tokens(limits),
             tools: ToolHeaders::default(),
             sharing,
             most_calls: limits.calls,

@@ -10,7 +10,7 @@
 //!   ping, setLevel, initialized: answered or kept here                       (GW-20, GW-21)
 //! ```
 //!
-//! A layer on [`Modern`]: that one knows the server, this one knows what its
+//! A layer on [`ModernClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. It opens calls of its own there, and turns what
 //! comes of them into the six verbs of a legacy conversation.
 
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::across::Envelope;
-use super::modern::Modern;
+use super::modern::ModernClientHalf;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
 use crate::failure::{Failure, Outcome};
@@ -41,7 +41,7 @@ mod wrapped_tools;
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: Modern<Errand<T>>,
+    inner: ModernClientHalf<Errand<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -120,7 +120,7 @@ impl<T: Ticket> ToModern<T> {
     /// A server that has been asked nothing yet.
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
-            inner: Modern::new(carrier, sharing, limits),
+            inner: ModernClientHalf::new(carrier, sharing, limits),
             sharing,
             most_calls: limits.calls,
             most_asks: limits.asks,

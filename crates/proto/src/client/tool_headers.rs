@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use crate::header::Mismatch;
 use crate::header::param::{self, Annotation};
-use crate::jsonrpc::{Fate, Id, Member, Message};
+use crate::jsonrpc::{Id, ItemAction, Member, Message};
 use crate::limits::MAX_ID;
 use crate::method;
 
@@ -34,9 +34,9 @@ impl ToolHeaders {
             match param::annotations(&tool["inputSchema"]) {
                 Ok(annotations) => {
                     self.remember(tool["name"].as_str().unwrap_or_default(), annotations);
-                    Fate::Keep
+                    ItemAction::Keep
                 }
-                Err(_) => Fate::Drop,
+                Err(_) => ItemAction::Drop,
             }
         })
     }

@@ -20,7 +20,7 @@ pub struct Part<'a>(&'a [u8]);
 
 /// What becomes of an element of a list.
 #[derive(Clone, Debug)]
-pub enum Fate {
+pub enum ItemAction {
     /// It stays as it was written.
     Keep,
     /// It goes.
@@ -29,7 +29,7 @@ pub enum Fate {
     Replace(Bytes),
 }
 
-impl From<Option<Bytes>> for Fate {
+impl From<Option<Bytes>> for ItemAction {
     /// What could not be changed stays.
     fn from(other: Option<Bytes>) -> Self {
         other.map_or(Self::Keep, Self::Replace)
@@ -166,19 +166,19 @@ impl Message {
     /// The same message with a list whose elements `judge` has looked at. Those that
     /// it keeps stay as they were written, and so does all that is around the list.
     #[must_use]
-    pub fn with_list(&self, member: Member, mut judge: impl FnMut(Part<'_>) -> Fate) -> Self {
+    pub fn with_list(&self, member: Member, mut judge: impl FnMut(Part<'_>) -> ItemAction) -> Self {
         let Some(list) = self.get(member) else { return self.clone() };
         let judged = Part(list).places().into_iter().map(|at| (judge(Part(&list[at.clone()])), at));
         let judged: Vec<_> = judged.collect();
-        if judged.iter().all(|(fate, _)| matches!(fate, Fate::Keep)) {
+        if judged.iter().all(|(fate, _)| matches!(fate, ItemAction::Keep)) {
             return self.clone();
         }
         let mut texts = Vec::with_capacity(judged.len());
         for (fate, at) in &judged {
             match fate {
-                Fate::Keep => texts.push((at, &list[at.clone()])),
-                Fate::Replace(other) => texts.push((at, other)),
-                Fate::Drop => {}
+                ItemAction::Keep => texts.push((at, &list[at.clone()])),
+                ItemAction::Replace(other) => texts.push((at, other)),
+                ItemAction::Drop => {}
             }
         }
         let mut out = Vec::with_capacity(list.len());
@@ -324,9 +324,9 @@ mod tests {
         let message = result(&format!(r#"{{"z": 1e5 ,"tools":{list}, "_meta":{{}}}}"#));
         let judged =
             message.with_list(Member::Tools, |tool| match tool.string("name").as_deref() {
-                Some("gone") => Fate::Drop,
+                Some("gone") => ItemAction::Drop,
                 Some("new") => tool.with("n", b"7").into(),
-                _ => Fate::Keep,
+                _ => ItemAction::Keep,
             });
         let expected = format!(r#"{{"z": 1e5 ,"tools":{expected}, "_meta":{{}}}}"#);
         assert_eq!(String::from_utf8_lossy(judged.payload().unwrap()), expected);
@@ -353,7 +353,10 @@ mod tests {
             let message = result(&format!(r#"{{"tools":{other}}}"#));
             assert_eq!(message.items(Member::Tools).count(), 0, "{other}");
         }
-        assert_eq!(result("{}").with_list(Member::Tools, |_| Fate::Drop).payload().unwrap(), b"{}");
+        assert_eq!(
+            result("{}").with_list(Member::Tools, |_| ItemAction::Drop).payload().unwrap(),
+            b"{}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::Frame;
 use super::streams::Streams;
 use crate::exchange::{Ask, Carrier, Exchange, Lane, Up};
-use crate::jsonrpc::{Id, Incoming, Kind, Message, Refused};
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
@@ -34,7 +34,7 @@ mod abilities;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
-pub struct Legacy {
+pub struct LegacyServerHalf {
     phase: Phase,
     revision: Revision,
     most_calls: usize,
@@ -90,7 +90,7 @@ struct Asked {
     exchange: Option<Exchange>,
 }
 
-impl Legacy {
+impl LegacyServerHalf {
     /// A client that has said nothing yet.
     pub fn new(carrier: Carrier, limits: &Limits) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Legacy {
         }
     }
 
-    fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, Refused>>) {
+    fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, InvalidMessage>>) {
         let greets =
             |e: &Result<Message, _>| e.as_ref().is_ok_and(|m| m.method() == method::INITIALIZE);
         let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
@@ -152,7 +152,7 @@ impl Legacy {
         if let Some(why) = why {
             return self.refuse(lane, None, &why);
         }
-        let asks = |e: &Result<Message, Refused>| match e {
+        let asks = |e: &Result<Message, InvalidMessage>| match e {
             Ok(message) => message.kind() == Kind::Request,
             Err(_) => true,
         };
@@ -169,7 +169,7 @@ impl Legacy {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         self.refuse(lane, refused.id.as_ref(), &refused.why);
     }
 

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::Frame;
 use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
 use crate::header::{Mirror, PARAM_PREFIX};
-use crate::jsonrpc::{Id, Kind, Member, Message, Refused};
+use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
 use crate::project;
@@ -33,7 +33,7 @@ mod park;
 
 /// One modern client on a pipe, or one POST of it.
 #[derive(Debug)]
-pub struct Modern {
+pub struct ModernServerHalf {
     carrier: Carrier,
     most_calls: usize,
     /// Who answers, as JSON: for the results that are made here (MOD-7).
@@ -64,7 +64,7 @@ struct Call {
     held: Held,
 }
 
-impl Modern {
+impl ModernServerHalf {
     /// A client that has asked for nothing yet.
     pub fn new(carrier: Carrier, limits: &Limits) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Modern {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         self.refuse(lane, refused.id.as_ref(), &refused.why);
     }
 

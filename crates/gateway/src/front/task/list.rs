@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use switchboard_net::face::Face;
-use switchboard_proto::jsonrpc::{Fate, Member, Message, Part};
+use switchboard_proto::jsonrpc::{ItemAction, Member, Message, Part};
 
 use super::Tasks;
 
@@ -50,8 +50,9 @@ pub(super) fn of_ours(
         let ours = tasks.ours(face, server, &task.string(id)?)?;
         task.with_string(id, &ours)
     };
-    let ours =
-        page.with_list(Member::Tasks, |task| under_ours(task).map_or(Fate::Drop, Fate::Replace));
+    let ours = page.with_list(Member::Tasks, |task| {
+        under_ours(task).map_or(ItemAction::Drop, ItemAction::Replace)
+    });
     match next_cursor(server, page, servers) {
         Some(next) => ours.with_string(Member::NextCursor, &next),
         None => ours.without(Member::NextCursor),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Call, Legacy, Owner, Phase, client};
+use super::{Call, LegacyClientHalf, Owner, Phase, client};
 use crate::client::across::welcome_within_bounds;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane, To};
@@ -16,7 +16,7 @@ use crate::method;
 use crate::refusal::Refusal;
 use crate::watch::Watcher;
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// A client says hello: for all of them, if they share the server.
     pub(super) fn greet(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
         if self.sharing == Sharing::Shared {
@@ -253,7 +253,7 @@ impl<T: Ticket> Legacy<T> {
 //
 // What is watched is renewed at a server that was lost. What the server did not take on is not.
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// Answers what the server is not asked: a client stops while another goes on,
     /// or wants more than can be watched.
     pub(super) fn answer_watch(&mut self, ticket: &T, request: &Message) -> Option<CallId> {

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Call, Legacy, Owner, client};
+use super::{Call, LegacyClientHalf, Owner, client};
 use crate::client::ledger::cancel_notice;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Down, Lane};
@@ -34,7 +34,7 @@ pub(super) struct RecentlyCancelled<T> {
     awaits: Option<T>,
 }
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// Takes back a call that is not wanted, and whose answer nobody gets.
     pub(super) fn withdraw(&mut self, id: CallId) {
         if self.send_cancel(id, None) {

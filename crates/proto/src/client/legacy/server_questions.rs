@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use super::{Asked, Legacy};
+use super::{Asked, LegacyClientHalf};
 use crate::client::ledger::likely_call;
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, Lane, To};
@@ -30,7 +30,7 @@ pub(super) struct Answered {
     on: Option<CallId>,
 }
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// A client answers a question.
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         if let Some(asked) = self.take_ask(ask, now) {

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::MAX_SERVER_INFO;
 use crate::method;
-use crate::project::{self, Cache};
+use crate::project::{self, CacheHints};
 use crate::refusal::Refusal;
 use crate::revision::{Era, Revision};
 
@@ -34,7 +34,7 @@ impl<T: Ticket> ToLegacy<T> {
         let server = server.filter(|it| it.len() <= MAX_SERVER_INFO);
         let own = answer.without_meta(&[Member::MetaRelatedTask]);
         let own = project::without_dropped(own.payload_bytes(), method);
-        match project::modern(&own, method, server, Cache::default()) {
+        match project::modern(&own, method, server, CacheHints::default()) {
             Ok(result) => answer.with_payload(&result).into(),
             Err(error) => Failure::translation(error.to_string()).into(),
         }
@@ -66,7 +66,7 @@ impl<T: Ticket> ToLegacy<T> {
             text.as_bytes(),
             method::DISCOVER,
             Some(server.as_bytes()),
-            Cache::default(),
+            CacheHints::default(),
         );
         dressed.unwrap_or_else(|_| text.into())
     }

@@ -23,7 +23,7 @@ use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, t
 use crate::client::{CallId, Sharing, Ticket};
 use crate::exchange::{Ask, Down, To};
 use crate::failure::Outcome;
-use crate::jsonrpc::{Fate, Id, Kind, Member, Message, Part};
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
 use crate::method;
 use crate::moment;
 use crate::refusal::{Refusal, code};
@@ -376,7 +376,7 @@ fn related(message: &Message, id: &str) -> Message {
 /// A list of tools, each of which may be called as a task.
 pub(super) fn may_be_tasks(answer: &Message) -> Message {
     answer.with_list(Member::Tools, |tool| match tool.get(&["execution"]) {
-        Some(_) => Fate::Keep,
+        Some(_) => ItemAction::Keep,
         None => tool.with("execution", br#"{"taskSupport":"optional"}"#).into(),
     })
 }

@@ -1,7 +1,7 @@
 //! Legacy clients of a modern server.
 
 use super::*;
-use crate::client::Half;
+use crate::client::ClientHalf;
 use crate::client::script::{self, Name};
 
 mod patience;
@@ -36,7 +36,7 @@ fn check(version: &str, capabilities: &str, script: &str, expected: &str) {
 #[track_caller]
 fn check_offering(version: &str, [capabilities, offered]: [&str; 2], script: &str, expected: &str) {
     let half = ToModern::<Name>::new(Carrier::Http, Sharing::Alone, &Limits::default());
-    let half = Half::ToModern(Box::new(half));
+    let half = ClientHalf::ToModern(Box::new(half));
     let script = format!("{}{script}", greeting(version, capabilities));
     let version = if version == "2031-01-01" { "2025-11-25" } else { version };
     let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
@@ -518,7 +518,7 @@ fn a_task_is_forgotten_when_its_time_is_over_and_needs_the_connection_until_then
 #[test]
 fn a_record_on_a_shared_pipe_goes_to_the_one_call_that_wants_any() {
     let half = ToModern::<Name>::new(Carrier::Pipe, Sharing::Shared, &Limits::default());
-    let half = Half::ToModern(Box::new(half));
+    let half = ClientHalf::ToModern(Box::new(half));
     let capabilities = r#"{"logging":{},"tools":{"listChanged":true}}"#;
     let script = format!(
         r#"{}recv: notifications/subscriptions/acknowledged {{"notifications":{{"toolsListChanged":true}},"_meta":{{"io.modelcontextprotocol/subscriptionId":2}}}}

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::revision_in;
-use super::{Asked, Legacy, Phase};
+use super::{Asked, LegacyServerHalf, Phase};
 use crate::exchange::{Ask, Exchange, Up};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
@@ -15,7 +15,7 @@ use crate::watch::Watcher;
 const DECLARED: [(&str, &str); 3] =
     [(method::ELICIT, "elicitation"), (method::ROOTS, "roots"), (method::SAMPLE, "sampling")];
 
-impl Legacy {
+impl LegacyServerHalf {
     /// Remembers what the client of this greeting can be asked. A server may know it by
     /// the greeting of another client, or heed none.
     pub(super) fn note_abilities(&mut self, greeting: &Message) {
@@ -89,7 +89,7 @@ impl Legacy {
 /// Who watches: here there is only one.
 pub(super) const SELF: u64 = 0;
 
-impl Legacy {
+impl LegacyServerHalf {
     /// Whether a resource can be watched, if a request asks for that.
     pub(super) fn has_room_to_watch(&self, request: &Message) -> bool {
         if request.method() != method::SUBSCRIBE {
@@ -151,7 +151,7 @@ const OF_SESSIONS: [(&[&str], &[&str]); 4] = [
     (&["tools"], &["listChanged"]),
 ];
 
-impl Legacy {
+impl LegacyServerHalf {
     /// The client has no session. To be said before anything else.
     pub fn go_bare(&mut self) {
         self.bare = true;

@@ -26,7 +26,7 @@ use std::time::Instant;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, Envelope, Frame, Modern, stamp};
+use super::{Call, Envelope, Frame, ModernServerHalf, stamp};
 use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::header::param;
 use crate::jsonrpc::{Id, Member, Message};
@@ -80,7 +80,7 @@ impl Parked {
     }
 }
 
-impl Modern {
+impl ModernServerHalf {
     /// The server needs input for a call. False if this client did not say that it can give it.
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
@@ -370,7 +370,7 @@ fn weight(note: &Message) -> usize {
     note.text().len() + HELD_OVERHEAD
 }
 
-impl Modern {
+impl ModernServerHalf {
     /// Something on the way, for a call. What belongs to none is not said.
     pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
         let Some(exchange) = exchange else { return };
