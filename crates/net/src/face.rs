@@ -226,7 +226,7 @@ impl Face {
             works.append(self.pass_on(verb, charge));
             let mut state = lock(&self.state);
             if let Some(exchange) = dropped {
-                state.half.settle_cancelled(exchange);
+                state.half.acknowledge_cancelled(exchange);
                 state.settle();
             }
             next = state.half.poll_up();

@@ -389,7 +389,7 @@ impl Parsed {
     }
 
     fn members(&self) -> &Members {
-        self.members.get_or_init(|| self.payload().map(Members::of).unwrap_or_default())
+        self.members.get_or_init(|| self.payload().map(Members::find_in).unwrap_or_default())
     }
 
     fn get(&self, member: Member) -> Option<&[u8]> {

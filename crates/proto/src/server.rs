@@ -186,9 +186,9 @@ impl ServerHalf {
     }
 
     /// The inside has heard of a cancel, and says by now whether it may answer.
-    pub fn settle_cancelled(&mut self, exchange: Exchange) {
+    pub fn acknowledge_cancelled(&mut self, exchange: Exchange) {
         if let Self::Legacy(half) = self {
-            half.settle_cancelled(exchange);
+            half.acknowledge_cancelled(exchange);
         }
     }
 

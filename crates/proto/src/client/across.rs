@@ -74,7 +74,7 @@ const ENVELOPE: [Member; 5] = [
 ];
 
 /// The request of a modern client as a legacy one.
-pub(super) fn take_off(request: &Message) -> Message {
+pub(super) fn strip_envelope(request: &Message) -> Message {
     if request.payload().is_none() {
         return request.with_payload(b"{}");
     }
@@ -233,7 +233,7 @@ pub(super) struct TaskTerm {
 
 impl TaskTerm {
     /// That of a task in either form, which has just begun.
-    pub(super) fn of(state: &Value, now: Instant) -> Self {
+    pub(super) fn begin(state: &Value, now: Instant) -> Self {
         let mut term = Self { began: now, over: None };
         term.renew(state);
         term

@@ -363,7 +363,7 @@ impl Running {
             self.tasks.retain(|_, term| term.holds(now, self.longest));
         }
         if self.tasks.len() < self.most {
-            self.tasks.insert(id.into(), TaskTerm::of(&state.unwrap_or_default(), now));
+            self.tasks.insert(id.into(), TaskTerm::begin(&state.unwrap_or_default(), now));
         }
     }
 

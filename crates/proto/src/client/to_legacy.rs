@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::across::{hello, take_off};
+use super::across::{hello, strip_envelope};
 use super::legacy::LegacyClientHalf;
 use super::tool_headers::ToolHeaders;
 use super::{CallId, Sharing, Ticket, Transmit};
@@ -134,7 +134,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
         if ticket.is_native() {
             let id = self.pass(ticket, request, now);
-            self.settle(now);
+            self.translate(now);
             return id;
         }
         self.inner.introduce(hello(request));
@@ -150,7 +150,7 @@ impl<T: Ticket> ToLegacy<T> {
                 None => self.call(ticket, request, now),
             },
         };
-        self.settle(now);
+        self.translate(now);
         id
     }
 
@@ -219,26 +219,26 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A client says something that wants no answer.
     pub fn note(&mut self, message: &Message, now: Instant) {
-        self.inner.note(take_off(message));
-        self.settle(now);
+        self.inner.note(strip_envelope(message));
+        self.translate(now);
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         self.inner.handle_message(lane, message, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
         self.inner.handle_session_over(lane, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// Time has reached `now`.
@@ -251,7 +251,7 @@ impl<T: Ticket> ToLegacy<T> {
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
@@ -264,7 +264,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn settle(&mut self, now: Instant) {
+    fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 Down::Note { to, message } => self.handle_note(to, &message, now),
@@ -357,7 +357,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
-            self.settle_asks_of(number, &call.ticket, now);
+            self.end_questions_of(number, &call.ticket, now);
             self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }

@@ -151,7 +151,7 @@ impl<T: Ticket> ToModern<T> {
     /// Takes every client for the one that said this `initialize`.
     #[must_use]
     pub fn greeted_with(mut self, hello: &Message) -> Self {
-        self.anybody = Some(Session::of(hello));
+        self.anybody = Some(Session::greet(hello));
         self
     }
 
@@ -160,7 +160,7 @@ impl<T: Ticket> ToModern<T> {
         self.listen_after_rest(now);
         if ticket.is_native() {
             let id = self.inner.open(Errand::Native(ticket), request, said, now);
-            self.settle(now);
+            self.translate(now);
             return id.mark_native();
         }
         let id = match request.method() {
@@ -179,7 +179,7 @@ impl<T: Ticket> ToModern<T> {
                 self.call(ticket, request, tasking, now)
             }
         };
-        self.settle(now);
+        self.translate(now);
         id
     }
 
@@ -244,7 +244,7 @@ impl<T: Ticket> ToModern<T> {
             name if method::is_legacy_notice(name) => {}
             _ => self.inner.note(message),
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A client gave up on a call; its own words, if it gave any.
@@ -256,7 +256,7 @@ impl<T: Ticket> ToModern<T> {
             self.inner.drop_call(call.inner, words, now);
             self.leave_task(&call, now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A client is gone for good.
@@ -270,25 +270,25 @@ impl<T: Ticket> ToModern<T> {
         self.inner.forget_owner(owner, now);
         self.forget_watcher(owner, now);
         self.tasks.forget(owner);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         self.inner.handle_message(lane, message, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.inner.handle_lost(why);
-        self.settle(now);
+        self.translate(now);
         self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
@@ -300,13 +300,13 @@ impl<T: Ticket> ToModern<T> {
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
-        self.settle(now);
+        self.translate(now);
         self.end_late_rounds(now);
         self.end_late_listing(now);
         self.poll_tasks(now);
         self.tasks.expire(now);
         self.handle_listen_timeout(now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
@@ -318,7 +318,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn settle(&mut self, now: Instant) {
+    fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 Down::Note { to: To::Call(Errand::Call { number, ticket }), message } => {

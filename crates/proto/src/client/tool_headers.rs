@@ -21,7 +21,7 @@ pub(super) struct ToolHeaders {
 }
 
 impl ToolHeaders {
-    /// Learns from the result of `tools/list`. ToolHeaders that must not be offered
+    /// Learns from the result of `tools/list`. Tools that must not be offered
     /// over HTTP are taken out (HDR-8): the result that is left.
     pub(super) fn learn(&mut self, answer: &Message) -> Message {
         let tools = answer.get(Member::Tools).unwrap_or_default();

@@ -338,7 +338,7 @@ impl LegacyServerHalf {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
         if let Some(uri) = &call.watch {
-            self.watched.settle(uri, SELF, exchange.0, is_granted);
+            self.watched.confirm(uri, SELF, exchange.0, is_granted);
         }
         Some(call)
     }
@@ -390,12 +390,12 @@ impl LegacyServerHalf {
     /// No answer will come: the stream of a cancelled call ends.
     pub fn end_cancelled(&mut self, exchange: Exchange) {
         if let Some((call, _)) = self.cancelled.remove(&exchange) {
-            self.streams.settle(call.lane);
+            self.streams.count_answer(call.lane);
         }
     }
 
     /// The inside has heard that a call was cancelled.
-    pub fn settle_cancelled(&mut self, exchange: Exchange) {
+    pub fn acknowledge_cancelled(&mut self, exchange: Exchange) {
         if self.cancelled.get(&exchange).is_some_and(|(_, is_awaited)| !is_awaited) {
             self.end_cancelled(exchange);
         }

@@ -349,7 +349,7 @@ struct Envelope {
 }
 
 impl Envelope {
-    fn of(retry: &Message) -> Self {
+    fn read(retry: &Message) -> Self {
         Self {
             capabilities: retry.declared_capabilities().into(),
             token: retry.get(Member::MetaProgressToken).map(Bytes::copy_from_slice),

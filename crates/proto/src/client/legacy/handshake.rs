@@ -124,7 +124,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
                 self.finish(to, why.clone());
             }
         }
-        self.watches.settle_all();
+        self.watches.end_asking();
         self.recall_all();
     }
 
@@ -287,7 +287,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             && let Some(ticket) = client(&call.owner)
             && let Some(uri) = call.request.uri()
         {
-            self.watches.settle(&uri, ticket.owner(), id.0, is_granted);
+            self.watches.confirm(&uri, ticket.owner(), id.0, is_granted);
         }
     }
 

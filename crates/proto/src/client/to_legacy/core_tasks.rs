@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Call, Errand, ToLegacy};
-use crate::client::across::{TASKS as EXTENSION, take_off};
+use crate::client::across::{TASKS as EXTENSION, strip_envelope};
 use crate::client::across::{declares_tasks, new_task_id, task_as_extension, task_request};
 use crate::client::{CallId, Ticket};
 use crate::exchange::{Ask, Down};
@@ -134,7 +134,7 @@ impl<T: Ticket> ToLegacy<T> {
         let takes_tasks = self.takes_tasks() == Some(true);
         let may_have = self.calls.get(&number).is_some_and(|call| self.may_have(&call.request));
         let call = self.calls.get_mut(&number)?;
-        let request = take_off(&call.request);
+        let request = strip_envelope(&call.request);
         let name = call.request.name().unwrap_or_default();
         let tools = self.tasks.tools.as_ref();
         let may_be = tools.and_then(|tools| tools.get(&*name)).is_some_and(|it| it.may_be());
@@ -162,7 +162,7 @@ impl<T: Ticket> ToLegacy<T> {
             let errand = Errand::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, &id), now);
             call.task = Some(id);
-            self.settle_early(now);
+            self.ask_early_questions(now);
             return true;
         }
         let state = task_as_extension(&task, "working");
@@ -177,7 +177,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.let_go(gone, now);
         }
         self.wait_for_end(number, now);
-        self.settle_early(now);
+        self.ask_early_questions(now);
         true
     }
 
@@ -298,7 +298,7 @@ impl<T: Ticket> ToLegacy<T> {
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);
         self.down.push_back(Down::Finish { to: ticket, outcome: answer });
-        self.settle(now);
+        self.translate(now);
         CallId::DONE
     }
 }

@@ -20,7 +20,7 @@ impl<T: Ticket> ToLegacy<T> {
             call.request = declaring(&call.request, declared);
         }
         self.set_level(None, now);
-        self.settle(now);
+        self.translate(now);
     }
 }
 
@@ -40,15 +40,15 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
         if let Some(native) = id.unmark_native() {
             self.inner.drop_call(native, words, now);
-            return self.settle(now);
+            return self.translate(now);
         }
         if let Some(call) = self.calls.remove(&id.0) {
-            self.settle_asks_of(id.0, &call.ticket, now);
+            self.end_questions_of(id.0, &call.ticket, now);
             self.inner.drop_call(call.inner, words, now);
             self.leave_task(&call, now);
         }
         self.end_listen(id.0, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A client is gone for good.
@@ -60,7 +60,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.drop_call(CallId(number), None, now);
         }
         self.inner.forget_owner(owner, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
@@ -68,10 +68,10 @@ impl<T: Ticket> ToLegacy<T> {
         self.held.clear();
         self.lose_tasks();
         self.inner.handle_lost(why);
-        self.settle(now);
+        self.translate(now);
         // Those whose client visits a page have no call at the server.
         for (number, call) in std::mem::take(&mut self.calls) {
-            self.settle_asks_of(number, &call.ticket, now);
+            self.end_questions_of(number, &call.ticket, now);
             let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
             self.down.push_back(Down::Finish { to: call.ticket, outcome });
         }
@@ -81,19 +81,19 @@ impl<T: Ticket> ToLegacy<T> {
     /// The server knows our session no more, and no call has found out.
     pub fn renew_session(&mut self, now: Instant) {
         self.inner.renew_session(now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The server did not take the answer to a question.
     pub fn handle_unsupplied(&mut self, answer: &Message, now: Instant) {
         self.inner.handle_unsupplied(answer);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// For a while nobody heard what the server says that belongs to no call.
     pub fn handle_gap(&mut self, now: Instant) {
         self.inner.handle_gap();
-        self.settle(now);
+        self.translate(now);
     }
 
     /// Who listens wants the server back.

@@ -45,7 +45,7 @@ const MOST_EARLY: usize = 64;
 
 impl<T> Listen<T> {
     /// What a client wants to hear of; none if it does not say.
-    fn of(ticket: T, request: &Message) -> Option<Self> {
+    fn parse(ticket: T, request: &Message) -> Option<Self> {
         let wanted = request.value(Member::Notifications).filter(Value::is_object)?;
         let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
         let names = |member: &str| -> Option<BTreeSet<Box<str>>> {
@@ -80,7 +80,7 @@ impl<T> Listen<T> {
 
 impl<T: Ticket> ToLegacy<T> {
     pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
-        let Some(mut listen) = Listen::of(ticket.clone(), request) else {
+        let Some(mut listen) = Listen::parse(ticket.clone(), request) else {
             let what = "params.notifications must say what to listen for".to_owned();
             return self.refuse(ticket, &Refusal::BadParams { what });
         };
@@ -121,7 +121,7 @@ impl<T: Ticket> ToLegacy<T> {
         if !hears {
             self.end_deaf(now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The server does not tell any more what was promised: whoever listens gets to know.

@@ -114,10 +114,10 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         let asked = self.asks.remove(&ask);
         if asked.is_some_and(|asked| self.visited(asked.number, ask, answer, now)) {
-            return self.settle(now);
+            return self.translate(now);
         }
         self.inner.supply(ask, answer, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// Nobody is there to answer a question.
@@ -127,7 +127,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A call is over: what it was asked will not be answered (GW-46). If it
     /// was a guess that it was about this call, then it is about another.
-    pub(super) fn settle_asks_of(&mut self, number: u64, ticket: &T, now: Instant) {
+    pub(super) fn end_questions_of(&mut self, number: u64, ticket: &T, now: Instant) {
         let theirs = self.asks.iter().filter(|(_, asked)| asked.number == number);
         for ask in theirs.map(|(&ask, _)| ask).collect::<Vec<_>>() {
             let Some(mut asked) = self.asks.remove(&ask) else { continue };

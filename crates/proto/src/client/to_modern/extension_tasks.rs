@@ -60,9 +60,9 @@ struct ExtensionTask {
 
 impl ExtensionTask {
     /// That which a call has become.
-    fn of<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+    fn begin<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
         let tool = call.request.name().unwrap_or_default().into();
-        let (owner, term) = (call.ticket.owner(), TaskTerm::of(&shown, now));
+        let (owner, term) = (call.ticket.owner(), TaskTerm::begin(&shown, now));
         Self { owner, id: id.into(), tool, shown, end: None, term }
     }
 
@@ -271,7 +271,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let shown = task_as_core(&state);
         let result = json!({"task": shown}).to_string();
-        let task = ExtensionTask::of(call, id, shown, now);
+        let task = ExtensionTask::begin(call, id, shown, now);
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
         self.listen_anew(now);
@@ -291,7 +291,7 @@ impl<T: Ticket> ToModern<T> {
         });
         let end = Some(related(answer, &id).payload_bytes());
         let created = json!({"task": shown}).to_string();
-        let task = ExtensionTask { end, ..ExtensionTask::of(call, &id, shown, now) };
+        let task = ExtensionTask { end, ..ExtensionTask::begin(call, &id, shown, now) };
         self.tasks.add(number, task);
         self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
     }

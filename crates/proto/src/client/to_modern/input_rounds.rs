@@ -118,7 +118,7 @@ impl<T: Ticket> ToModern<T> {
     pub fn supply(&mut self, ask: Ask, answer: &Message, now: Instant) {
         let Some(number) = self.asks.remove(&ask) else { return };
         if self.update_task(number, ask, answer, now) {
-            return self.settle(now);
+            return self.translate(now);
         }
         let round = self.calls.get_mut(&number).and_then(|call| call.round.as_mut());
         let Some(round) = round else { return };
@@ -138,7 +138,7 @@ impl<T: Ticket> ToModern<T> {
         if round.waiting.is_empty() {
             self.go_on(number, now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// Nobody is there to answer a question.

@@ -215,7 +215,7 @@ impl<T: Ticket> ToModern<T> {
         let wanted = self.wanted();
         let newest = self.listening.fresh.as_ref().or(self.listening.heard.as_ref());
         if newest.map(|listen| &listen.wanted) == wanted.as_ref() {
-            return self.settle_subscribers(None);
+            return self.answer_subscribers(None);
         }
         if let Some(old) = self.listening.fresh.take() {
             self.end_listen(&old, now);
@@ -226,7 +226,7 @@ impl<T: Ticket> ToModern<T> {
                 self.end_listen(&listen, now);
             }
             // Who wanted to watch has thought better of it meanwhile.
-            return self.settle_subscribers(None);
+            return self.answer_subscribers(None);
         };
         let number = self.listening.next;
         self.listening.next += 1;
@@ -268,7 +268,7 @@ impl<T: Ticket> ToModern<T> {
             self.end_listen(&oldest, now);
         }
         let honoured = message.value(Member::Notifications).unwrap_or_default();
-        self.settle_subscribers(Some(&honoured));
+        self.answer_subscribers(Some(&honoured));
         // What was refused is not listened for: whoever wants it again is to hear the same.
         let wanted = self.wanted().unwrap_or_default();
         if let Some(heard) = &mut self.listening.heard {
@@ -287,7 +287,7 @@ impl<T: Ticket> ToModern<T> {
 
     /// Tells clients whether what they wanted to watch is watched. `honoured` is
     /// what a new listen comes to; none if the last one covers all.
-    fn settle_subscribers(&mut self, honoured: Option<&Value>) {
+    fn answer_subscribers(&mut self, honoured: Option<&Value>) {
         if honoured.is_none() && self.listening.fresh.is_some() {
             return;
         }

@@ -108,7 +108,7 @@ pub(super) fn older_answer(
 // The handshake with a server that has none.
 
 impl Session {
-    pub(super) fn of(hello: &Message) -> Self {
+    pub(super) fn greet(hello: &Message) -> Self {
         let asked = hello.protocol_version().unwrap_or_default();
         // Never a modern one (NEG-11).
         let known = Revision::parse(&asked).filter(|revision| revision.era() == Era::Legacy);
@@ -129,7 +129,7 @@ impl<T: Ticket> ToModern<T> {
         if self.greeters.len() >= self.most_calls.saturating_mul(4) {
             return self.refuse(ticket, Refusal::TooManyCalls);
         }
-        self.sessions.insert(ticket.owner(), Session::of(request));
+        self.sessions.insert(ticket.owner(), Session::greet(request));
         if let Some(discovered) = self.discovered.clone() {
             return self.welcome(ticket, &discovered);
         }

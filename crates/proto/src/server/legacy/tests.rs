@@ -144,7 +144,7 @@ fn drain_up(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
                 if words.contains("answer me") {
                     assert!(half.await_cancelled(exchange));
                 }
-                half.settle_cancelled(exchange);
+                half.acknowledge_cancelled(exchange);
                 format!("up: drop {} {words}", exchange.0).trim_end().to_owned()
             }
         });

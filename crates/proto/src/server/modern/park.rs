@@ -187,7 +187,7 @@ impl ModernServerHalf {
         call.id = id.clone();
         call.lane = lane;
         call.streaming = false;
-        call.retry = Some(Envelope::of(request));
+        call.retry = Some(Envelope::read(request));
         if answer.is_none() {
             self.up.push_back(Up::Again { exchange, request: request.clone() });
         }

@@ -461,7 +461,7 @@ impl World {
             Up::Drop { exchange, message } => {
                 let call = self.ends[of].calls[&exchange];
                 self.back.drop_call(call, message.as_ref(), self.now);
-                self.ends[of].front.settle_cancelled(exchange);
+                self.ends[of].front.acknowledge_cancelled(exchange);
             }
         }
     }

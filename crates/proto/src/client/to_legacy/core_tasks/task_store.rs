@@ -60,7 +60,7 @@ impl CoreTask {
         state: Value,
         now: Instant,
     ) -> Self {
-        let term = TaskTerm::of(&state, now);
+        let term = TaskTerm::begin(&state, now);
         let (end, ended, told, wait) = (None, false, false, None);
         let (questions, next_key) = (BTreeMap::new(), 0);
         Self {
@@ -263,7 +263,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A task is known: what it asked before that is asked now.
-    pub(super) fn settle_early(&mut self, now: Instant) {
+    pub(super) fn ask_early_questions(&mut self, now: Instant) {
         for early in std::mem::take(&mut self.tasks.early) {
             let known = self.waits_for(&early.request).is_some();
             if known {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::super::{Errand, ToLegacy};
 use crate::client::Ticket;
-use crate::client::across::{MOST_PAGES, page_of_tools, take_off};
+use crate::client::across::{MOST_PAGES, page_of_tools, strip_envelope};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
 use crate::method;
@@ -22,7 +22,7 @@ pub(super) enum Support {
 
 impl Support {
     /// What the definition of a tool says.
-    pub(super) fn of(tool: Part<'_>) -> Self {
+    pub(super) fn read(tool: Part<'_>) -> Self {
         let execution = tool.get(&["execution"]);
         match execution.and_then(|it| it.string("taskSupport")).as_deref() {
             Some("optional") => Self::May,
@@ -68,7 +68,7 @@ impl<T: Ticket> ToLegacy<T> {
         for tool in page.into_iter().flat_map(|page| page.items(Member::Tools)) {
             let name = tool.string("name").unwrap_or_default();
             if name.len() <= MAX_ID {
-                listing.insert(name.into(), Support::of(tool));
+                listing.insert(name.into(), Support::read(tool));
             }
         }
         match page.and_then(Message::next_cursor) {
@@ -133,7 +133,7 @@ impl<T: Ticket> ToLegacy<T> {
         if !takes_tasks || call.request.method() != method::CALL_TOOL {
             return false;
         }
-        let request = take_off(&call.request).with(Member::Task, "{}");
+        let request = strip_envelope(&call.request).with(Member::Task, "{}");
         if !request.has(Member::Task) {
             return false;
         }
