@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_proto::line::{Decoder, encode};
+use switchboard_proto::line::{LineDecoder, encode};
 
 fuzz_target!(|input: &[u8]| {
     let [limit, size, bytes @ ..] = input else { return };
@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn decode(limit: usize, bytes: &[u8], size: usize) -> Vec<Result<Vec<u8>, usize>> {
-    let mut decoder = Decoder::new(limit);
+    let mut decoder = LineDecoder::new(limit);
     let mut lines = Vec::new();
     for chunk in bytes.chunks(size) {
         decoder.push(chunk);

@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_proto::sse::{Decoder, Event, Outgoing, TooLong, encode};
+use switchboard_proto::sse::{EventDecoder, SseEvent, Outgoing, EventTooLong, encode};
 
 fuzz_target!(|input: &[u8]| {
     let [limit, size, bytes @ ..] = input else { return };
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
 
     for event in whole.iter().flatten() {
         assert!(event.data.len() <= limit);
-        let Event { name, data, id, retry } = event;
+        let SseEvent { name, data, id, retry } = event;
         let outgoing = Outgoing { id: id.as_deref(), name: name.as_deref(), retry: *retry, data };
         let mut again = Vec::new();
         encode(&outgoing, &mut again);
@@ -25,8 +25,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn decode(limit: usize, bytes: &[u8], size: usize) -> Vec<Result<Event, TooLong>> {
-    let mut decoder = Decoder::new(limit);
+fn decode(limit: usize, bytes: &[u8], size: usize) -> Vec<Result<SseEvent, EventTooLong>> {
+    let mut decoder = EventDecoder::new(limit);
     let mut events = Vec::new();
     for chunk in bytes.chunks(size) {
         decoder.push(chunk);

@@ -16,7 +16,7 @@
 use std::borrow::Cow;
 
 use switchboard_net::roster::Kind;
-use switchboard_proto::jsonrpc::{self, Fate, Member, Message, Part};
+use switchboard_proto::jsonrpc::{self, ItemAction, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
@@ -128,7 +128,11 @@ impl<'a> Sight<'a> {
         }
         answer.with_list(kind.member(), |item| {
             let own = item.string(kind.key());
-            if own.is_none_or(|own| self.shows(kind, &own)) { Fate::Keep } else { Fate::Drop }
+            if own.is_none_or(|own| self.shows(kind, &own)) {
+                ItemAction::Keep
+            } else {
+                ItemAction::Drop
+            }
         })
     }
 }

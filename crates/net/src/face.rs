@@ -19,9 +19,9 @@ use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
-use switchboard_proto::server::legacy::{Legacy, Phase};
-use switchboard_proto::server::modern::Modern;
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::legacy::{LegacyServerHalf, Phase};
+use switchboard_proto::server::modern::ModernServerHalf;
+use switchboard_proto::server::{Frame, ServerHalf};
 
 use crate::call::{Asker, Call};
 use crate::http::budget::Charge;
@@ -65,7 +65,7 @@ pub struct Face {
 }
 
 struct State {
-    half: Half,
+    half: ServerHalf,
     boxes: HashMap<Lane, Mailbox>,
     backlog: usize,
     most: usize,
@@ -123,9 +123,11 @@ impl Face {
         shared: bool,
     ) -> Arc<Self> {
         let half = match era {
-            Era::Legacy if shared => Half::Legacy(Box::new(Legacy::new(carrier, limits).sharing())),
-            Era::Legacy => Half::Legacy(Box::new(Legacy::new(carrier, limits))),
-            Era::Modern => Half::Modern(Box::new(Modern::new(carrier, limits))),
+            Era::Legacy if shared => {
+                ServerHalf::Legacy(Box::new(LegacyServerHalf::new(carrier, limits).sharing()))
+            }
+            Era::Legacy => ServerHalf::Legacy(Box::new(LegacyServerHalf::new(carrier, limits))),
+            Era::Modern => ServerHalf::Modern(Box::new(ModernServerHalf::new(carrier, limits))),
         };
         let mut boxes = HashMap::new();
         if carrier == Carrier::Pipe {
@@ -189,7 +191,7 @@ impl Face {
     /// One step of the half, and whatever the inside must do about it.
     ///
     /// Not to be called from [`Inside::take`].
-    pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half) -> R) -> (R, Works) {
+    pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, Works) {
         self.pass(None, |state| step(&mut state.half))
     }
 
@@ -218,7 +220,7 @@ impl Face {
             works.append(self.pass_on(verb, charge));
             let mut state = lock(&self.state);
             if let Some(exchange) = dropped {
-                state.half.settle_cancelled(exchange);
+                state.half.acknowledge_cancelled(exchange);
                 state.settle();
             }
             next = state.half.poll_up();
@@ -268,7 +270,7 @@ impl Face {
         lock(&self.state).calls.values().cloned().collect()
     }
 
-    fn quietly(&self, step: impl FnOnce(&mut Half)) {
+    fn quietly(&self, step: impl FnOnce(&mut ServerHalf)) {
         let mut state = lock(&self.state);
         step(&mut state.half);
         state.settle();
@@ -451,8 +453,8 @@ impl State {
 
     fn phase(&self) -> Option<Phase> {
         match &self.half {
-            Half::Legacy(half) => Some(half.phase()),
-            Half::Modern(_) => None,
+            ServerHalf::Legacy(half) => Some(half.phase()),
+            ServerHalf::Modern(_) => None,
         }
     }
 }

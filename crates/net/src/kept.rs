@@ -5,7 +5,7 @@
 //! sender until the last part of it is dropped, which would be the end of the session.
 
 use bytes::Bytes;
-use switchboard_proto::jsonrpc::{self, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{self, Incoming, InvalidMessage, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
@@ -13,7 +13,7 @@ use switchboard_proto::refusal::Refusal;
 const MOST: usize = 256 << 10;
 
 /// Reads what a client sent, so that any message of it may be kept.
-pub(crate) fn parse(text: Bytes) -> Result<Incoming, Refused> {
+pub(crate) fn parse(text: Bytes) -> Result<Incoming, InvalidMessage> {
     Ok(match jsonrpc::parse(text)? {
         Incoming::One(message) => Incoming::One(keepable(message)?),
         Incoming::Batch(batch) => {
@@ -23,13 +23,13 @@ pub(crate) fn parse(text: Bytes) -> Result<Incoming, Refused> {
     })
 }
 
-fn keepable(message: Message) -> Result<Message, Refused> {
+fn keepable(message: Message) -> Result<Message, InvalidMessage> {
     if !matches!(message.method(), method::INITIALIZE | method::SET_LEVEL) {
         return Ok(message);
     }
     if message.text().len() > MOST {
         let why = Refusal::TooLarge { limit: MOST };
-        return Err(Refused { id: message.id().cloned(), why });
+        return Err(InvalidMessage { id: message.id().cloned(), why });
     }
     jsonrpc::parse_one(Bytes::copy_from_slice(message.text()))
 }

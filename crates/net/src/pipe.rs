@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::{Id, Incoming, Kind, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Kind};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
-use switchboard_proto::server::era::classify;
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::classify;
+use switchboard_proto::server::{Frame, ServerHalf};
 
 use crate::drive::{Either, race};
 use crate::face::Face;
@@ -61,10 +61,10 @@ impl Pipe {
 
     /// One message of the client, with what it is charged for, or why it could not be read.
     pub(crate) fn take(&self, text: Result<Bytes, Refusal>, charge: Option<&Arc<Charge>>) -> Works {
-        let parsed = text.map_err(Refused::from).and_then(kept::parse);
+        let parsed = text.map_err(InvalidMessage::from).and_then(kept::parse);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),
-            Err(why) => Err(Refused { id: None, why }),
+            Err(why) => Err(InvalidMessage { id: None, why }),
         });
         match parsed {
             Ok((face, incoming)) => self.hand_over(face, incoming, charge),
@@ -134,7 +134,7 @@ impl Pipe {
     /// What is asked from here on is not answered.
     pub(crate) fn hear_no_more(&self) {
         for face in [&self.legacy, &self.modern] {
-            face.step(Half::handle_silence).1.detach();
+            face.step(ServerHalf::handle_silence).1.detach();
         }
     }
 
@@ -183,12 +183,12 @@ fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
         Incoming::One(message) => message.id().cloned(),
         Incoming::Batch(_) => None,
     };
-    let refused = Refused { id, why };
+    let refused = InvalidMessage { id, why };
     face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
 }
 
-fn knows(half: &mut Half, id: &Id) -> bool {
-    matches!(half, Half::Modern(half) if half.knows(id))
+fn knows(half: &mut ServerHalf, id: &Id) -> bool {
+    matches!(half, ServerHalf::Modern(half) if half.knows(id))
 }
 
 /// Adds what a frame says; false if it is the last.

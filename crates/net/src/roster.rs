@@ -54,7 +54,7 @@ use tokio::time::{timeout, timeout_at};
 pub use cache::{Bounds, Cache};
 pub use definition::{Definition, Kind};
 pub use state::{AddError, CallError, Change, Deferred, RosterOptions, ServerPhase, ServerState};
-pub use switchboard_proto::project::Cache as Hints;
+pub use switchboard_proto::project::CacheHints as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
 use crate::drive::race;

@@ -107,7 +107,7 @@ pub use error::Error;
 pub use handler::{Handler, Request};
 pub use level::Level;
 pub use notice::Notice;
-pub use project::Cache;
+pub use project::CacheHints;
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
 pub(crate) use session::covers;
@@ -127,7 +127,7 @@ pub struct Server {
     heard: Option<Arc<notice::Hear>>,
     hearing: notice::Hearing,
     page: usize,
-    cache: Cache,
+    cache: CacheHints,
     sessions: session::Sessions,
     asks: context::ask::Asks,
     listens: listen::Listens,

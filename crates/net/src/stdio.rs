@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use switchboard_proto::limits::Limits;
-use switchboard_proto::line::{self, Decoder, TooLong};
+use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -94,14 +94,14 @@ async fn converse(
 }
 
 async fn read(pipe: &Pipe, mut input: impl AsyncRead + Unpin, limits: &Limits) {
-    let mut decoder = Decoder::new(limits.message);
+    let mut decoder = LineDecoder::new(limits.message);
     loop {
         let more = matches!(input.read_buf(decoder.buffer()).await, Ok(1..));
         let finish = if more { None } else { decoder.finish() };
         let lines = std::iter::from_fn(|| decoder.next_line());
         let lines: Vec<_> = lines.chain(finish).collect();
         for line in lines {
-            let line = line.map_err(|TooLong { limit, .. }| Refusal::TooLarge { limit });
+            let line = line.map_err(|LineTooLong { limit, .. }| Refusal::TooLarge { limit });
             pipe.take(line, None).detach();
             // A client that does not read its answers is not read from.
             pipe.room().await;

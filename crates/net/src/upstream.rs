@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
-use switchboard_proto::client::{Half, Sharing, Transmit};
+use switchboard_proto::client::{ClientHalf, Sharing, Transmit};
 use switchboard_proto::exchange::{Ask, Said};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
@@ -196,7 +196,7 @@ impl Upstream {
     /// Sends a call, unless it was cancelled on its way here.
     fn begin(self: &Arc<Self>, call: &Call, request: &Message, said: &Said) -> Works {
         let this = Arc::downgrade(self);
-        let open = |half: &mut Half<Call>, now| {
+        let open = |half: &mut ClientHalf<Call>, now| {
             if call.hold(this) {
                 half.open(call.clone(), request, said, now);
             }
@@ -222,7 +222,10 @@ impl Upstream {
     }
 
     /// One step of the half, and what must be sent because of it.
-    fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Half<Call>, Instant) -> R) -> (R, Works) {
+    fn step<R>(
+        self: &Arc<Self>,
+        step: impl FnOnce(&mut ClientHalf<Call>, Instant) -> R,
+    ) -> (R, Works) {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
@@ -355,7 +358,7 @@ impl Upstream {
 
 impl CallHolder for Upstream {
     fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> Works {
-        let cancel = |half: &mut Half<Call>, now| {
+        let cancel = |half: &mut ClientHalf<Call>, now| {
             if let Some(id) = half.find(call) {
                 half.drop_call(id, words, now);
             }
@@ -364,7 +367,7 @@ impl CallHolder for Upstream {
     }
 
     fn retry(self: Arc<Self>, call: &Call, request: &Message) -> Works {
-        let retry = |half: &mut Half<Call>, now| {
+        let retry = |half: &mut ClientHalf<Call>, now| {
             if let Some(id) = half.find(call) {
                 half.again(id, request, now);
             }

@@ -9,10 +9,10 @@
 //!              begin
 //!                │
 //!                ▼        answer
-//!   progress ┌─ Open ───────────────▶ gone    Event::Answered
+//!   progress ┌─ Open ───────────────▶ gone    CallEvent::Answered
 //!   (extends)└──▶│ ▲
 //!                │ └─ hold, release: it is our side that is waited for meanwhile
-//!                │ cancel, or deadline        Event::GaveUp
+//!                │ cancel, or deadline        CallEvent::GaveUp
 //!                ▼        answer, or grace over
 //!             Dropped ──────────────▶ gone    nothing
 //! ```
@@ -37,7 +37,7 @@ pub struct Calls<T> {
     dropped: BTreeMap<u64, Instant>,
     /// Each dropped call once, the first to be forgotten first.
     forgets: BTreeSet<(Instant, u64)>,
-    events: VecDeque<Event<T>>,
+    events: VecDeque<CallEvent<T>>,
 }
 
 /// How long a call may take.
@@ -52,7 +52,7 @@ pub struct Patience {
 /// What the caller must act on.
 #[expect(missing_docs, reason = "the field names say it")]
 #[derive(Debug, Eq, PartialEq)]
-pub enum Event<T> {
+pub enum CallEvent<T> {
     /// The peer answered; the answer belongs to `ticket`.
     Answered { id: u64, ticket: T },
     /// We stopped waiting; tell the peer, and tell `ticket`.
@@ -132,7 +132,7 @@ impl<T> Calls<T> {
     /// The peer answered `id`.
     pub fn handle_answer(&mut self, id: u64) -> Result<(), Unasked> {
         if let Some(call) = self.close(id) {
-            self.events.push_back(Event::Answered { id, ticket: call.ticket });
+            self.events.push_back(CallEvent::Answered { id, ticket: call.ticket });
             return Ok(());
         }
         let forget_at = self.dropped.remove(&id).ok_or(Unasked { id })?;
@@ -188,7 +188,7 @@ impl<T> Calls<T> {
     }
 
     /// The next thing to act on, oldest first. Drain after every other call.
-    pub fn poll(&mut self) -> Option<Event<T>> {
+    pub fn poll(&mut self) -> Option<CallEvent<T>> {
         self.events.pop_front()
     }
 
@@ -240,7 +240,7 @@ impl<T> Calls<T> {
 
     fn give_up(&mut self, id: u64, why: Why, now: Instant) {
         let Some(Open { ticket, .. }) = self.close(id) else { return };
-        self.events.push_back(Event::GaveUp { id, ticket, why });
+        self.events.push_back(CallEvent::GaveUp { id, ticket, why });
         if self.dropped.len() == MOST_DROPPED {
             self.forget_oldest();
         }

@@ -1,6 +1,6 @@
 //! The client half: faces one server, whatever revision it speaks.
 //!
-//! [`legacy::Legacy`] and [`modern::Modern`] are the two machines,
+//! [`legacy::LegacyClientHalf`] and [`modern::ModernClientHalf`] are the two machines,
 //! [`probe`] tells which one a server needs. Both are handed the verbs
 //! of [`Up`](crate::exchange::Up), told what arrived on which lane, and hand
 //! out [`Transmit`]s for the wire and [`Down`] verbs
@@ -17,24 +17,22 @@ use crate::exchange::{Ask, Down, Lane, Said};
 use crate::failure::Failure;
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
-use legacy::Legacy;
-use modern::Modern;
+use legacy::LegacyClientHalf;
+use modern::ModernClientHalf;
 use to_legacy::ToLegacy;
 use to_modern::ToModern;
 
 mod across;
-mod guess;
 mod ledger;
 pub mod legacy;
 pub mod modern;
-mod native;
 pub mod probe;
-mod running;
-#[cfg(test)]
-mod script;
 pub mod to_legacy;
 pub mod to_modern;
-mod tools;
+mod tool_headers;
+
+#[cfg(test)]
+mod script;
 
 /// What a call's owner must be able to say of itself.
 pub trait Ticket: Clone + PartialEq {
@@ -72,9 +70,23 @@ impl CallId {
     /// A call that was answered on the spot: there is nothing to cancel.
     pub const DONE: Self = Self(0);
 
+    /// Apart from the numbers that a layer between the eras gives its own calls.
+    const NATIVE: u64 = 1 << 63;
+
     /// The lane on which it travels over HTTP.
     pub fn lane(self) -> Lane {
         Lane(self.0)
+    }
+
+    /// How a layer between the eras names a call that passes by it, because its client
+    /// speaks the server's own era. `self` is the id in the half below the layer.
+    fn mark_native(self) -> Self {
+        if self == Self::DONE { self } else { Self(self.0 | Self::NATIVE) }
+    }
+
+    /// The id in the half below the layer, if the call passes by the layer.
+    fn unmark_native(self) -> Option<Self> {
+        (self.0 & Self::NATIVE != 0).then_some(Self(self.0 & !Self::NATIVE))
     }
 }
 
@@ -111,11 +123,11 @@ impl Transmit {
 
 /// The half for one server of either era, for clients of either.
 #[derive(Debug)]
-pub enum Half<T> {
+pub enum ClientHalf<T> {
     /// All speak the legacy era.
-    Legacy(Box<Legacy<T>>),
+    Legacy(Box<LegacyClientHalf<T>>),
     /// All speak the modern era.
-    Modern(Box<Modern<T>>),
+    Modern(Box<ModernClientHalf<T>>),
     /// The server is modern, its clients are legacy; modern ones pass by.
     ToModern(Box<ToModern<T>>),
     /// The server is legacy, its clients are modern; legacy ones pass by.
@@ -126,15 +138,15 @@ pub enum Half<T> {
 macro_rules! each {
     ($half:expr, $it:ident => $what:expr) => {
         match $half {
-            Half::Legacy($it) => $what,
-            Half::Modern($it) => $what,
-            Half::ToModern($it) => $what,
-            Half::ToLegacy($it) => $what,
+            ClientHalf::Legacy($it) => $what,
+            ClientHalf::Modern($it) => $what,
+            ClientHalf::ToModern($it) => $what,
+            ClientHalf::ToLegacy($it) => $what,
         }
     };
 }
 
-impl<T: Ticket> Half<T> {
+impl<T: Ticket> ClientHalf<T> {
     /// A client opens a call.
     pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
         match self {

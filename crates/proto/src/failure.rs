@@ -15,10 +15,6 @@ use serde_json::json;
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::refusal::{Refusal, code, seconds};
 
-mod exit;
-
-pub use exit::{Exit, Status};
-
 /// How a call ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
@@ -47,10 +43,10 @@ pub enum Failure {
     Exited(Exit),
     /// The server's process could not be started.
     #[error("{source}")]
-    NotStarted { source: Source },
+    NotStarted { source: FailureSource },
     /// No HTTP response came.
     #[error("{source}")]
-    Unreachable { source: Source },
+    Unreachable { source: FailureSource },
     /// The headers that the server wants to see could not be found out.
     #[error("the credentials for this server cannot be had")]
     NoCredential,
@@ -306,9 +302,9 @@ impl From<Result<Message, Failure>> for Outcome {
 /// What led to a failure: `source` of a [`Failure`] is this, and behind it the error
 /// of the system or of the HTTP client. Shown with its own causes, in one line.
 #[derive(Clone, Debug)]
-pub struct Source(Arc<dyn Error + Send + Sync>);
+pub struct FailureSource(Arc<dyn Error + Send + Sync>);
 
-impl Source {
+impl FailureSource {
     /// This error.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self(Arc::new(error))
@@ -320,7 +316,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for FailureSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
@@ -332,19 +328,19 @@ impl fmt::Display for Source {
     }
 }
 
-impl Error for Source {
+impl Error for FailureSource {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.0)
     }
 }
 
-impl PartialEq for Source {
+impl PartialEq for FailureSource {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
 }
 
-impl Eq for Source {}
+impl Eq for FailureSource {}
 
 /// A reason in brackets, if there is one.
 struct Bracketed<'a>(&'a Option<Arc<str>>);
@@ -378,13 +374,75 @@ fn instead(media: Option<&str>) -> String {
     }
 }
 
+/// The end of a child: every call still open fails with this text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Exit {
+    /// What the system reported.
+    pub status: Status,
+    /// Why, if it is known better than the status says; for people.
+    pub reason: Option<String>,
+    /// The tail of stderr, oldest line first, bounded and made harmless.
+    pub last_words: Vec<String>,
+}
+
+/// What became of the process.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Status {
+    /// It exited by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Nobody saw it end: it withstood SIGKILL, or the runtime ended first.
+    Unseen,
+}
+
+impl Exit {
+    /// The same without what the child itself said: that may hold anything.
+    pub fn brief(&self) -> String {
+        format!("Transport closed ({})", self.status)
+    }
+
+    /// Nobody saw the child end.
+    pub fn unseen(last_words: Vec<String>) -> Self {
+        Self { status: Status::Unseen, reason: None, last_words }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(out, "exit status {code}"),
+            Self::Signal(signal) => write!(out, "killed by signal {signal}"),
+            Self::Unseen => out.write_str("end not seen"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(out, "Transport closed ({}: {reason})", self.status)?,
+            None => write!(out, "Transport closed ({})", self.status)?,
+        }
+        let shown = self.last_words.len().saturating_sub(SHOWN);
+        match &self.last_words[shown..] {
+            [] => Ok(()),
+            words => write!(out, "; last words: {}", words.join(" | ")),
+        }
+    }
+}
+
+/// Lines of stderr in one error message: the end of a stack trace, not all of it.
+const SHOWN: usize = 5;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_stranger_hears_no_path_no_address_and_no_words_of_the_process() {
-        let source = || Source::new(std::io::Error::other("/s3cret"));
+        let source = || FailureSource::new(std::io::Error::other("/s3cret"));
         let exit = Exit {
             status: Status::Code(3),
             reason: Some("s3cret".to_owned()),
@@ -430,7 +488,8 @@ mod tests {
 
     #[test]
     fn what_led_to_a_failure_is_its_source() {
-        let failure = Failure::Unreachable { source: Source::new(std::io::Error::other("why")) };
+        let failure =
+            Failure::Unreachable { source: FailureSource::new(std::io::Error::other("why")) };
         assert_eq!(failure.to_string(), "why");
         let source: Option<&std::io::Error> =
             failure.source().and_then(Error::source).and_then(<dyn Error>::downcast_ref);
@@ -442,5 +501,34 @@ mod tests {
     fn a_refusal_keeps_its_code() {
         let why = Failure::from(Refusal::NobodyToAsk);
         assert_eq!(why.to_error(None, Words::Full).error_code(), Some(-32601));
+    }
+}
+
+#[cfg(test)]
+mod exit_tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_reads_as_one_line_with_the_last_words() {
+        let words = |count: usize| (1..=count).map(|n| format!("line {n}")).collect();
+        let exit = |status, last_words| Exit { status, reason: None, last_words }.to_string();
+        assert_eq!(exit(Status::Code(0), words(0)), "Transport closed (exit status 0)");
+        assert_eq!(
+            exit(Status::Signal(9), words(1)),
+            "Transport closed (killed by signal 9); last words: line 1"
+        );
+        let reason = Some("docker is not running".to_owned());
+        assert_eq!(
+            Exit { status: Status::Code(125), reason, last_words: words(1) }.to_string(),
+            "Transport closed (exit status 125: docker is not running); last words: line 1"
+        );
+        assert_eq!(
+            Exit { status: Status::Code(1), reason: None, last_words: words(1) }.brief(),
+            "Transport closed (exit status 1)"
+        );
+        assert_eq!(
+            exit(Status::Code(1), words(7)),
+            "Transport closed (exit status 1); last words: line 3 | line 4 | line 5 | line 6 | line 7"
+        );
     }
 }

@@ -3,16 +3,17 @@
 //! Since the modern era a request repeats its revision, its method and the
 //! name it is about in headers, so that intermediaries need not read bodies.
 //! [`Mirror`] writes them and checks them; [`param`] does the same for the
-//! arguments that a tool wants repeated; [`value`] has the encoding. Says what
-//! disagrees, not what comes of it: that is for `refusal`.
+//! arguments that a tool wants repeated; [`encode_value`] has the encoding. This
+//! module says what disagrees. What comes of that is decided in `refusal`.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 pub mod param;
-pub mod value;
 
 /// Which event a resumed stream continues after.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -56,10 +57,10 @@ pub struct Mirror<'a> {
 impl Mirror<'_> {
     /// Sets the headers, in place of any that are there.
     pub fn write(&self, headers: &mut HeaderMap) {
-        headers.insert(PROTOCOL_VERSION, value::encode(self.version));
-        headers.insert(METHOD, value::encode(self.method));
+        headers.insert(PROTOCOL_VERSION, encode_value(self.version));
+        headers.insert(METHOD, encode_value(self.method));
         match self.name {
-            Some(name) => headers.insert(NAME, value::encode(name)),
+            Some(name) => headers.insert(NAME, encode_value(name)),
             None => headers.remove(NAME),
         };
     }
@@ -77,7 +78,7 @@ impl Mirror<'_> {
     fn compare(&self, headers: &HeaderMap, required: bool) -> Result<(), Mismatch> {
         for (header, meant) in [(PROTOCOL_VERSION, self.version), (METHOD, self.method)] {
             match only(headers, &header)? {
-                Some(said) if value::trim(said.as_bytes()) == meant.as_bytes() => {}
+                Some(said) if trim(said.as_bytes()) == meant.as_bytes() => {}
                 Some(said) => {
                     let said = String::from_utf8_lossy(said.as_bytes());
                     return Err(Mismatch::differs(header, &said, meant));
@@ -115,7 +116,7 @@ pub enum Mismatch {
     Repeated { header: HeaderName },
     /// The value breaks the rules of its encoding.
     #[error("header {header} cannot be read: {why}")]
-    Unreadable { header: HeaderName, why: value::Unreadable },
+    Unreadable { header: HeaderName, why: Unreadable },
 }
 
 impl Mismatch {
@@ -147,7 +148,7 @@ fn only<'a>(
 }
 
 fn decode(header: HeaderName, said: &HeaderValue) -> Result<Cow<'_, str>, Mismatch> {
-    value::decode(said).map_err(|why| Mismatch::Unreadable { header, why })
+    decode_value(said).map_err(|why| Mismatch::Unreadable { header, why })
 }
 
 /// An argument may be a whole file; an error message should not be.
@@ -160,6 +161,70 @@ fn shorten(text: &str) -> Box<str> {
 
 /// Characters of a value that an error shows: most names and URIs fit.
 const LEGIBLE: usize = 80;
+
+/// Why a value cannot be read.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unreadable {
+    /// A byte that may only travel encoded.
+    #[error("not printable ASCII")]
+    ForbiddenByte,
+    /// Between the markers is something else, or the padding is wrong.
+    #[error("not standard Base64")]
+    NotBase64,
+    /// It decodes, but not to text.
+    #[error("not UTF-8")]
+    NotUtf8,
+}
+
+/// The header value that stands for `text`.
+///
+/// Printable ASCII travels as it is. Other text becomes `=?base64?<Base64 of the UTF-8>?=`.
+/// So does text that looks like this form: otherwise the reader would decode it.
+#[expect(clippy::missing_panics_doc, reason = "the invariant holds for any text")]
+pub fn encode_value(text: &str) -> HeaderValue {
+    // An empty value is allowed, but some intermediaries drop such a header.
+    if !text.is_empty()
+        && trim(text.as_bytes()).len() == text.len()
+        && text.bytes().all(is_plain)
+        && !(text.starts_with(OPEN) && text.ends_with(CLOSE))
+        && let Ok(value) = HeaderValue::from_str(text)
+    {
+        return value;
+    }
+    let encoded = format!("{OPEN}{}{CLOSE}", STANDARD.encode(text));
+    HeaderValue::from_str(&encoded).expect("Base64 and its markers are printable ASCII")
+}
+
+/// The text that `value` stands for.
+pub fn decode_value(value: &HeaderValue) -> Result<Cow<'_, str>, Unreadable> {
+    let plain = trim(value.as_bytes());
+    let Some(plain) = str::from_utf8(plain).ok().filter(|text| text.bytes().all(is_plain)) else {
+        return Err(Unreadable::ForbiddenByte);
+    };
+    match plain.strip_prefix(OPEN).and_then(|rest| rest.strip_suffix(CLOSE)) {
+        Some(encoded) => {
+            let bytes = STANDARD.decode(encoded).map_err(|_| Unreadable::NotBase64)?;
+            String::from_utf8(bytes).map(Cow::Owned).map_err(|_| Unreadable::NotUtf8)
+        }
+        None => Ok(Cow::Borrowed(plain)),
+    }
+}
+
+/// `value` without the optional whitespace around it.
+fn trim(value: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    &value[start..end]
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~')
+}
+
+const OPEN: &str = "=?base64?";
+const CLOSE: &str = "?=";
 
 #[cfg(test)]
 mod tests;

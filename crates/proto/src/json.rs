@@ -34,7 +34,7 @@ pub struct Walker<'a> {
 
 /// One member of an object: its key as written, and where its value is.
 #[derive(Clone, Debug)]
-pub struct Member<'a> {
+pub struct ObjectMember<'a> {
     /// Between the quotes, escapes not yet undone.
     key: &'a [u8],
     /// Where the member begins: at the quote of its key.
@@ -66,7 +66,7 @@ impl<'a> Walker<'a> {
     /// Walks over an object, handing each member to `visit`, and to the end of the text.
     pub fn members<E: From<Fault>>(
         self,
-        visit: impl FnMut(Member<'a>) -> Result<(), E>,
+        visit: impl FnMut(ObjectMember<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.each(b'{', b'}', visit)
     }
@@ -83,7 +83,7 @@ impl<'a> Walker<'a> {
         mut self,
         open: u8,
         close: u8,
-        mut visit: impl FnMut(Member<'a>) -> Result<(), E>,
+        mut visit: impl FnMut(ObjectMember<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut more = self.open(open, close)?;
         while more {
@@ -93,7 +93,7 @@ impl<'a> Walker<'a> {
             self.space();
             let from = self.at;
             self.value(1)?;
-            visit(Member { key, start, value: from..self.at })?;
+            visit(ObjectMember { key, start, value: from..self.at })?;
             more = self.more(close)?;
         }
         Ok(self.end()?)
@@ -338,7 +338,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-impl Member<'_> {
+impl ObjectMember<'_> {
     /// Whether the key is `name`, however it is spelled.
     pub fn is(&self, name: &str) -> bool {
         Key(self.key).is(name)

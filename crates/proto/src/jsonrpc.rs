@@ -12,31 +12,27 @@
 //! notification, result, error.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::json::{Fault, Key, Walker, try_unescape, unescape};
-use crate::limits::MAX_BATCH;
+use crate::limits::{MAX_BATCH, MAX_ID};
 use crate::refusal::Refusal;
 use edit::Edits;
 use member::Members;
 
+pub(crate) use edit::splice;
+pub use member::Member;
+pub use part::{ItemAction, Part};
+pub use torn::{Answered, answered, parse_torn};
+
 mod edit;
-mod id;
 mod member;
 mod part;
-mod print;
-mod said;
 mod torn;
-
-pub(crate) use print::splice;
-
-pub use id::Id;
-pub use member::Member;
-pub use part::{Fate, Part};
-pub use torn::{Answered, answered, parse_torn};
 
 /// One request, notification or response. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -87,13 +83,13 @@ pub enum Incoming {
     /// The ordinary case.
     One(Message),
     /// An array; each element on its own terms. Never empty.
-    Batch(Vec<Result<Message, Refused>>),
+    Batch(Vec<Result<Message, InvalidMessage>>),
 }
 
 /// Text that is no message, and the id it was sent under, if that could be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{why}")]
-pub struct Refused {
+pub struct InvalidMessage {
     /// The id to answer under.
     pub id: Option<Id>,
     /// What is wrong with it.
@@ -101,7 +97,7 @@ pub struct Refused {
 }
 
 /// Reads one message or a batch.
-pub fn parse(text: Bytes) -> Result<Incoming, Refused> {
+pub fn parse(text: Bytes) -> Result<Incoming, InvalidMessage> {
     check_utf8(&text)?;
     match first_byte(&text) {
         Some(b'[') => parse_batch(&text),
@@ -114,19 +110,19 @@ fn first_byte(text: &[u8]) -> Option<u8> {
 }
 
 /// Reads one message; an array is refused.
-pub fn parse_one(text: Bytes) -> Result<Message, Refused> {
+pub fn parse_one(text: Bytes) -> Result<Message, InvalidMessage> {
     check_utf8(&text)?;
     parse_object(text)
 }
 
-fn check_utf8(text: &[u8]) -> Result<(), Refused> {
+fn check_utf8(text: &[u8]) -> Result<(), InvalidMessage> {
     match std::str::from_utf8(text) {
         Ok(_) => Ok(()),
         Err(fault) => Err(Refusal::NotUtf8 { at: fault.valid_up_to() }.into()),
     }
 }
 
-fn parse_batch(text: &Bytes) -> Result<Incoming, Refused> {
+fn parse_batch(text: &Bytes) -> Result<Incoming, InvalidMessage> {
     let elements = split_batch(text)?;
     if elements.is_empty() {
         return Err(Refusal::BadBatch { why: "it is empty" }.into());
@@ -151,7 +147,7 @@ fn split_batch(text: &Bytes) -> Result<Vec<Bytes>, Refusal> {
     Ok(elements)
 }
 
-fn parse_object(text: Bytes) -> Result<Message, Refused> {
+fn parse_object(text: Bytes) -> Result<Message, InvalidMessage> {
     if first_byte(&text) != Some(b'{') && Walker::new(&text).whole().is_ok() {
         return Err(wrong("it is no object").into());
     }
@@ -168,7 +164,7 @@ fn parse_object(text: Bytes) -> Result<Message, Refused> {
             let parsed = Arc::new(Parsed { text, kind, id, id_at, method, payload, members });
             Ok(Message { parsed, edits: None })
         }
-        Err(why) => Err(Refused { id, why }),
+        Err(why) => Err(InvalidMessage { id, why }),
     }
 }
 
@@ -393,7 +389,7 @@ impl Parsed {
     }
 
     fn members(&self) -> &Members {
-        self.members.get_or_init(|| self.payload().map(Members::of).unwrap_or_default())
+        self.members.get_or_init(|| self.payload().map(Members::find_in).unwrap_or_default())
     }
 
     fn get(&self, member: Member) -> Option<&[u8]> {
@@ -412,15 +408,81 @@ fn wrong(why: &'static str) -> Refusal {
     Refusal::NotJsonRpc { why }
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for InvalidMessage {
     fn from(why: Refusal) -> Self {
         Self { id: None, why }
     }
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for InvalidMessage {
     fn from(fault: Fault) -> Self {
         Refusal::from(fault).into()
+    }
+}
+
+/// What pairs an answer with its request. `1` and `"1"` differ (MSG-3).
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Id {
+    /// The usual kind.
+    Integer(i64),
+    /// An integer that no machine word holds, digit for digit.
+    Large(Box<str>),
+    /// Escapes undone.
+    Text(Box<str>),
+}
+
+impl Id {
+    /// Reads an id from its JSON text; `null` is none at all.
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, Refusal> {
+        if text.len() > MAX_ID {
+            return Err(Refusal::NotJsonRpc { why: "id is too long" });
+        }
+        match text.first() {
+            Some(b'"') => {
+                let body = text[1..].strip_suffix(b"\"").and_then(try_unescape);
+                let why = Refusal::NotJsonRpc { why: "id is no text" };
+                body.map(|body| Some(Self::Text(body.into()))).ok_or(why)
+            }
+            Some(b'-' | b'0'..=b'9') => integer(text).map(Some),
+            Some(b'n') => Ok(None),
+            _ => Err(Refusal::NotJsonRpc { why: "id must be a string or an integer" }),
+        }
+    }
+}
+
+/// Reads `7`, and `7.0` as 7, because some peers print all numbers that way.
+fn integer(text: &[u8]) -> Result<Id, Refusal> {
+    let digits = std::str::from_utf8(text).unwrap_or_default();
+    let whole = match digits.split_once('.') {
+        Some((whole, zeros)) if zeros.bytes().all(|byte| byte == b'0') => whole,
+        _ => digits,
+    };
+    if let Ok(number) = whole.parse() {
+        return Ok(Id::Integer(number));
+    }
+    if whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        return Ok(Id::Large(whole.into()));
+    }
+    Err(Refusal::NotJsonRpc { why: "id must be a string or an integer" })
+}
+
+impl fmt::Display for Id {
+    /// As JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Large(digits) => f.write_str(digits),
+            Self::Text(text) => f.write_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?),
+        }
+    }
+}
+
+impl From<u64> for Id {
+    fn from(number: u64) -> Self {
+        match i64::try_from(number) {
+            Ok(number) => Self::Integer(number),
+            Err(_) => Self::Large(number.to_string().into()),
+        }
     }
 }
 

@@ -11,12 +11,12 @@
 //! use switchboard_proto::exchange::{Carrier, Lane, Up};
 //! use switchboard_proto::jsonrpc::{Incoming, Message, parse};
 //! use switchboard_proto::limits::Limits;
-//! use switchboard_proto::line::Decoder;
-//! use switchboard_proto::server::{Frame, modern::Modern};
+//! use switchboard_proto::line::LineDecoder;
+//! use switchboard_proto::server::{Frame, modern::ModernServerHalf};
 //!
 //! let limits = Limits::default();
-//! let mut lines = Decoder::new(limits.message);
-//! let mut half = Modern::new(Carrier::Pipe, &limits);
+//! let mut lines = LineDecoder::new(limits.message);
+//! let mut half = ModernServerHalf::new(Carrier::Pipe, &limits);
 //!
 //! // Bytes arrive, and are a message.
 //! lines.push(br#"{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"#);

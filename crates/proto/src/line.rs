@@ -1,6 +1,6 @@
 //! Newline framing: one message a line, as on stdin and stdout.
 //!
-//! The shell reads straight into [`Decoder::buffer`] and takes lines out as
+//! The shell reads straight into [`LineDecoder::buffer`] and takes lines out as
 //! slices of the same memory. A line that is too long is reported once and
 //! skipped to its end, so that one bad message does not end the conversation.
 //! Does not look inside the lines: whether one is JSON is for the parser.
@@ -8,7 +8,7 @@
 //! ```text
 //!   bytes ──▶ buffer ──▶ next_line ──▶ a line, without LF or CRLF
 //!                │
-//!                └ over the limit ──▶ TooLong, once; skip to the next LF
+//!                └ over the limit ──▶ LineTooLong, once; skip to the next LF
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -16,7 +16,7 @@ use memchr::{memchr, memchr2};
 
 /// Takes lines out of a stream of bytes.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct LineDecoder {
     max: usize,
     buffer: BytesMut,
     /// Bytes at the front of the buffer that are known to hold no LF.
@@ -28,14 +28,14 @@ pub struct Decoder {
 /// A line was longer than allowed; it is skipped and the next one follows.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("line is longer than {limit} bytes")]
-pub struct TooLong {
+pub struct LineTooLong {
     /// The most a line may hold, its end not counted.
     pub limit: usize,
     /// How it began, so that whoever waits for it can be told.
     pub head: Bytes,
 }
 
-impl Decoder {
+impl LineDecoder {
     /// Lines may hold up to `max` bytes.
     pub fn new(max: usize) -> Self {
         Self { max, buffer: BytesMut::new(), searched: 0, skipping: false, skipped: 0 }
@@ -54,7 +54,7 @@ impl Decoder {
     }
 
     /// The next whole line that is not blank; `None` when more bytes are needed.
-    pub fn next_line(&mut self) -> Option<Result<Bytes, TooLong>> {
+    pub fn next_line(&mut self) -> Option<Result<Bytes, LineTooLong>> {
         loop {
             let Some(found) = memchr(b'\n', &self.buffer[self.searched..]) else {
                 return self.wait_for_more();
@@ -73,7 +73,7 @@ impl Decoder {
     }
 
     /// The bytes have ended: the last line, if it lacked its LF and is not blank.
-    pub fn finish(&mut self) -> Option<Result<Bytes, TooLong>> {
+    pub fn finish(&mut self) -> Option<Result<Bytes, LineTooLong>> {
         let line = self.buffer.split();
         self.searched = 0;
         if std::mem::take(&mut self.skipping) {
@@ -88,7 +88,7 @@ impl Decoder {
     }
 
     /// No LF yet. Nothing of a line that is already too long is kept.
-    fn wait_for_more(&mut self) -> Option<Result<Bytes, TooLong>> {
+    fn wait_for_more(&mut self) -> Option<Result<Bytes, LineTooLong>> {
         self.searched = self.buffer.len();
         let is_new = !self.skipping && without_cr(&self.buffer).len() > self.max;
         let too_long = is_new.then(|| self.too_long(&self.buffer));
@@ -101,7 +101,7 @@ impl Decoder {
         too_long.map(Err)
     }
 
-    fn accept(&self, mut line: BytesMut) -> Option<Result<Bytes, TooLong>> {
+    fn accept(&self, mut line: BytesMut) -> Option<Result<Bytes, LineTooLong>> {
         line.truncate(without_cr(&line).len());
         if line.len() > self.max {
             return Some(Err(self.too_long(&line)));
@@ -109,12 +109,10 @@ impl Decoder {
         let blank = line.iter().all(u8::is_ascii_whitespace);
         (!blank).then(|| Ok(line.freeze()))
     }
-}
 
-impl Decoder {
-    fn too_long(&self, line: &[u8]) -> TooLong {
+    fn too_long(&self, line: &[u8]) -> LineTooLong {
         let head = &line[..self.max.min(HEAD)];
-        TooLong { limit: self.max, head: Bytes::copy_from_slice(head) }
+        LineTooLong { limit: self.max, head: Bytes::copy_from_slice(head) }
     }
 }
 

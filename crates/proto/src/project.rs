@@ -10,31 +10,25 @@
 //! What was said and is understood stays as it was written, `_meta` included (GW-73).
 
 use bytes::Bytes;
+use serde_json::{Map, Value, json};
 
 use crate::json::{Fault, Walker};
 use crate::jsonrpc::{Member, Message};
 use crate::method::{self, meta};
 use crate::patch;
 use crate::refusal::{code_for_legacy, code_for_modern};
-use crate::revision::{Revision, Rules};
-
-mod content;
-mod question;
-mod schema;
-
-pub use question::{legacy_question, modern_question, permits};
-pub use schema::wraps;
+use crate::revision::{Revision, RevisionRules};
 
 /// How long results may be kept, and by whom.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Cache {
+pub struct CacheHints {
     /// Milliseconds; 0 means not at all.
     pub ttl_ms: u64,
     /// Whether anybody may share it, whoever asked.
     pub public: bool,
 }
 
-impl Cache {
+impl CacheHints {
     /// As it stands on the wire.
     pub fn scope(self) -> &'static str {
         if self.public { "public" } else { "private" }
@@ -71,10 +65,10 @@ pub fn legacy(
     let result = patch::without(&result, &[], &MODERN).unwrap_or(result);
     let changed = match method {
         method::CALL_TOOL | method::TASK_RESULT => {
-            Some(content::tool_result(result.clone(), rules, wrapped))
+            Some(tool_result(result.clone(), rules, wrapped))
         }
         method::GET_PROMPT => patch::each(&result, &["messages"], |message| {
-            let block = content::block(patch::get(message, &["content"])?, rules)?;
+            let block = block(patch::get(message, &["content"])?, rules)?;
             patch::replace(message, &["content"], &block)
         }),
         method::LIST_TOOLS => patch::each(&result, &["tools"], |tool| older_tool(tool, rules)),
@@ -84,12 +78,12 @@ pub fn legacy(
 }
 
 /// A tool as it is listed for an older client.
-fn older_tool(tool: &[u8], rules: Rules) -> Option<Bytes> {
+fn older_tool(tool: &[u8], rules: RevisionRules) -> Option<Bytes> {
     let output = patch::get(tool, &["outputSchema"])?;
     if !rules.structured_content {
         return patch::without(tool, &[], &["outputSchema"]);
     }
-    let wrapped = schema::wrap(output)?;
+    let wrapped = wrap(output)?;
     patch::replace(tool, &["outputSchema"], wrapped.as_bytes())
 }
 
@@ -98,7 +92,7 @@ pub fn modern(
     result: &[u8],
     method: &str,
     server: Option<&[u8]>,
-    cache: Cache,
+    cache: CacheHints,
 ) -> Result<Bytes, NotAnObject> {
     let found = Found::in_object(result)?;
     let mut add = Vec::new();
@@ -187,5 +181,310 @@ impl Found {
     }
 }
 
+// Output schemas that are not of an object, wrapped in one for older clients.
+
+/// Where the schema is in the one that wraps it.
+const PLACE: &str = "#/properties/result";
+
+/// Members whose values are data, not schemas: what looks like a reference there is none.
+const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
+
+/// Members whose values are schemas by names that mean nothing.
+const NAMED: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// Whether the output schema of a tool is shown to legacy clients inside
+/// another: it does not say that every result is an object (GW-70).
+pub fn wraps(schema: &[u8]) -> bool {
+    patch::get(schema, &["type"]) != Some(b"\"object\"")
+}
+
+/// A schema of `{"result": …}` for one that is not of an object; none if it is (GW-70).
+fn wrap(schema: &[u8]) -> Option<String> {
+    if !wraps(schema) {
+        return None;
+    }
+    let mut inner: Value = serde_json::from_slice(schema).ok()?;
+    let dialect = inner.as_object_mut().and_then(|members| members.remove("$schema"));
+    rebase(&mut inner);
+    let mut outer = json!({
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+    });
+    if let Some(dialect) = dialect {
+        outer["$schema"] = dialect;
+    }
+    Some(outer.to_string())
+}
+
+/// Points local references to where their targets have moved. A schema with an
+/// id of its own is a document of its own.
+fn rebase(schema: &mut Value) {
+    match schema {
+        Value::Object(members) if members.contains_key("$id") => {}
+        Value::Object(members) => {
+            for (name, value) in members {
+                match (name.as_str(), value) {
+                    ("$ref" | "$dynamicRef", Value::String(to)) => rebase_pointer(to),
+                    (name, _) if INSTANCES.contains(&name) => {}
+                    (name, Value::Object(named)) if NAMED.contains(&name) => {
+                        named.values_mut().for_each(rebase);
+                    }
+                    (_, value) => rebase(value),
+                }
+            }
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(rebase),
+        _ => {}
+    }
+}
+
+fn rebase_pointer(to: &mut String) {
+    // An anchor is found wherever it is.
+    if to == "#" || to.starts_with("#/") {
+        to.replace_range(..1, PLACE);
+    }
+}
+
+// Content of tools and prompts, for clients that know fewer kinds of it.
+
+/// The result of a tool for an older client.
+fn tool_result(result: Bytes, rules: RevisionRules, wrapped: bool) -> Bytes {
+    let known = patch::each(&result, &["content"], |item| block(item, rules)).unwrap_or(result);
+    let Some(structure) = patch::get(&known, &["structuredContent"]) else { return known };
+    let spoken = if has_text(&known) { None } else { add_text(&known, structure) };
+    let spoken = spoken.unwrap_or_else(|| known.clone());
+    let fitting = if !rules.structured_content {
+        patch::without(&spoken, &[], &["structuredContent"])
+    } else if structure.starts_with(b"{") && !wrapped {
+        None
+    } else {
+        let object = [b"{\"result\":", structure, b"}"].concat();
+        patch::replace(&spoken, &["structuredContent"], &object)
+    };
+    fitting.unwrap_or(spoken)
+}
+
+fn has_text(result: &[u8]) -> bool {
+    let Some(content) = patch::get(result, &["content"]) else { return false };
+    let mut found = false;
+    let walked = Walker::new(content).elements(|place| {
+        found |= patch::get(&content[place], &["type"]) == Some(b"\"text\"");
+        Ok::<_, Fault>(())
+    });
+    found && walked.is_ok()
+}
+
+/// Adds a block with the structure as JSON, for models that read nothing else.
+fn add_text(result: &[u8], structure: &[u8]) -> Option<Bytes> {
+    let text = text_block(&String::from_utf8_lossy(structure));
+    let content = match patch::get(result, &["content"]) {
+        None => format!("[{text}]").into_bytes(),
+        Some(content) => {
+            let inner = content.strip_prefix(b"[")?.strip_suffix(b"]")?.trim_ascii();
+            let comma: &[u8] = if inner.is_empty() { b"" } else { b"," };
+            [b"[", inner, comma, text.as_bytes(), b"]"].concat()
+        }
+    };
+    patch::put(result, &[], "content", &content)
+}
+
+/// A block of content for an older client; none if it stays as it is.
+fn block(block: &[u8], rules: RevisionRules) -> Option<Bytes> {
+    let kind = patch::string(block, &["type"])?;
+    let text = match &*kind {
+        "text" | "image" | "resource" => return None,
+        "resource_link" if rules.resource_links => return None,
+        "audio" if rules.audio => return None,
+        "resource_link" => link_text(block),
+        "audio" => {
+            let mime = patch::string(block, &["mimeType"]).unwrap_or_default();
+            format!("[audio, {mime}: left out, for this client cannot take it]")
+        }
+        _ => String::from_utf8_lossy(block).into_owned(),
+    };
+    // Who it is for matters in any form.
+    let mut other = Bytes::from(text_block(&text));
+    for kept in ["annotations", "_meta"] {
+        if let Some(value) = patch::get(block, &[kept]) {
+            other = patch::put(&other, &[], kept, value).unwrap_or(other);
+        }
+    }
+    Some(other)
+}
+
+fn link_text(link: &[u8]) -> String {
+    let member = |name: &str| patch::string(link, &[name]).unwrap_or_default();
+    let title = patch::string(link, &["title"]).unwrap_or_else(|| member("name"));
+    let mut text = format!("{title}: {}", member("uri"));
+    for more in ["description", "mimeType"].map(member) {
+        if !more.is_empty() {
+            text = format!("{text}\n{more}");
+        }
+    }
+    text
+}
+
+fn text_block(text: &str) -> String {
+    let text: Value = text.into();
+    json!({"type": "text", "text": text}).to_string()
+}
+
+// Questions of a server, for clients of another revision.
+
+/// Whether who declared `capabilities` can be asked this (MRTR-4, META-5).
+pub fn permits(capabilities: &[u8], method: &str, params: &[u8]) -> bool {
+    let declared =
+        |path: &[&str]| patch::get(capabilities, path).is_some_and(|value| value.starts_with(b"{"));
+    match method {
+        method::ELICIT => {
+            let url = declared(&["elicitation", "url"]);
+            let form = declared(&["elicitation", "form"]) || (declared(&["elicitation"]) && !url);
+            if is_url(params) { url } else { form }
+        }
+        method::SAMPLE => {
+            declared(&["sampling"]) && (!has_tools(params) || declared(&["sampling", "tools"]))
+        }
+        method::ROOTS => declared(&["roots"]),
+        _ => false,
+    }
+}
+
+fn is_url(params: &[u8]) -> bool {
+    patch::string(params, &["mode"]).is_some_and(|mode| mode == "url")
+}
+
+fn has_tools(params: &[u8]) -> bool {
+    ["tools", "toolChoice"].iter().any(|member| patch::get(params, &[member]).is_some())
+}
+
+/// A modern server's question for a legacy client; none if that has no words
+/// for it (GW-15). `id` is what a page to visit is known by.
+pub fn legacy_question(method: &str, params: &[u8], revision: Revision, id: &str) -> Option<Bytes> {
+    let rules = revision.rules();
+    let same = || Some(Bytes::copy_from_slice(params));
+    match method {
+        method::ELICIT if !rules.elicitation => None,
+        method::ELICIT if is_url(params) && !rules.rich_questions => None,
+        method::ELICIT if is_url(params) => {
+            let id = Value::from(id).to_string();
+            patch::put(params, &[], "elicitationId", id.as_bytes())
+        }
+        method::ELICIT => older_form(params, rules),
+        method::SAMPLE if rules.rich_questions => same(),
+        method::SAMPLE if has_tools(params) => None,
+        method::SAMPLE => older_messages(params),
+        method::ROOTS => same(),
+        _ => None,
+    }
+}
+
+/// A form in which choices have no titles of their own, and only one is made.
+fn older_form(params: &[u8], rules: RevisionRules) -> Option<Bytes> {
+    let same = || Some(Bytes::copy_from_slice(params));
+    let path = ["requestedSchema", "properties"];
+    let Some(fields) = patch::get(params, &path).filter(|_| !rules.rich_questions) else {
+        return same();
+    };
+    let mut fields: Map<String, Value> = serde_json::from_slice(fields).ok()?;
+    let mut changed = false;
+    for field in fields.values_mut() {
+        if field["type"] == "array" {
+            return None;
+        }
+        let Some(choices) = field.get("oneOf").and_then(Value::as_array) else { continue };
+        let names = |member: &str| -> Value {
+            choices.iter().map(|choice| choice[member].clone()).collect()
+        };
+        let (values, titles) = (names("const"), names("title"));
+        let field = field.as_object_mut()?;
+        field.remove("oneOf");
+        field.insert("enum".to_owned(), values);
+        field.insert("enumNames".to_owned(), titles);
+        changed = true;
+    }
+    if !changed {
+        return same();
+    }
+    patch::replace(params, &path, json!(fields).to_string().as_bytes())
+}
+
+/// Messages whose content is one block each.
+fn older_messages(params: &[u8]) -> Option<Bytes> {
+    let mut fits = true;
+    let changed = patch::each(params, &["messages"], |message| {
+        let content = patch::get(message, &["content"]).filter(|it| it.starts_with(b"["))?;
+        let mut blocks = Vec::new();
+        let walked = Walker::new(content).elements(|place| {
+            blocks.push(place);
+            Ok::<_, Fault>(())
+        });
+        if let (Ok(()), [only]) = (walked, blocks.as_slice()) {
+            return patch::replace(message, &["content"], &content[only.clone()]);
+        }
+        fits = false;
+        None
+    });
+    fits.then(|| changed.unwrap_or_else(|| Bytes::copy_from_slice(params)))
+}
+
+/// A legacy server's question for a modern client: what only its own hop knows goes (GW-49).
+pub fn modern_question(params: &[u8]) -> Bytes {
+    let hop = [meta::PROGRESS_TOKEN, meta::RELATED_TASK];
+    let own = patch::without(params, &[], &["elicitationId", "task"]);
+    let own = own.unwrap_or_else(|| Bytes::copy_from_slice(params));
+    let bare = patch::without(&own, &["_meta"], &hop).unwrap_or(own);
+    match patch::get(&bare, &["_meta"]) {
+        Some(b"{}") => patch::without(&bare, &[], &["_meta"]).unwrap_or(bare),
+        _ => bare,
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod question_tests {
+    use super::*;
+
+    /// wire: GW-15
+    #[test]
+    fn older_clients_are_asked_in_words_they_know() {
+        let ask = |method, params: &str| {
+            Revision::ALL.map(|revision| {
+                let asked = legacy_question(method, params.as_bytes(), revision, "e1");
+                asked.map_or_else(|| "-".to_owned(), |it| String::from_utf8_lossy(&it).into_owned())
+            })
+        };
+        let url = r#"{"mode":"url","url":"u"}"#;
+        let minted = r#"{"elicitationId":"e1","mode":"url","url":"u"}"#;
+        assert_eq!(ask(method::ELICIT, url)[..4], ["-", "-", "-", minted]);
+        let form =
+            |field: &str| format!(r#"{{"requestedSchema":{{"properties":{{"a":{field}}}}}}}"#);
+        let plain = form(r#"{"type":"string"}"#);
+        assert_eq!(ask(method::ELICIT, &plain)[..4], ["-", "-", &*plain, &*plain]);
+        let titled = form(r#"{"oneOf":[{"const":"x","title":"X"}],"type":"string"}"#);
+        let names = form(r#"{"enum":["x"],"enumNames":["X"],"type":"string"}"#);
+        assert_eq!(ask(method::ELICIT, &titled)[2..4], [&*names, &*titled]);
+        let many = form(r#"{"type":"array","items":{"enum":["x"]}}"#);
+        assert_eq!(ask(method::ELICIT, &many)[2..4], ["-", &*many]);
+        let tools = r#"{"messages":[],"tools":[]}"#;
+        assert_eq!(ask(method::SAMPLE, tools)[2..4], ["-", tools]);
+        let array = |content: &str| format!(r#"{{"messages":[{{"content":{content}}}]}}"#);
+        let (one, two) = (array(r#"[{"type":"text"}]"#), array("[{},{}]"));
+        assert_eq!(ask(method::SAMPLE, &one)[2..4], [&*array(r#"{"type":"text"}"#), &*one]);
+        assert_eq!(ask(method::SAMPLE, &two)[2..4], ["-", &*two]);
+        assert_eq!(ask(method::ROOTS, "{}")[..4], ["{}"; 4]);
+        assert_eq!(ask("x/y", "{}")[..4], ["-"; 4]);
+    }
+
+    /// wire: GW-49, MRTR-3, MRTR-13
+    #[test]
+    fn a_modern_client_is_asked_without_what_only_the_server_knows() {
+        let asked = |params: &str| modern_question(params.as_bytes());
+        let url = r#"{"elicitationId":"e","url":"u","_meta":{"progressToken":1}}"#;
+        assert_eq!(asked(url), r#"{"url":"u"}"#);
+        assert_eq!(asked(r#"{"a": 1,"_meta":{"k":1}}"#), r#"{"a": 1,"_meta":{"k":1}}"#);
+    }
+}

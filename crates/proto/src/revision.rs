@@ -31,7 +31,7 @@ pub enum Era {
 /// What a revision asks of a transport.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "a table of yes and no")]
-pub struct Rules {
+pub struct RevisionRules {
     /// Arrays of messages are messages too.
     pub batches: bool,
     /// Requests after the handshake carry `MCP-Protocol-Version`.
@@ -103,8 +103,8 @@ impl Revision {
     }
 
     /// What it asks of a transport.
-    pub fn rules(self) -> Rules {
-        Rules {
+    pub fn rules(self) -> RevisionRules {
+        RevisionRules {
             batches: self == Self::V2025_03_26,
             version_header: self >= Self::V2025_06_18,
             priming: self == Self::V2025_11_25,
@@ -167,8 +167,9 @@ mod tests {
 
     #[test]
     fn only_one_revision_has_batches_and_one_primes() {
-        let count =
-            |rule: fn(Rules) -> bool| Revision::ALL.iter().filter(|r| rule(r.rules())).count();
+        let count = |rule: fn(RevisionRules) -> bool| {
+            Revision::ALL.iter().filter(|r| rule(r.rules())).count()
+        };
         assert_eq!(count(|rules| rules.batches), 1);
         assert_eq!(count(|rules| rules.priming), 1);
         assert_eq!(count(|rules| rules.cancel_by_close), 1);

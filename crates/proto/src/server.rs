@@ -1,7 +1,7 @@
 //! The server half: faces one client, whatever revision it speaks.
 //!
-//! [`era::classify`] tells by its first message which era a client speaks;
-//! [`legacy::Legacy`] and [`modern::Modern`] are the two machines. Both are
+//! [`classify`] tells by its first message which era a client speaks;
+//! [`legacy::LegacyServerHalf`] and [`modern::ModernServerHalf`] are the two machines. Both are
 //! told what arrived on which lane and hand out [`Frame`]s for lanes and
 //! [`Up`] verbs for the inside; drain both after every call.
 
@@ -9,14 +9,15 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::exchange::{Ask, Exchange, Lane, Up};
-use crate::jsonrpc::{Id, Incoming, Message, Refused};
+use crate::header;
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
+use crate::method::{self, meta};
 use crate::refusal::Refusal;
 use crate::replay::EventId;
-use crate::revision::Era;
-use legacy::Legacy;
-use modern::Modern;
+use crate::revision::{Era, era_of};
+use legacy::LegacyServerHalf;
+use modern::ModernServerHalf;
 
-pub mod era;
 pub mod legacy;
 pub mod modern;
 mod streams;
@@ -58,12 +59,12 @@ impl Frame {
 /// The half for one client, of either era.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the eras say it")]
-pub enum Half {
-    Legacy(Box<Legacy>),
-    Modern(Box<Modern>),
+pub enum ServerHalf {
+    Legacy(Box<LegacyServerHalf>),
+    Modern(Box<ModernServerHalf>),
 }
 
-impl Half {
+impl ServerHalf {
     /// Something arrived on `lane`; with its headers, if it came over HTTP.
     pub fn handle_incoming(&mut self, lane: Lane, incoming: Incoming, headers: Option<&HeaderMap>) {
         match (self, incoming) {
@@ -79,7 +80,7 @@ impl Half {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         match self {
             Self::Legacy(half) => half.handle_refused(lane, refused),
             Self::Modern(half) => half.handle_refused(lane, refused),
@@ -185,9 +186,9 @@ impl Half {
     }
 
     /// The inside has heard of a cancel, and says by now whether it may answer.
-    pub fn settle_cancelled(&mut self, exchange: Exchange) {
+    pub fn acknowledge_cancelled(&mut self, exchange: Exchange) {
         if let Self::Legacy(half) = self {
-            half.settle_cancelled(exchange);
+            half.acknowledge_cancelled(exchange);
         }
     }
 
@@ -276,5 +277,88 @@ impl Half {
             Self::Legacy(half) => half.calls(),
             Self::Modern(half) => half.calls(),
         }
+    }
+}
+
+/// The era that a message belongs to; `headers` if it came over HTTP (3.6 step 7, NEG-10).
+///
+/// The body decides. The version header only cross-checks, because a proxy may strip
+/// it (VAL-1). A message claims the modern era by the version key in its `_meta`
+/// (META-7). A broken claim is an error, never served as legacy.
+pub fn classify(incoming: &Incoming, headers: Option<&HeaderMap>) -> Result<Era, Refusal> {
+    let message = match incoming {
+        Incoming::One(message) => message,
+        Incoming::Batch(elements) => {
+            let modern = elements.iter().flatten().any(claims_modern);
+            let refused = Refusal::NoBatches { era: Era::Modern };
+            return if modern { Err(refused) } else { Ok(Era::Legacy) };
+        }
+    };
+    if claims_modern(message) {
+        return Ok(Era::Modern);
+    }
+    let version = headers.and_then(|headers| headers.get(header::PROTOCOL_VERSION));
+    let version = version.and_then(|value| value.to_str().ok()).map(str::trim);
+    let says_modern = version.is_some_and(|name| era_of(name) == Era::Modern && !name.is_empty());
+    match message.kind() {
+        _ if !says_modern => Ok(Era::Legacy),
+        Kind::Request if message.method() == method::INITIALIZE => Err(Refusal::HeaderMismatch {
+            what: "initialize is not part of the protocol version in the header".to_owned(),
+        }),
+        Kind::Request => Err(missing_envelope()),
+        Kind::Notification | Kind::Result | Kind::Error => Ok(Era::Modern),
+    }
+}
+
+/// Whether a message carries the modern envelope, sound or not.
+pub fn claims_modern(message: &Message) -> bool {
+    !message.is_response() && message.has(Member::MetaVersion)
+}
+
+fn missing_envelope() -> Refusal {
+    let what = format!("params._meta must carry {} and {}", meta::VERSION, meta::CAPABILITIES);
+    Refusal::BadEnvelope { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::parse;
+
+    const CLAIM: &str = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+
+    /// wire: META-7, NEG-10, VAL-1, VAL-2, MSG-9
+    #[test]
+    fn the_body_decides_and_the_header_cross_checks() {
+        let call = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#)
+        };
+        check(&call("{}"), None, "Legacy");
+        check(&call("{}"), Some("2025-11-25"), "Legacy");
+        check(&call("{}"), Some("2026-07-28"), "-32602");
+        check(&call(CLAIM), None, "Modern");
+        check(&call(CLAIM), Some("2025-11-25"), "Modern");
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        check(hello, None, "Legacy");
+        check(hello, Some("2026-07-28"), "-32020");
+        let note = r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#;
+        check(note, None, "Legacy");
+        check(note, Some("2026-07-28"), "Modern");
+        check(&format!("[{}]", call("{}")), None, "Legacy");
+        check(&format!("[{},{}]", call("{}"), call(CLAIM)), None, "-32600");
+    }
+
+    #[track_caller]
+    fn check(text: &str, header: Option<&str>, expected: &str) {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = header {
+            headers.insert(header::PROTOCOL_VERSION, value.parse().unwrap());
+        }
+        let incoming = parse(text.to_owned().into()).unwrap();
+        let seen = match classify(&incoming, Some(&headers)) {
+            Ok(era) => format!("{era:?}"),
+            Err(why) => why.rpc_code().to_string(),
+        };
+        assert_eq!(seen, expected, "{text} with {header:?}");
     }
 }

@@ -7,12 +7,12 @@
 //!
 //! We differ from a browser in one point: an event without data is delivered
 //! if it carries an id or a waiting time, for those matter to resuming.
-//! [`Event::is_message`] tells it from a message.
+//! [`SseEvent::is_message`] tells it from a message.
 //!
 //! ```text
-//!   push ──▶ input ──▶ line ──▶ field ──▶ Draft ──blank line──▶ Event
+//!   push ──▶ input ──▶ line ──▶ field ──▶ Draft ──blank line──▶ SseEvent
 //!               │                           │
-//!               └───── over the limit ──────┴──▶ TooLong, once;
+//!               └───── over the limit ──────┴──▶ EventTooLong, once;
 //!                                                skip to the blank line
 //! ```
 
@@ -22,15 +22,9 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-use self::draft::Draft;
-pub use self::encode::{Outgoing, comment, encode};
-
-mod draft;
-mod encode;
-
 /// Takes events out of a stream of bytes.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct EventDecoder {
     max: usize,
     input: BytesMut,
     /// Bytes at the front of the input that are known to hold no line end.
@@ -58,7 +52,7 @@ enum At {
 
 /// What a blank line completed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Event {
+pub struct SseEvent {
     /// `None` for `message`, which is also what no name means.
     pub name: Option<Box<str>>,
     /// The data lines, joined by LF. Keeps the memory of its neighbours alive:
@@ -74,14 +68,14 @@ pub struct Event {
 /// An event was longer than allowed; it is skipped and the next one follows.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("event is longer than {limit} bytes")]
-pub struct TooLong {
+pub struct EventTooLong {
     /// The most an event may hold.
     pub limit: usize,
     /// How its data began, so that the call that waits for it can be failed.
     pub head: Bytes,
 }
 
-impl Event {
+impl SseEvent {
     /// Whether this carries a message, as opposed to an id, a waiting time or
     /// an event of another name.
     pub fn is_message(&self) -> bool {
@@ -89,7 +83,7 @@ impl Event {
     }
 }
 
-impl Decoder {
+impl EventDecoder {
     /// The data and the name of an event may hold up to `max` bytes together.
     pub fn new(max: usize) -> Self {
         Self {
@@ -130,7 +124,7 @@ impl Decoder {
 
     /// The next event; `None` when more bytes are needed. What is unfinished
     /// when the bytes end is no event, so there is no call for that.
-    pub fn next_event(&mut self) -> Option<Result<Event, TooLong>> {
+    pub fn next_event(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
         if self.at == At::Start && !self.pass_byte_order_mark() {
             return None;
         }
@@ -171,7 +165,7 @@ impl Decoder {
     }
 
     /// The line is not whole yet. Nothing of a skipped event is kept.
-    fn wait_for_more(&mut self) -> Option<Result<Event, TooLong>> {
+    fn wait_for_more(&mut self) -> Option<Result<SseEvent, EventTooLong>> {
         let length = self.input.len();
         if let At::Skipped { mid_line } = self.at {
             self.at = At::Skipped { mid_line: mid_line || length > 0 };
@@ -191,7 +185,7 @@ impl Decoder {
     }
 
     /// Consumes a line of `length` bytes and its end.
-    fn take_line(&mut self, length: usize) -> Option<Result<Event, TooLong>> {
+    fn take_line(&mut self, length: usize) -> Option<Result<SseEvent, EventTooLong>> {
         if let At::Skipped { mid_line } = self.at {
             self.input.advance(length + 1);
             let blank = length == 0 && !mid_line;
@@ -256,10 +250,10 @@ impl Decoder {
 
     /// Gives up on the event being read. Its id counts if it came before what
     /// was too much, so that resuming does not meet the same event again.
-    fn skip(&mut self, at: At, head: Bytes) -> Result<Event, TooLong> {
+    fn skip(&mut self, at: At, head: Bytes) -> Result<SseEvent, EventTooLong> {
         mem::take(&mut self.draft).finish(&mut self.last_id);
         self.at = at;
-        Err(TooLong { limit: self.max, head })
+        Err(EventTooLong { limit: self.max, head })
     }
 }
 
@@ -287,6 +281,174 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// `event` and `retry`.
 const LONGEST_FIELD: usize = 5;
+
+#[derive(Debug, Default)]
+struct Draft {
+    lines: Lines,
+    name: Box<str>,
+    /// `Some("")` says that the stream has no id any more.
+    id: Option<Arc<str>>,
+    retry: Option<u64>,
+}
+
+/// The data so far. One line is by far the most common case.
+#[derive(Debug, Default)]
+enum Lines {
+    #[default]
+    None,
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Draft {
+    fn add_data(&mut self, line: Bytes) {
+        self.lines = match mem::take(&mut self.lines) {
+            Lines::None => Lines::One(line),
+            Lines::One(first) => {
+                let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
+                joined.extend_from_slice(&first);
+                Lines::Many(join(joined, &line))
+            }
+            Lines::Many(joined) => Lines::Many(join(joined, &line)),
+        };
+    }
+
+    fn set_name(&mut self, value: &[u8]) {
+        self.name = String::from_utf8_lossy(value).into();
+    }
+
+    /// What is no text could not be sent back as it came, so it is no id.
+    fn set_id(&mut self, value: &[u8]) {
+        if !value.contains(&0)
+            && let Ok(id) = str::from_utf8(value)
+        {
+            self.id = Some(id.into());
+        }
+    }
+
+    /// Anything but digits is no waiting time, nor is more than fits.
+    fn set_retry(&mut self, value: &[u8]) {
+        if value.iter().all(u8::is_ascii_digit)
+            && let Some(retry) = str::from_utf8(value).ok().and_then(|digits| digits.parse().ok())
+        {
+            self.retry = Some(retry);
+        }
+    }
+
+    /// The data so far.
+    fn data(&self) -> &[u8] {
+        match &self.lines {
+            Lines::None => &[],
+            Lines::One(line) => line,
+            Lines::Many(joined) => joined,
+        }
+    }
+
+    /// What counts towards the limit.
+    fn len(&self) -> usize {
+        self.data().len() + self.name.len()
+    }
+
+    /// How many bytes are kept, the id included.
+    fn held_bytes(&self) -> usize {
+        self.len() + self.id.as_ref().map_or(0, |id| id.len())
+    }
+
+    /// Whether a line of `length` bytes could still be part of an event of
+    /// `max` bytes. Looks at nothing but lengths, so that the answer is the
+    /// same for a line that is whole and for one that is still arriving.
+    fn has_room_for(&self, length: usize, max: usize) -> bool {
+        self.len().saturating_add(length) <= max.saturating_add(FIELD)
+    }
+
+    /// The blank line has come. `last_id` is that of the stream.
+    fn finish(self, last_id: &mut Option<Arc<str>>) -> Option<SseEvent> {
+        let data = match self.lines {
+            Lines::None if self.id.is_none() && self.retry.is_none() => return None,
+            Lines::None => Bytes::new(),
+            Lines::One(line) => line,
+            Lines::Many(joined) => joined.freeze(),
+        };
+        if let Some(id) = self.id {
+            *last_id = (!id.is_empty()).then_some(id);
+        }
+        let name = match &*self.name {
+            "" | "message" => None,
+            _ => Some(self.name),
+        };
+        Some(SseEvent { name, data, id: last_id.clone(), retry: self.retry })
+    }
+}
+
+fn join(mut joined: BytesMut, line: &[u8]) -> BytesMut {
+    joined.extend_from_slice(b"\n");
+    joined.extend_from_slice(line);
+    joined
+}
+
+/// What a line holds besides its value: the longest name, a colon, a space.
+const FIELD: usize = "event: ".len();
+
+/// An event to be written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Outgoing<'a> {
+    /// What the client may resume after.
+    pub id: Option<&'a str>,
+    /// `None` is as good as `message`.
+    pub name: Option<&'a str>,
+    /// How many milliseconds the client is to wait before reconnecting.
+    pub retry: Option<u64>,
+    /// A message; empty for an event that only brings an id or a waiting time.
+    pub data: &'a [u8],
+}
+
+/// Appends `event` with its blank line.
+///
+/// The id comes first, so that a reader to whom the data is too much knows
+/// what it has missed. The data line is there even when empty, since there
+/// are clients that take an event without one for nothing.
+pub fn encode(event: &Outgoing<'_>, out: &mut Vec<u8>) {
+    out.reserve(event.data.len() + ROOM);
+    if let Some(id) = event.id {
+        line("id: ", id, out);
+    }
+    if let Some(name) = event.name {
+        line("event: ", name, out);
+    }
+    if let Some(retry) = event.retry {
+        line("retry: ", &retry.to_string(), out);
+    }
+    let mut rest = event.data;
+    while let Some(at) = memchr2(b'\r', b'\n', rest) {
+        data(&rest[..at], out);
+        let end = if rest[at..].starts_with(b"\r\n") { 2 } else { 1 };
+        rest = &rest[at + end..];
+    }
+    data(rest, out);
+    out.push(b'\n');
+}
+
+/// Appends a comment, which keeps an idle connection open and means nothing.
+pub fn comment(text: &str, out: &mut Vec<u8>) {
+    line(": ", text, out);
+    out.push(b'\n');
+}
+
+fn data(value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(value);
+    out.push(b'\n');
+}
+
+/// A line break in `value` would start another field; a space does not.
+fn line(field: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(field.as_bytes());
+    out.extend(value.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.push(b'\n');
+}
+
+/// The fields besides the data, as we usually write them.
+const ROOM: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -114,7 +114,7 @@ impl Watches {
     }
 
     /// What a call asked for is granted, or not.
-    pub(crate) fn settle(&mut self, uri: &str, owner: u64, call: u64, is_granted: bool) {
+    pub(crate) fn confirm(&mut self, uri: &str, owner: u64, call: u64, is_granted: bool) {
         let watch = self.by_uri.get_mut(uri).and_then(|owners| owners.get_mut(&owner));
         // It may have been taken back meanwhile.
         let Some(watch) = watch.filter(|watch| watch.asked.contains(&call)) else { return };
@@ -126,7 +126,7 @@ impl Watches {
     }
 
     /// No call is open any more: what was asked for is not granted.
-    pub(crate) fn settle_all(&mut self) {
+    pub(crate) fn end_asking(&mut self) {
         let mut over = Vec::new();
         for (uri, owners) in &mut self.by_uri {
             for (&owner, watch) in owners {
@@ -197,7 +197,7 @@ mod tests {
         assert!(!watches.have_room(std::iter::once("new"), other_session));
         assert_eq!(fill(&mut watches, bob, |number| format!("b{number}")), MOST - share(MOST));
         assert!(watches.have_room(std::iter::once("a7"), bob), "it is watched already");
-        watches.settle_all();
+        watches.end_asking();
         assert_eq!(watches.forget(1).len(), share(MOST));
         assert!(watches.have_room(std::iter::once("new"), other_session));
         watches.forget(2);

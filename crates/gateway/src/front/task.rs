@@ -16,7 +16,7 @@ use switchboard_net::face::Face;
 use switchboard_net::inside::Works;
 use switchboard_proto::exchange::Said;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message, Part};
+use switchboard_proto::jsonrpc::{ItemAction, Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -284,8 +284,9 @@ fn of_ours(
         let ours = tasks.ours(face, server, &task.string(id)?)?;
         task.with_string(id, &ours)
     };
-    let ours =
-        page.with_list(Member::Tasks, |task| under_ours(task).map_or(Fate::Drop, Fate::Replace));
+    let ours = page.with_list(Member::Tasks, |task| {
+        under_ours(task).map_or(ItemAction::Drop, ItemAction::Replace)
+    });
     match next_cursor(server, page, servers) {
         Some(next) => ours.with_string(Member::NextCursor, &next),
         None => ours.without(Member::NextCursor),

@@ -3,7 +3,7 @@
 //! This is `--ignore-tool` of mcp-remote, with its patterns and its words.
 
 use switchboard_proto::failure::Outcome;
-use switchboard_proto::jsonrpc::{Fate, Kind, Member, Message};
+use switchboard_proto::jsonrpc::{ItemAction, Kind, Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
@@ -55,7 +55,7 @@ impl Hidden {
         }
         answer.with_list(Member::Tools, |tool| {
             let name = tool.string("name");
-            if name.is_some_and(|it| self.hides(&it)) { Fate::Drop } else { Fate::Keep }
+            if name.is_some_and(|it| self.hides(&it)) { ItemAction::Drop } else { ItemAction::Keep }
         })
     }
 }

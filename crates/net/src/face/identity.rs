@@ -11,7 +11,7 @@ use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Revision;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, now};
@@ -77,19 +77,19 @@ impl Face {
     /// The revision it is spoken to in; none before that is settled.
     pub fn revision(&self) -> Option<Revision> {
         match &lock(&self.state).half {
-            Half::Legacy(half) => {
+            ServerHalf::Legacy(half) => {
                 let is_settled = !matches!(half.phase(), Phase::Fresh | Phase::Greeting);
                 is_settled.then(|| half.revision())
             }
-            Half::Modern(_) => Some(Revision::NEWEST_MODERN),
+            ServerHalf::Modern(_) => Some(Revision::NEWEST_MODERN),
         }
     }
 
     /// How many streams it is told things on.
     pub fn streams(&self) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(half) => half.streams(),
-            Half::Modern(half) => half.calls() - half.owed(),
+            ServerHalf::Legacy(half) => half.streams(),
+            ServerHalf::Modern(half) => half.calls() - half.owed(),
         }
     }
 
@@ -177,7 +177,7 @@ impl Face {
         self: &Arc<Self>,
         turns: Turns,
         charge: Option<&Arc<Charge>>,
-        step: impl FnOnce(&mut Half) -> R,
+        step: impl FnOnce(&mut ServerHalf) -> R,
     ) -> (R, Works) {
         self.pass(charge, |state| {
             state.turns.take(turns);
@@ -189,14 +189,14 @@ impl Face {
 impl Face {
     /// It has no session, and is gone after its first answer. To be said before anything else.
     pub(crate) fn go_bare(&self) {
-        if let Half::Legacy(half) = &mut lock(&self.state).half {
+        if let ServerHalf::Legacy(half) = &mut lock(&self.state).half {
             half.go_bare();
         }
     }
 
     /// Whether nobody could ever tell it what belongs to no call.
     pub(crate) fn is_bare(&self) -> bool {
-        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_bare())
+        matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_bare())
     }
 }
 

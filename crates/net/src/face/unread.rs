@@ -19,7 +19,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::{Frame, ServerHalf};
 use tokio::sync::oneshot;
 
 use super::{Face, State, lock, now};
@@ -221,7 +221,7 @@ impl Face {
     /// It holds more than all others.
     fn give_way(self: &Arc<Self>) {
         let before = lock(&self.state).backlog;
-        let (kept, works) = self.step(Half::forget_history);
+        let (kept, works) = self.step(ServerHalf::forget_history);
         works.detach();
         if kept >= before {
             tracing::warn!(

@@ -13,7 +13,7 @@ use switchboard_proto::exchange::{Ask, Exchange, Lane};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::refusal::Refusal;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, now, wait};
@@ -84,7 +84,7 @@ impl Face {
             dropped.extend(self.call(exchange));
             self.finish(exchange, why.clone());
         }
-        let mut works = self.step(Half::handle_silence).1;
+        let mut works = self.step(ServerHalf::handle_silence).1;
         let _passing = lock(&self.passing);
         for call in dropped {
             self.inside.cancel(self, &call);
@@ -110,15 +110,15 @@ impl Face {
     pub fn idle_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let busy = match &state.half {
-            Half::Legacy(half) => half.is_busy(),
-            Half::Modern(half) => half.calls() > 0,
+            ServerHalf::Legacy(half) => half.is_busy(),
+            ServerHalf::Modern(half) => half.calls() > 0,
         };
         (!busy).then_some(state.used)
     }
 
     /// Whether the server waits for an answer of this legacy client.
     pub(crate) fn is_asked(&self) -> bool {
-        matches!(&lock(&self.state).half, Half::Legacy(half) if half.is_asked())
+        matches!(&lock(&self.state).half, ServerHalf::Legacy(half) if half.is_asked())
     }
 
     /// How many calls are open.
@@ -138,7 +138,7 @@ impl Face {
     /// Says who answers, as JSON: for the results that its half makes by itself (MOD-7).
     pub fn introduce(&self, server: &Bytes) {
         self.quietly(|half| {
-            if let Half::Modern(half) = half {
+            if let ServerHalf::Modern(half) = half {
                 half.introduce(server.clone());
             }
         });
@@ -167,7 +167,7 @@ impl Face {
     /// Answers a modern client's call with its questions.
     pub(crate) fn close_round(&self, round: (Exchange, u32), state: &str, until: Instant) {
         self.quietly(|half| {
-            if let Half::Modern(half) = half {
+            if let ServerHalf::Modern(half) = half {
                 half.close_round(round, state, until);
             }
         });
@@ -176,8 +176,8 @@ impl Face {
     /// How many questions of a modern client's call wait to be put to it together.
     pub(crate) fn questions(&self, round: (Exchange, u32)) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(_) => 0,
-            Half::Modern(half) => half.questions(round),
+            ServerHalf::Legacy(_) => 0,
+            ServerHalf::Modern(half) => half.questions(round),
         }
     }
 
@@ -190,8 +190,8 @@ impl Face {
         request: &Message,
         headers: Option<&HeaderMap>,
     ) -> Works {
-        let retry = |half: &mut Half| {
-            if let Half::Modern(half) = half {
+        let retry = |half: &mut ServerHalf| {
+            if let ServerHalf::Modern(half) = half {
                 half.handle_retry(key, lane, request, headers);
             }
         };
@@ -200,8 +200,8 @@ impl Face {
 
     /// Gives up on parked calls whose client is late.
     pub(crate) fn give_up_parked(self: &Arc<Self>) {
-        let give_up = |half: &mut Half| {
-            if let Half::Modern(half) = half {
+        let give_up = |half: &mut ServerHalf| {
+            if let ServerHalf::Modern(half) = half {
                 half.handle_timeout(now());
             }
         };
@@ -211,8 +211,8 @@ impl Face {
     /// How many of its calls wait for it.
     pub(crate) fn parked(&self) -> usize {
         match &lock(&self.state).half {
-            Half::Legacy(_) => 0,
-            Half::Modern(half) => half.parked(),
+            ServerHalf::Legacy(_) => 0,
+            ServerHalf::Modern(half) => half.parked(),
         }
     }
 }

@@ -21,13 +21,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
 use switchboard_proto::header;
-use switchboard_proto::jsonrpc::{Id, Incoming, Message, Refused};
+use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
-use switchboard_proto::server::era::classify;
+use switchboard_proto::server::classify;
 use switchboard_proto::server::legacy::Phase;
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::trace;
 use tokio::time::Instant;
 
@@ -107,7 +107,7 @@ where
             Incoming::One(traced.unwrap_or(message))
         }
         Ok(incoming) => incoming,
-        Err(Refused { id, why }) => return Ok(refused(id.as_ref(), &why)),
+        Err(InvalidMessage { id, why }) => return Ok(refused(id.as_ref(), &why)),
     };
     let turns = match site.keeps(who).and_then(|()| who.enter(&incoming, turns)) {
         Ok(turns) => turns,
@@ -236,7 +236,7 @@ async fn exchange(
     let works = if let (Some(key), Incoming::One(request)) = (parked, &incoming) {
         face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
     } else {
-        let take = |half: &mut Half| half.handle_incoming(lane, incoming, Some(headers));
+        let take = |half: &mut ServerHalf| half.handle_incoming(lane, incoming, Some(headers));
         face.step_in(turns, Some(&charge), take).1
     };
     // The work has a copy of the text, in the words of its server.

@@ -11,10 +11,10 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Lane};
-use switchboard_proto::jsonrpc::Refused;
+use switchboard_proto::jsonrpc::InvalidMessage;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
-use switchboard_proto::server::Half;
+use switchboard_proto::server::ServerHalf;
 use switchboard_proto::sse::{self, Outgoing};
 
 use super::body::{Body, OpenLane};
@@ -90,11 +90,11 @@ where
                 Ok(turns) => turns,
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
-            let take = |half: &mut Half| half.handle_incoming(Lane::MAIN, incoming, None);
+            let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);
             face.step_in(turns, Some(&charge), take).1.holding(charge).detach();
             site.after_call(&face);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }
-        Err(Refused { id, why }) => Ok(refused(id.as_ref(), &why)),
+        Err(InvalidMessage { id, why }) => Ok(refused(id.as_ref(), &why)),
     }
 }

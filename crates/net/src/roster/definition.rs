@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use switchboard_proto::jsonrpc::{Member, Part};
 use switchboard_proto::method;
-use switchboard_proto::project::Cache;
+use switchboard_proto::project::CacheHints;
 
 /// What a list is a list of.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -112,11 +112,11 @@ impl Terms {
     }
 
     /// How long others may keep it from here on.
-    pub(super) fn hints(self, now: Instant) -> Cache {
+    pub(super) fn hints(self, now: Instant) -> CacheHints {
         let left = self.ttl.unwrap_or_default();
         let left = left.saturating_sub(now.saturating_duration_since(self.read_at));
         let ttl_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        Cache { ttl_ms, public: self.is_public }
+        CacheHints { ttl_ms, public: self.is_public }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::project::Cache;
+use switchboard_proto::project::CacheHints;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -142,9 +142,9 @@ impl ServerEntry {
     }
 
     /// How long others may keep its list; none if it has none of that kind.
-    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<Cache> {
+    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<CacheHints> {
         if self.state.borrow().phase != ServerPhase::Ready {
-            return Some(Cache::default());
+            return Some(CacheHints::default());
         }
         self.lists.borrow().terms[kind as usize].map(|terms| terms.hints(now))
     }

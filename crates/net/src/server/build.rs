@@ -16,7 +16,7 @@ use super::greet::Identity;
 use super::handler::{Erased, Handler};
 use super::manifest;
 use super::notice::{Hear, Notice};
-use super::project::Cache;
+use super::project::CacheHints;
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
 use super::tool::Tool;
@@ -43,7 +43,7 @@ pub struct Builder {
     raw: Option<Arc<dyn Erased>>,
     heard: Option<Arc<Hear>>,
     page: usize,
-    cache: Cache,
+    cache: CacheHints,
     trace: Option<Ring>,
 }
 
@@ -64,7 +64,7 @@ impl Builder {
             raw: None,
             heard: None,
             page: PAGE,
-            cache: Cache::default(),
+            cache: CacheHints::default(),
             trace: None,
         }
     }
@@ -197,7 +197,7 @@ impl Builder {
 
     /// How long lists and resources may be kept, unless a result says otherwise (CACHE-1).
     #[must_use]
-    pub fn cache(mut self, cache: Cache) -> Self {
+    pub fn cache(mut self, cache: CacheHints) -> Self {
         self.cache = cache;
         self
     }

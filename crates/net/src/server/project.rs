@@ -13,7 +13,7 @@ use super::error::Error;
 use super::handler::Request;
 use super::session::Caller;
 
-pub use project::Cache;
+pub use project::CacheHints;
 
 impl Server {
     /// A result in the words of whoever made the call.

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::entry::{self, describe};
 use super::error::Error;
 use super::handler::Job;
-use super::project::Cache;
+use super::project::CacheHints;
 use pattern::Pattern;
 
 mod pattern;
@@ -28,7 +28,7 @@ pub struct Resource {
     uri: String,
     flaw: Option<Flaw>,
     listing: String,
-    cache: Option<Cache>,
+    cache: Option<CacheHints>,
     read: Box<Read>,
 }
 
@@ -38,7 +38,7 @@ pub struct Template {
     pattern: Result<Pattern, &'static str>,
     flaw: Option<Flaw>,
     listing: String,
-    cache: Option<Cache>,
+    cache: Option<CacheHints>,
     read: Box<Read>,
 }
 
@@ -47,7 +47,7 @@ pub struct Template {
 pub struct ResourceDraft {
     uri: String,
     members: Map<String, Value>,
-    cache: Option<Cache>,
+    cache: Option<CacheHints>,
 }
 
 impl Resource {
@@ -110,7 +110,7 @@ impl ResourceDraft {
 
     /// How long what was read may be kept, if not as long as the server says (CACHE-1).
     #[must_use]
-    pub fn cache(self, cache: Cache) -> Self {
+    pub fn cache(self, cache: CacheHints) -> Self {
         Self { cache: Some(cache), ..self }
     }
 
@@ -152,7 +152,7 @@ impl ResourceDraft {
     }
 }
 
-fn to_bytes(contents: &[Contents], cache: Option<Cache>) -> Bytes {
+fn to_bytes(contents: &[Contents], cache: Option<CacheHints>) -> Bytes {
     let mut result = json!({"contents": contents});
     if let Some(cache) = cache {
         result["ttlMs"] = cache.ttl_ms.into();

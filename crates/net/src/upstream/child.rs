@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::failure::{Failure, Source};
-use switchboard_proto::line::{Decoder, TooLong};
+use switchboard_proto::failure::{Failure, FailureSource};
+use switchboard_proto::line::{LineDecoder, LineTooLong};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -31,7 +31,7 @@ pub(super) async fn run(up: &Arc<Upstream>, command: &Command) -> End {
     };
     let mut child = match command.spawn(up.server.environment()) {
         Ok(child) => child,
-        Err(error) => return End::Broke(Failure::NotStarted { source: Source::new(error) }),
+        Err(error) => return End::Broke(Failure::NotStarted { source: FailureSource::new(error) }),
     };
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return End::Broke(Failure::closed("no pipes"));
@@ -71,7 +71,7 @@ async fn write(up: &Arc<Upstream>, mut stdin: ChildStdin) {
 /// Reads until the child closes its stdout or has exited, or why nobody can read that.
 /// A descendant in a session of its own may hold the pipe open after the child's exit.
 async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> Option<Failure> {
-    let mut decoder = Decoder::new(up.limits.message);
+    let mut decoder = LineDecoder::new(up.limits.message);
     let mut exit = child.clone();
     let mut exited = pin!(async {
         exit.wait().await;
@@ -104,10 +104,10 @@ async fn read(up: &Arc<Upstream>, mut stdout: ChildStdout, child: ExitWatch) -> 
     }
 }
 
-async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, TooLong>) {
+async fn take(up: &Arc<Upstream>, line: Result<bytes::Bytes, LineTooLong>) {
     match line {
         Ok(line) => up.handle_piped(line).await,
-        Err(TooLong { limit, head }) => {
+        Err(LineTooLong { limit, head }) => {
             up.handle_too_long(Lane::MAIN, &head, limit);
             up.pace().await;
         }

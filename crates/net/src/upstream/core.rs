@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::{Down, Lane};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
@@ -18,7 +18,7 @@ use crate::face::{lock, now};
 
 /// What is behind the lock of an upstream.
 pub(super) struct Core {
-    pub(super) half: Half<Call>,
+    pub(super) half: ClientHalf<Call>,
     /// What the half has to tell and nobody has passed on yet.
     pub(super) down: VecDeque<Down<Call>>,
     pub(super) road: Road,
@@ -100,7 +100,7 @@ fn is_sooner(due: Instant, now: Instant, look: Instant) -> bool {
 }
 
 impl Core {
-    pub(super) fn new(half: Half<Call>, road: Road) -> Self {
+    pub(super) fn new(half: ClientHalf<Call>, road: Road) -> Self {
         Self {
             half,
             down: VecDeque::new(),

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
-use switchboard_proto::client::legacy::Legacy;
-use switchboard_proto::client::modern::Modern;
+use switchboard_proto::client::legacy::LegacyClientHalf;
+use switchboard_proto::client::modern::ModernClientHalf;
 use switchboard_proto::client::probe::{self, Reply, Verdict};
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
-use switchboard_proto::client::{Half, Sharing};
+use switchboard_proto::client::{ClientHalf, Sharing};
 use switchboard_proto::exchange::{Ask, Carrier, Exchange};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
@@ -65,32 +65,32 @@ impl Eras {
         sharing: Sharing,
         hello: Option<Message>,
         limits: &Limits,
-    ) -> Half<Call> {
+    ) -> ClientHalf<Call> {
         let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
         let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
         match (self.clients, self.server) {
             (Era::Legacy, Era::Legacy) => {
-                let half = Legacy::new(sharing, limits).asking_from(first_ask);
-                Half::Legacy(Box::new(match hello {
+                let half = LegacyClientHalf::new(sharing, limits).asking_from(first_ask);
+                ClientHalf::Legacy(Box::new(match hello {
                     Some(hello) => half.greeted_with(hello),
                     None => half,
                 }))
             }
             (Era::Modern, Era::Modern) => {
-                Half::Modern(Box::new(Modern::new(carrier, sharing, limits)))
+                ClientHalf::Modern(Box::new(ModernClientHalf::new(carrier, sharing, limits)))
             }
             (Era::Legacy, Era::Modern) => {
                 let half = ToModern::new(carrier, sharing, limits)
                     .asking_from(first_ask)
                     .knowing_time(now(), SystemTime::now());
-                Half::ToModern(Box::new(match &hello {
+                ClientHalf::ToModern(Box::new(match &hello {
                     Some(hello) => half.greeted_with(hello),
                     None => half,
                 }))
             }
             (Era::Modern, Era::Legacy) => {
                 let half = ToLegacy::new(carrier, sharing, limits).asking_from(first_ask);
-                Half::ToLegacy(Box::new(half))
+                ClientHalf::ToLegacy(Box::new(half))
             }
         }
     }
@@ -306,7 +306,7 @@ impl Upstream {
     /// Modern servers have no sessions, and no such method.
     fn may_ping(&self) -> bool {
         let half = &lock(&self.core).half;
-        matches!(half, Half::Legacy(_)) && !half.is_greeting() && half.calls() == 0
+        matches!(half, ClientHalf::Legacy(_)) && !half.is_greeting() && half.calls() == 0
     }
 
     async fn ping(self: &Arc<Self>) {

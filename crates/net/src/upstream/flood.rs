@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{self, Answered, Message, Refused};
+use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
 
 use super::Upstream;
 use super::http::lane_of;
@@ -149,7 +149,7 @@ impl Upstream {
         self: &Arc<Self>,
         lane: Lane,
         text: &Bytes,
-        refused: &Refused,
+        refused: &InvalidMessage,
     ) -> Works {
         self.count_bytes(text.len());
         self.tell_unreadable(format_args!("skipped what is no message: {refused}"));
@@ -172,7 +172,7 @@ impl Upstream {
     /// Fails the call that was answered. The stream of a POST belongs to one
     /// call, whatever id is said on it.
     fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: &Failure) -> Works {
-        let fail = |half: &mut Half<Call>, now| {
+        let fail = |half: &mut ClientHalf<Call>, now| {
             let lane = match answered {
                 Answered::Nothing => return,
                 _ if lane != Lane::MAIN => Some(lane),

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
@@ -219,7 +219,7 @@ impl Upstream {
 
     /// The server does not know our session any more.
     fn handle_session_over(self: &Arc<Self>, link: &Link, post: &Post) -> Works {
-        let over = |half: &mut Half<_>, now| {
+        let over = |half: &mut ClientHalf<_>, now| {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
             if half.is_greeting() {
@@ -232,7 +232,7 @@ impl Upstream {
 
     /// The same where no call has found out.
     fn renew_session(self: &Arc<Self>, link: &Link, session: &Session) -> Works {
-        let renew = |half: &mut Half<_>, now| {
+        let renew = |half: &mut ClientHalf<_>, now| {
             if link.session().number != session.number {
                 return;
             }

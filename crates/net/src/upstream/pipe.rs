@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
@@ -100,7 +100,7 @@ pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
         if up.stop.until(pause).await.is_none() {
             return;
         }
-        up.step(Half::handle_timeout).1.detach();
+        up.step(ClientHalf::handle_timeout).1.detach();
     }
 }
 

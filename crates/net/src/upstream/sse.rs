@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::sse::{Decoder, Event, TooLong};
+use switchboard_proto::sse::{EventDecoder, EventTooLong, SseEvent};
 
 use super::http::{Refused, lane_of};
 use super::pipe::End;
@@ -41,7 +41,7 @@ const POST_WAIT: Duration = Duration::from_mins(1);
 /// An open stream, and what of it has not been read yet.
 struct Stream {
     body: Incoming,
-    decoder: Decoder,
+    decoder: EventDecoder,
 }
 
 /// Connects and serves the stream until it ends or we are told to stop.
@@ -124,7 +124,7 @@ async fn connect(
     let response = fetch.send(request).await.map_err(Failure::from)?;
     let response = check(up, headers, response).await?;
     let mut stream =
-        Stream { body: response.into_body(), decoder: Decoder::new(up.limits.message) };
+        Stream { body: response.into_body(), decoder: EventDecoder::new(up.limits.message) };
     let first = tokio::time::timeout(ENDPOINT_WAIT, stream.next(up)).await;
     let event = match first {
         Ok(Some(event)) if event.name.as_deref() == Some("endpoint") => event,
@@ -164,12 +164,12 @@ async fn check(
 
 impl Stream {
     /// The next event that says anything; none when the stream is over.
-    async fn next(&mut self, up: &Arc<Upstream>) -> Option<Event> {
+    async fn next(&mut self, up: &Arc<Upstream>) -> Option<SseEvent> {
         loop {
             match self.decoder.next_event() {
                 Some(Ok(event)) if !event.data.is_empty() => return Some(event),
                 Some(Ok(_)) => {}
-                Some(Err(TooLong { limit, head })) => {
+                Some(Err(EventTooLong { limit, head })) => {
                     up.handle_too_long(Lane::MAIN, &head, limit);
                     up.pace().await;
                 }

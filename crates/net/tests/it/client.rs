@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use switchboard_net::http::site::Site;
-use switchboard_proto::sse::{Decoder, Event};
+use switchboard_proto::sse::{EventDecoder, SseEvent};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
@@ -41,7 +41,7 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: UnsyncBoxBody<Bytes, String>,
-    decoder: Decoder,
+    decoder: EventDecoder,
     raw: String,
     _connection: Option<HangUp>,
 }
@@ -159,7 +159,7 @@ impl Reply {
             status: parts.status,
             headers: parts.headers,
             body: body.map_err(|error| error.to_string()).boxed_unsync(),
-            decoder: Decoder::new(64 << 20),
+            decoder: EventDecoder::new(64 << 20),
             raw: String::new(),
             _connection: connection,
         }
@@ -184,7 +184,7 @@ impl Reply {
     }
 
     /// The next event, comments aside; none at the end of the stream.
-    pub(crate) async fn event(&mut self) -> Option<Event> {
+    pub(crate) async fn event(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(event) = self.decoder.next_event() {
                 return Some(event.unwrap());

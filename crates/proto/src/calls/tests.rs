@@ -200,7 +200,7 @@ fn call_may_have_a_patience_of_its_own() {
     calls.begin_with("short", Patience { quiet: second, total: second }, start);
     calls.begin_with("endless", Patience { quiet: Duration::MAX, total: Duration::MAX }, start);
     calls.handle_timeout(start + Duration::from_hours(24));
-    let gave_up = Event::GaveUp { id: 1, ticket: "short", why: Why::TimedOut };
+    let gave_up = CallEvent::GaveUp { id: 1, ticket: "short", why: Why::TimedOut };
     assert_eq!((calls.poll(), calls.poll()), (Some(gave_up), None));
     assert_eq!(calls.get(2), Some(&"endless"));
 }
@@ -253,8 +253,8 @@ fn check(script: &str, expected: &str) {
         }
         while let Some(event) = calls.poll() {
             seen.push(match event {
-                Event::Answered { ticket, .. } => format!("{ticket}: answered"),
-                Event::GaveUp { ticket, why, .. } => format!("{ticket}: {why:?}"),
+                CallEvent::Answered { ticket, .. } => format!("{ticket}: answered"),
+                CallEvent::GaveUp { ticket, why, .. } => format!("{ticket}: {why:?}"),
             });
         }
     }

@@ -29,19 +29,17 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::watch::Watches;
-use ask::Answered;
-use ghost::Ghost;
-use whose::client;
+use handshake::watcher;
+use recently_cancelled::RecentlyCancelled;
+use server_questions::Answered;
 
-mod ask;
-mod ghost;
-mod greet;
-mod watch;
-mod whose;
+mod handshake;
+mod recently_cancelled;
+mod server_questions;
 
 /// One legacy server.
 #[derive(Debug)]
-pub struct Legacy<T> {
+pub struct LegacyClientHalf<T> {
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -59,7 +57,7 @@ pub struct Legacy<T> {
     next_ask: u64,
     asks: BTreeMap<Ask, Asked<T>>,
     answered: VecDeque<Answered>,
-    ghosts: VecDeque<Ghost<T>>,
+    recently_cancelled: VecDeque<RecentlyCancelled<T>>,
     watches: Watches,
     level: Option<Message>,
     /// The link was ended for nobody used it.
@@ -97,7 +95,7 @@ struct Asked<T> {
     holds: Vec<CallId>,
 }
 
-impl<T: Ticket> Legacy<T> {
+impl<T: Ticket> LegacyClientHalf<T> {
     /// A server that has been told nothing yet.
     pub fn new(sharing: Sharing, limits: &Limits) -> Self {
         Self {
@@ -115,7 +113,7 @@ impl<T: Ticket> Legacy<T> {
             next_ask: 1,
             asks: BTreeMap::new(),
             answered: VecDeque::new(),
-            ghosts: VecDeque::new(),
+            recently_cancelled: VecDeque::new(),
             watches: Watches::default(),
             level: None,
             rested: false,
@@ -163,7 +161,7 @@ impl<T: Ticket> Legacy<T> {
         if self.phase == Phase::Lost {
             self.revive(now);
         }
-        let watcher = watch::watcher(&ticket);
+        let watcher = watcher(&ticket);
         let (id, message) = self.ledger.begin(Owner::Client(ticket), request, now);
         self.begin_watch(id, watcher, request);
         self.send_in_order(id.lane(), message);
@@ -219,7 +217,7 @@ impl<T: Ticket> Legacy<T> {
             if is_sent && awaits.is_none() {
                 self.out.push_back(Transmit::Abort { lane: id.lane() });
             }
-            self.linger(id, &call, awaits, now);
+            self.remember_cancelled(id, &call, awaits, now);
         }
     }
 
@@ -232,7 +230,7 @@ impl<T: Ticket> Legacy<T> {
         for id in self.ledger.ids(is_theirs) {
             self.drop_call(id, None, now);
         }
-        self.leave_ghosts(owner);
+        self.abandon_cancelled(owner);
         self.greeters.retain(|ticket| ticket.owner() != owner);
         let asked = self.asks.iter();
         let asked =
@@ -255,7 +253,9 @@ impl<T: Ticket> Legacy<T> {
     }
 
     fn handle_answer(&mut self, answer: &Message, now: Instant) {
-        let Some((id, call)) = self.ledger.answer(answer) else { return self.lay(answer) };
+        let Some((id, call)) = self.ledger.answer(answer) else {
+            return self.finish_cancelled(answer);
+        };
         self.ledger.running.see(&call.request, answer, now);
         self.end_watch(id, &call, answer.kind() == Kind::Result);
         let greets = call.request.method() == method::INITIALIZE;
@@ -317,7 +317,7 @@ impl<T: Ticket> Legacy<T> {
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         match self.ledger.end(CallId(lane.0)) {
             Some((id, call)) => self.handle_failure(id, call, why),
-            None => self.lay_unanswered(lane),
+            None => self.end_cancelled_lane(lane),
         }
     }
 
@@ -340,17 +340,17 @@ impl<T: Ticket> Legacy<T> {
         while let Some((id, call)) = self.ledger.expired(now) {
             if call.request.method() != method::INITIALIZE {
                 self.withdraw(id);
-                self.linger(id, &call, None, now);
+                self.remember_cancelled(id, &call, None, now);
             }
             let why = call.timed_out(now);
             self.handle_failure(id, call, &why);
         }
-        self.end_ghosts(now);
+        self.expire_cancelled(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.ledger.poll_timeout().into_iter().chain(self.next_ghost()).min()
+        self.ledger.poll_timeout().into_iter().chain(self.next_cancelled_due()).min()
     }
 
     /// What to put on the wire, oldest first.
@@ -381,6 +381,35 @@ impl<T: Ticket> Legacy<T> {
     /// Whether an answer is waited for on `lane`.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.ledger.get(CallId(lane.0)).is_some() || self.is_awaited(lane)
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let is_it = |owner: &Owner<T>| matches!(owner, Owner::Client(theirs) if theirs == ticket);
+        self.ledger.ids(is_it).first().copied()
+    }
+
+    /// Who has calls open.
+    pub fn tickets(&self) -> impl Iterator<Item = &T> {
+        self.ledger.owners().filter_map(client)
+    }
+
+    /// Who has calls open on which the server may ask or log something.
+    pub fn asking(&self) -> impl Iterator<Item = &T> {
+        self.ledger.asking().filter_map(|id| client(&self.ledger.get(id)?.owner))
+    }
+
+    /// Who opened the call that travels on `lane`, if it is open.
+    pub fn ticket(&self, lane: Lane) -> Option<&T> {
+        client(&self.ledger.get(CallId(lane.0))?.owner)
+    }
+}
+
+/// The client that a call is of, if it is of one.
+fn client<T>(owner: &Owner<T>) -> Option<&T> {
+    match owner {
+        Owner::Client(ticket) => Some(ticket),
+        Owner::Revival | Owner::Renewal => None,
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Instant;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ledger::{Call, Ledger, call_number, cancel_notice};
-use super::tools::Tools;
+use super::tool_headers::{HeaderRetry, ToolHeaders};
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Carrier, Down, Lane, Said, To};
 use crate::failure::{Failure, Outcome};
@@ -29,20 +29,17 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::{HEADER_MISMATCH, Refusal};
 use crate::server::modern::listen_over;
-use lesson::Refused;
-
-mod lesson;
 
 /// One modern server.
 #[derive(Debug)]
-pub struct Modern<T> {
+pub struct ModernClientHalf<T> {
     carrier: Carrier,
     sharing: Sharing,
     most_calls: usize,
     /// Calls that were sent again: as their owners know them, and as they are now.
     renamed: BTreeMap<CallId, CallId>,
     ledger: Ledger<Owner<T>>,
-    tools: Tools,
+    tools: ToolHeaders,
     out: VecDeque<Transmit>,
     down: VecDeque<Down<T>>,
 }
@@ -52,13 +49,13 @@ pub struct Modern<T> {
 enum Owner<T> {
     Client(T),
     /// Our own `tools/list`, to learn the headers that this call needs.
-    Lesson {
+    HeaderRetry {
         to: T,
-        refused: Box<Refused>,
+        retry: Box<HeaderRetry>,
     },
 }
 
-impl<T: Ticket> Modern<T> {
+impl<T: Ticket> ModernClientHalf<T> {
     /// A server that has been asked nothing yet.
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
@@ -67,7 +64,7 @@ impl<T: Ticket> Modern<T> {
             most_calls: limits.calls,
             renamed: BTreeMap::new(),
             ledger: Ledger::new(sharing, limits),
-            tools: Tools::default(),
+            tools: ToolHeaders::default(),
             out: VecDeque::new(),
             down: VecDeque::new(),
         }
@@ -139,7 +136,7 @@ impl<T: Ticket> Modern<T> {
     /// A client is gone for good: its calls are cancelled.
     pub fn forget_owner(&mut self, owner: u64, now: Instant) {
         let is_theirs = |o: &Owner<T>| {
-            let (Owner::Client(ticket) | Owner::Lesson { to: ticket, .. }) = o;
+            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = o;
             ticket.owner() == owner
         };
         for id in self.ledger.ids(is_theirs) {
@@ -178,7 +175,7 @@ impl<T: Ticket> Modern<T> {
         now: Instant,
     ) {
         let lists_tools = call.request.method() == method::LIST_TOOLS;
-        let lesson_failed = answer.kind() == Kind::Error;
+        let is_error = answer.kind() == Kind::Error;
         let mut answer = answer.clone();
         if lists_tools && answer.kind() == Kind::Result {
             let left = self.tools.learn(&answer);
@@ -188,36 +185,42 @@ impl<T: Ticket> Modern<T> {
         }
         let again = match call.owner {
             Owner::Client(to) if is_header_fault(&answer) && !call.repeated => {
-                self.learn(to, call.request, answer, now)
+                self.list_tools_for(to, call.request, answer, now)
             }
             Owner::Client(to) => {
                 self.finish(to, answer);
                 None
             }
-            Owner::Lesson { to, refused } if lesson_failed => {
-                self.finish(to, refused.answer);
+            Owner::HeaderRetry { to, retry } if is_error => {
+                self.finish(to, retry.answer);
                 None
             }
-            Owner::Lesson { to, mut refused } => Some(match refused.next_page(&answer) {
-                Some(list) => self.begin(Owner::Lesson { to, refused }, &list, vec![], now),
-                None => self.repeat(to, &refused.request, now),
+            Owner::HeaderRetry { to, mut retry } => Some(match retry.next_page(&answer) {
+                Some(list) => self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now),
+                None => self.repeat(to, &retry.request, now),
             }),
         };
         self.renamed.extend(again.map(|again| (first, again)));
     }
 
     /// The server missed a header: ask it which it wants.
-    fn learn(&mut self, to: T, request: Message, answer: Message, now: Instant) -> Option<CallId> {
+    fn list_tools_for(
+        &mut self,
+        to: T,
+        request: Message,
+        answer: Message,
+        now: Instant,
+    ) -> Option<CallId> {
         if self.carrier == Carrier::Pipe || request.method() != method::CALL_TOOL {
             self.finish(to, answer);
             return None;
         }
-        let refused = Box::new(Refused::new(request, answer));
-        let list = refused.first_page();
-        Some(self.begin(Owner::Lesson { to, refused }, &list, vec![], now))
+        let retry = Box::new(HeaderRetry::new(request, answer));
+        let list = retry.first_page();
+        Some(self.begin(Owner::HeaderRetry { to, retry }, &list, vec![], now))
     }
 
-    /// The lesson is over: send the call once more, with whatever was learned.
+    /// The tools are listed: send the call once more, with the headers that the list names.
     fn repeat(&mut self, to: T, refused: &Message, now: Instant) -> CallId {
         let params = self.tools.headers(refused, None).unwrap_or_default();
         let id = self.begin(Owner::Client(to), refused, params, now);
@@ -281,7 +284,7 @@ impl<T: Ticket> Modern<T> {
         let result = listen_over(&id.to_string());
         let answer = Message::result(&Id::from(id), &result);
         if let Some((_, call)) = self.ledger.answer(&answer) {
-            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
             self.finish(to, answer);
         }
     }
@@ -290,7 +293,7 @@ impl<T: Ticket> Modern<T> {
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure) {
         if let Some((id, call)) = self.ledger.end(CallId(lane.0)) {
             self.first_name(id);
-            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
             self.finish(to, why.clone());
         }
     }
@@ -300,7 +303,7 @@ impl<T: Ticket> Modern<T> {
         self.out.clear();
         self.renamed.clear();
         for call in self.ledger.drain() {
-            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
             self.finish(to, why.clone());
         }
     }
@@ -316,7 +319,7 @@ impl<T: Ticket> Modern<T> {
             self.first_name(id);
             self.cancel_on_wire(id, None);
             let why = call.timed_out(now);
-            let (Owner::Client(to) | Owner::Lesson { to, .. }) = call.owner;
+            let (Owner::Client(to) | Owner::HeaderRetry { to, .. }) = call.owner;
             self.finish(to, why);
         }
     }
@@ -339,7 +342,7 @@ impl<T: Ticket> Modern<T> {
     /// The call that was opened with `ticket`, if it is open.
     pub fn find(&self, ticket: &T) -> Option<CallId> {
         let is_it = |owner: &Owner<T>| {
-            let (Owner::Client(theirs) | Owner::Lesson { to: theirs, .. }) = owner;
+            let (Owner::Client(theirs) | Owner::HeaderRetry { to: theirs, .. }) = owner;
             theirs == ticket
         };
         self.ledger.ids(is_it).first().copied()
@@ -358,7 +361,7 @@ impl<T: Ticket> Modern<T> {
     /// Who has calls open.
     pub fn tickets(&self) -> impl Iterator<Item = &T> {
         self.ledger.owners().map(|owner| {
-            let (Owner::Client(ticket) | Owner::Lesson { to: ticket, .. }) = owner;
+            let (Owner::Client(ticket) | Owner::HeaderRetry { to: ticket, .. }) = owner;
             ticket
         })
     }

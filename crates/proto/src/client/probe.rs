@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_question_is_a_modern_request() {
         let message = question(&Id::Integer(1), &json!({"name": "n", "version": "1"}));
-        assert!(crate::server::era::claims_modern(&message));
+        assert!(crate::server::claims_modern(&message));
         assert_eq!(message.method(), method::DISCOVER);
     }
 }

@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Half, Ticket, Transmit};
+use super::{ClientHalf, Ticket, Transmit};
 use crate::exchange::{Ask, Down, Lane, To};
 use crate::failure::{Failure, Words};
 use crate::shorthand::{lines, message, show};
@@ -42,7 +42,7 @@ impl Ticket for Name {
 
 /// Plays a script; `envelope` is what `@` stands for.
 #[track_caller]
-pub(super) fn check(mut half: Half<Name>, envelope: &str, script: &str, expected: &str) {
+pub(super) fn check(mut half: ClientHalf<Name>, envelope: &str, script: &str, expected: &str) {
     #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
     let mut now = Instant::now();
     let mut seen = Vec::new();
@@ -97,7 +97,7 @@ fn shorten(line: &str, envelope: &str) -> String {
     line.replace(envelope, "@").replace("\"switchboard-", "\"T")
 }
 
-fn drain(half: &mut Half<Name>, seen: &mut Vec<String>) {
+fn drain(half: &mut ClientHalf<Name>, seen: &mut Vec<String>) {
     loop {
         if let Some(down) = half.poll_down() {
             seen.push(told(down));

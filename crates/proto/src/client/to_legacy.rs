@@ -9,7 +9,7 @@
 //!   listen ────────▶ subscribe for each resource ─▶ acknowledged, notes     (GW-51)
 //! ```
 //!
-//! A layer on [`Legacy`]: that one knows the server, this one knows what its
+//! A layer on [`LegacyClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. Clients of the server's own era pass by it, where both
 //! go by one connection. Questions are put to a modern client by the half
 //! that faces it, which parks the call meanwhile.
@@ -19,9 +19,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::across::{hello, take_off};
-use super::legacy::Legacy;
-use super::tools::Tools;
+use super::across::{hello, strip_envelope};
+use super::legacy::LegacyClientHalf;
+use super::tool_headers::ToolHeaders;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
@@ -30,29 +30,23 @@ use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::{Refusal, code};
-use ask::{Asked, Visit};
-use errand::Errand;
-use listen::Listen;
-use task::Tasks;
+use core_tasks::CoreTasks;
+use listen_requests::Listen;
+use question_routing::{Asked, Visit};
 
-mod again;
-mod answer;
-mod ask;
-mod errand;
-mod leave;
-mod level;
-mod listen;
-mod lost;
-mod native;
-mod task;
+mod core_tasks;
+mod lifecycle;
+mod listen_requests;
+mod newer_answers;
+mod question_routing;
 
 /// One legacy server, as its modern clients see it.
 #[derive(Debug)]
 pub struct ToLegacy<T> {
     carrier: Carrier,
-    inner: Legacy<Errand<T>>,
+    inner: LegacyClientHalf<Errand<T>>,
     /// Which arguments its tools want repeated as headers.
-    tools: Tools,
+    tools: ToolHeaders,
     sharing: Sharing,
     most_calls: usize,
     next_call: u64,
@@ -61,7 +55,7 @@ pub struct ToLegacy<T> {
     /// Whether the server can say what belongs to no call; none until it is known.
     hears: Option<bool>,
     asks: BTreeMap<Ask, Asked>,
-    tasks: Tasks,
+    tasks: CoreTasks,
     next_ask: u64,
     /// What the server was last told to log, and the calls that wait until it has heard.
     level: Option<usize>,
@@ -107,8 +101,8 @@ impl<T: Ticket> ToLegacy<T> {
             carrier,
             // A token may be used again while its call is parked. Whose an
             // unclear question is, is ours to say.
-            inner: Legacy::new(Sharing::Alone, limits).renaming_tokens(limits),
-            tools: Tools::default(),
+            inner: LegacyClientHalf::new(Sharing::Alone, limits).renaming_tokens(limits),
+            tools: ToolHeaders::default(),
             sharing,
             most_calls: limits.calls,
             next_call: 1,
@@ -116,7 +110,7 @@ impl<T: Ticket> ToLegacy<T> {
             listens: BTreeMap::new(),
             hears: (carrier == Carrier::Pipe).then_some(true),
             asks: BTreeMap::new(),
-            tasks: Tasks::new(limits.tasks, limits.total),
+            tasks: CoreTasks::new(limits.tasks, limits.total),
             next_ask: 1 << 31,
             level: None,
             leveling: 0,
@@ -140,7 +134,7 @@ impl<T: Ticket> ToLegacy<T> {
     pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
         if ticket.is_native() {
             let id = self.pass(ticket, request, now);
-            self.settle(now);
+            self.translate(now);
             return id;
         }
         self.inner.introduce(hello(request));
@@ -156,7 +150,7 @@ impl<T: Ticket> ToLegacy<T> {
                 None => self.call(ticket, request, now),
             },
         };
-        self.settle(now);
+        self.translate(now);
         id
     }
 
@@ -225,39 +219,39 @@ impl<T: Ticket> ToLegacy<T> {
 
     /// A client says something that wants no answer.
     pub fn note(&mut self, message: &Message, now: Instant) {
-        self.inner.note(take_off(message));
-        self.settle(now);
+        self.inner.note(strip_envelope(message));
+        self.translate(now);
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         self.inner.handle_message(lane, message, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The server knows our session no more, and so did not run this call.
     pub fn handle_session_over(&mut self, lane: Lane, now: Instant) {
         self.inner.handle_session_over(lane, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
         self.end_lingering(now);
-        self.stop_listening_for_an_ear(now);
+        self.stop_waiting_to_hear(now);
         self.refuse_early(now);
         self.expire_tasks(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
             self.inner.meet(Errand::Return, now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
@@ -270,7 +264,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// Turns what the server said into what its clients understand.
-    fn settle(&mut self, now: Instant) {
+    fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 Down::Note { to, message } => self.handle_note(to, &message, now),
@@ -363,7 +357,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
-            self.settle_asks_of(number, &call.ticket, now);
+            self.end_questions_of(number, &call.ticket, now);
             self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
@@ -399,6 +393,75 @@ fn client_of(request: &Message) -> Box<[u8]> {
     let said = |member| request.get(member).unwrap_or(b"null");
     [said(Member::MetaClient), said(Member::MetaCapabilities)].join(&b' ').into()
 }
+
+/// What we open a call at the server for.
+#[derive(Clone, Debug, PartialEq)]
+enum Errand<T> {
+    Call {
+        number: u64,
+        ticket: T,
+    },
+    Discover(T),
+    /// Of a client that speaks the server's own era.
+    Native(T),
+    /// To have been greeted before a listen is acknowledged.
+    Listen(u64),
+    Watch {
+        listen: u64,
+        uri: Box<str>,
+        /// The client that listens.
+        ticket: T,
+    },
+    Unwatch {
+        listen: u64,
+    },
+    /// To know which tools may be tasks.
+    Tools,
+    /// To know what a task comes to.
+    TaskEnd(u64),
+    /// To be there again for who listens.
+    Return,
+    Level,
+    /// To tell it something; nobody waits for the answer.
+    Aside,
+}
+
+impl<T: Ticket> Ticket for Errand<T> {
+    fn owner(&self) -> u64 {
+        match self {
+            Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {
+                ticket.owner()
+            }
+            // Each listen watches for itself.
+            Self::Listen(number)
+            | Self::Watch { listen: number, .. }
+            | Self::Unwatch { listen: number } => owner(*number),
+            Self::Tools | Self::TaskEnd(_) | Self::Return | Self::Level | Self::Aside => u64::MAX,
+        }
+    }
+
+    fn awaits_dropped(&self) -> bool {
+        matches!(self, Self::Native(ticket) if ticket.awaits_dropped())
+    }
+
+    fn principal(&self) -> &[u8] {
+        match self {
+            Self::Call { ticket, .. }
+            | Self::Watch { ticket, .. }
+            | Self::Discover(ticket)
+            | Self::Native(ticket) => ticket.principal(),
+            _ => b"",
+        }
+    }
+}
+
+/// Who watches for a listen.
+fn owner(listen: u64) -> u64 {
+    listen | OURS
+}
+
+/// Apart from the numbers of clients.
+const OURS: u64 = 1 << 63;
 
 #[cfg(test)]
 mod tests;

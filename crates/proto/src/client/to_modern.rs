@@ -10,7 +10,7 @@
 //!   ping, setLevel, initialized: answered or kept here                       (GW-20, GW-21)
 //! ```
 //!
-//! A layer on [`Modern`]: that one knows the server, this one knows what its
+//! A layer on [`ModernClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. It opens calls of its own there, and turns what
 //! comes of them into the six verbs of a legacy conversation.
 
@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::across::Envelope;
-use super::modern::Modern;
-use super::{CallId, Sharing, Ticket, Transmit, native};
+use super::modern::ModernClientHalf;
+use super::{CallId, Sharing, Ticket, Transmit};
 use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Message};
@@ -27,23 +27,21 @@ use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
-use ear::Ear;
-use round::Round;
-use task::{Tasking, Tasks};
-use tools::Tools;
+use extension_tasks::{ExtensionTasks, Tasking};
+use input_rounds::InputRound;
+use listen_stream::ListenStream;
+use wrapped_tools::WrappedTools;
 
-mod answer;
-mod ear;
-mod greet;
-mod open;
-mod round;
-mod task;
-mod tools;
+mod extension_tasks;
+mod input_rounds;
+mod listen_stream;
+mod older_answers;
+mod wrapped_tools;
 
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: Modern<Errand<T>>,
+    inner: ModernClientHalf<Errand<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -60,9 +58,9 @@ pub struct ToModern<T> {
     next_ask: u64,
     /// The call that each question belongs to.
     asks: BTreeMap<Ask, u64>,
-    ear: Ear<T>,
-    tasks: Tasks,
-    tools: Tools,
+    listening: ListenStream<T>,
+    tasks: ExtensionTasks,
+    tools: WrappedTools,
     down: VecDeque<Down<T>>,
 }
 
@@ -110,7 +108,7 @@ struct Call<T> {
     /// As the server knows it now.
     inner: CallId,
     rounds: u32,
-    round: Option<Round>,
+    round: Option<InputRound>,
     /// How far it has got, for progress only grows (GW-19).
     progress: Option<f64>,
     tasking: Tasking,
@@ -122,7 +120,7 @@ impl<T: Ticket> ToModern<T> {
     /// A server that has been asked nothing yet.
     pub fn new(carrier: Carrier, sharing: Sharing, limits: &Limits) -> Self {
         Self {
-            inner: Modern::new(carrier, sharing, limits),
+            inner: ModernClientHalf::new(carrier, sharing, limits),
             sharing,
             most_calls: limits.calls,
             most_asks: limits.asks,
@@ -136,9 +134,9 @@ impl<T: Ticket> ToModern<T> {
             asking: false,
             next_ask: 1,
             asks: BTreeMap::new(),
-            ear: Ear::default(),
-            tasks: Tasks::new(limits.tasks, limits.total),
-            tools: Tools::default(),
+            listening: ListenStream::default(),
+            tasks: ExtensionTasks::new(limits.tasks, limits.total),
+            tools: WrappedTools::default(),
             down: VecDeque::new(),
         }
     }
@@ -153,7 +151,7 @@ impl<T: Ticket> ToModern<T> {
     /// Takes every client for the one that said this `initialize`.
     #[must_use]
     pub fn greeted_with(mut self, hello: &Message) -> Self {
-        self.anybody = Some(Session::of(hello));
+        self.anybody = Some(Session::greet(hello));
         self
     }
 
@@ -162,8 +160,8 @@ impl<T: Ticket> ToModern<T> {
         self.listen_after_rest(now);
         if ticket.is_native() {
             let id = self.inner.open(Errand::Native(ticket), request, said, now);
-            self.settle(now);
-            return native::above(id);
+            self.translate(now);
+            return id.mark_native();
         }
         let id = match request.method() {
             method::INITIALIZE => self.greet(ticket, request, now),
@@ -181,7 +179,7 @@ impl<T: Ticket> ToModern<T> {
                 self.call(ticket, request, tasking, now)
             }
         };
-        self.settle(now);
+        self.translate(now);
         id
     }
 
@@ -239,26 +237,26 @@ impl<T: Ticket> ToModern<T> {
     pub fn note(&mut self, message: Message, now: Instant) {
         match message.method() {
             method::INITIALIZED => {
-                self.ear.ready = true;
+                self.listening.ready = true;
                 self.listen_anew(now);
             }
             // The server asks when it wants to know (GW-24).
             name if method::is_legacy_notice(name) => {}
             _ => self.inner.note(message),
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A client gave up on a call; its own words, if it gave any.
     pub fn drop_call(&mut self, id: CallId, words: Option<&Message>, now: Instant) {
-        if let Some(native) = native::below(id) {
+        if let Some(native) = id.unmark_native() {
             self.inner.drop_call(native, words, now);
         } else if let Some(call) = self.calls.remove(&id.0) {
             self.recall_round(&call);
             self.inner.drop_call(call.inner, words, now);
             self.leave_task(&call, now);
         }
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A client is gone for good.
@@ -272,25 +270,25 @@ impl<T: Ticket> ToModern<T> {
         self.inner.forget_owner(owner, now);
         self.forget_watcher(owner, now);
         self.tasks.forget(owner);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A message arrived; `lane` is its call's over HTTP, else the main one.
     pub fn handle_message(&mut self, lane: Lane, message: &Message, now: Instant) {
         self.inner.handle_message(lane, message, now);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// A call's lane ended without its answer.
     pub fn handle_unanswered(&mut self, lane: Lane, why: &Failure, now: Instant) {
         self.inner.handle_unanswered(lane, why);
-        self.settle(now);
+        self.translate(now);
     }
 
     /// The link is gone. Every open call fails with `why`.
     pub fn handle_lost(&mut self, why: &Failure, now: Instant) {
         self.inner.handle_lost(why);
-        self.settle(now);
+        self.translate(now);
         self.tasks.lose();
         // Those whose client is being asked have no call at the server.
         for (_, call) in std::mem::take(&mut self.calls) {
@@ -302,13 +300,13 @@ impl<T: Ticket> ToModern<T> {
     /// Time has reached `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
-        self.settle(now);
+        self.translate(now);
         self.end_late_rounds(now);
         self.end_late_listing(now);
         self.poll_tasks(now);
         self.tasks.expire(now);
-        self.handle_ear_timeout(now);
-        self.settle(now);
+        self.handle_listen_timeout(now);
+        self.translate(now);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
@@ -316,11 +314,11 @@ impl<T: Ticket> ToModern<T> {
         let rounds = self.calls.values().filter_map(|call| Some(call.round.as_ref()?.until));
         let polls = self.calls.values().filter_map(|call| call.tasking.due());
         let ours = polls.chain(self.tasks.due()).chain(self.tools.due());
-        rounds.chain(ours).chain(self.inner.poll_timeout()).chain(self.ear.due()).min()
+        rounds.chain(ours).chain(self.inner.poll_timeout()).chain(self.listening.due()).min()
     }
 
     /// Turns what the server said into what its clients understand.
-    fn settle(&mut self, now: Instant) {
+    fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
                 Down::Note { to: To::Call(Errand::Call { number, ticket }), message } => {
@@ -379,6 +377,26 @@ impl<T: Ticket> ToModern<T> {
     /// Whether the call that travels on `lane` still waits for its answer.
     pub fn is_open(&self, lane: Lane) -> bool {
         self.inner.is_open(lane)
+    }
+
+    /// Whether the server has told of itself, or a client has.
+    pub fn is_met(&self) -> bool {
+        self.discovered.is_some() || !self.sessions.is_empty()
+    }
+
+    /// The call that was opened with `ticket`, if it is open.
+    pub fn find(&self, ticket: &T) -> Option<CallId> {
+        let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
+        let call = call.map(|(&number, _)| CallId(number));
+        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
+        call.or_else(native)
+    }
+
+    /// How many calls of clients are open.
+    pub fn calls(&self) -> usize {
+        let native = |errand: &&Errand<T>| matches!(errand, Errand::Native(it) if it.counts());
+        let native = self.inner.tickets().filter(native).count();
+        self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }
 }
 

@@ -9,7 +9,7 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Number, Value};
 
-use super::{Mismatch, PARAM_PREFIX, decode, only, value};
+use super::{Mismatch, PARAM_PREFIX, decode, encode_value, only};
 
 /// One argument and the header that repeats it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,7 +75,7 @@ pub fn headers(
 ) -> Vec<(HeaderName, HeaderValue)> {
     let written = annotations.iter().filter_map(|annotation| {
         let text = print(annotation.find(arguments)?)?;
-        Some((annotation.header.clone(), value::encode(&text)))
+        Some((annotation.header.clone(), encode_value(&text)))
     });
     written.collect()
 }

@@ -274,7 +274,7 @@ struct Found {
 
 impl Members {
     /// Those of a payload that was walked before.
-    pub(super) fn of(payload: &[u8]) -> Self {
+    pub(super) fn find_in(payload: &[u8]) -> Self {
         let mut members = Self::default();
         // Text that cannot be read has no members.
         _ = members.read(&mut Walker::new(payload));

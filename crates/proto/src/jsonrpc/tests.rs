@@ -123,7 +123,7 @@ fn check(text: &str, expected: &str) {
                 .trim_end()
                 .to_owned()
         }
-        Err(Refused { id, why }) => {
+        Err(InvalidMessage { id, why }) => {
             id.map_or(String::new(), |id| format!("{id} ")) + &format!("refused {why}")
         }
     };

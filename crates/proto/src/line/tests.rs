@@ -35,7 +35,7 @@ fn line_of_the_greatest_length_is_let_through() {
 // wire: STD-1, STD-2
 #[test]
 fn a_line_of_many_times_the_limit_is_taken_for_endless() {
-    let mut decoder = Decoder::new(10);
+    let mut decoder = LineDecoder::new(10);
     for length in 1..=60 {
         decoder.push(b"x");
         _ = decoder.next_line();
@@ -48,15 +48,15 @@ fn a_line_of_many_times_the_limit_is_taken_for_endless() {
 
 #[test]
 fn longer_line_is_reported_once_and_skipped() {
-    check(&["0123456789a\n{}\n"], &["TooLong", "{}"]);
-    check(&["0123456789a", "bcdefghijkl", "mno\n{}\n"], &["TooLong", "{}"]);
-    check(&["0123456789\r", "a\n{}\n"], &["TooLong", "{}"]);
-    check(&["0123456789a", "b"], &["TooLong"]);
+    check(&["0123456789a\n{}\n"], &["LineTooLong", "{}"]);
+    check(&["0123456789a", "bcdefghijkl", "mno\n{}\n"], &["LineTooLong", "{}"]);
+    check(&["0123456789\r", "a\n{}\n"], &["LineTooLong", "{}"]);
+    check(&["0123456789a", "b"], &["LineTooLong"]);
 }
 
 #[test]
 fn bytes_are_searched_once() {
-    let mut decoder = Decoder::new(100);
+    let mut decoder = LineDecoder::new(100);
     decoder.push(b"abc");
     assert!(decoder.next_line().is_none());
     assert_eq!(decoder.searched, 3);
@@ -77,7 +77,7 @@ fn encoded_message_is_one_line() {
 /// Feeds `chunks` to a decoder with a limit of 10 bytes.
 #[track_caller]
 fn check(chunks: &[&str], expected: &[&str]) {
-    let mut decoder = Decoder::new(10);
+    let mut decoder = LineDecoder::new(10);
     let mut seen = Vec::new();
     for chunk in chunks {
         decoder.push(chunk.as_bytes());
@@ -86,12 +86,12 @@ fn check(chunks: &[&str], expected: &[&str]) {
         }
     }
     seen.extend(decoder.finish().map(|line| match show(line).as_str() {
-        "TooLong" => "TooLong".to_owned(),
+        "LineTooLong" => "LineTooLong".to_owned(),
         line => format!("end: {line}"),
     }));
     assert_eq!(seen, expected);
 }
 
-fn show(line: Result<Bytes, TooLong>) -> String {
-    line.map_or("TooLong".into(), |line| String::from_utf8(line.to_vec()).unwrap())
+fn show(line: Result<Bytes, LineTooLong>) -> String {
+    line.map_or("LineTooLong".into(), |line| String::from_utf8(line.to_vec()).unwrap())
 }

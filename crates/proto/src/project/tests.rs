@@ -11,7 +11,7 @@ const SERVER: &[u8] = br#"{"name":"n"}"#;
 #[test]
 fn a_modern_result_gets_what_it_lacks_and_keeps_what_it_has() {
     let dress = |text: &str, method| {
-        let cache = Cache { ttl_ms: 5, public: true };
+        let cache = CacheHints { ttl_ms: 5, public: true };
         let bytes = modern(text.as_bytes(), method, Some(SERVER), cache).unwrap();
         serde_json::from_slice::<Value>(&bytes).unwrap().to_string()
     };
@@ -34,8 +34,11 @@ fn a_modern_result_gets_what_it_lacks_and_keeps_what_it_has() {
         dress(asks, method::READ_RESOURCE),
         format!(r#"{{{meta},"resultType":"input_required"}}"#)
     );
-    assert_eq!(modern(b"[]", "x", Some(SERVER), Cache::default()), Err(NotAnObject));
-    assert_eq!(modern(b"{}", "x", None, Cache::default()).unwrap(), r#"{"resultType":"complete"}"#);
+    assert_eq!(modern(b"[]", "x", Some(SERVER), CacheHints::default()), Err(NotAnObject));
+    assert_eq!(
+        modern(b"{}", "x", None, CacheHints::default()).unwrap(),
+        r#"{"resultType":"complete"}"#
+    );
 }
 
 /// wire: GW-70, GW-73

@@ -20,25 +20,21 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::Frame;
 use super::streams::Streams;
 use crate::exchange::{Ask, Carrier, Exchange, Lane, Up};
-use crate::jsonrpc::{Id, Incoming, Kind, Message, Refused};
+use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
 use crate::refusal::Refusal;
 use crate::revision::Revision;
 use crate::watch::Watches;
-use stand::revision_in;
-use watch::SELF;
-pub(crate) use watch::covers;
+use abilities::SELF;
 
-mod ask;
-mod bare;
-mod cancelled;
-mod stand;
-mod watch;
+pub(crate) use abilities::covers;
+
+mod abilities;
 
 /// One legacy client: a session, a stdio peer, or an HTTP+SSE stream.
 #[derive(Debug)]
-pub struct Legacy {
+pub struct LegacyServerHalf {
     phase: Phase,
     revision: Revision,
     most_calls: usize,
@@ -94,7 +90,7 @@ struct Asked {
     exchange: Option<Exchange>,
 }
 
-impl Legacy {
+impl LegacyServerHalf {
     /// A client that has said nothing yet.
     pub fn new(carrier: Carrier, limits: &Limits) -> Self {
         Self {
@@ -143,7 +139,7 @@ impl Legacy {
         }
     }
 
-    fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, Refused>>) {
+    fn handle_batch(&mut self, lane: Lane, elements: Vec<Result<Message, InvalidMessage>>) {
         let greets =
             |e: &Result<Message, _>| e.as_ref().is_ok_and(|m| m.method() == method::INITIALIZE);
         let why = if self.phase != Phase::Fresh && !self.revision.rules().batches {
@@ -156,7 +152,7 @@ impl Legacy {
         if let Some(why) = why {
             return self.refuse(lane, None, &why);
         }
-        let asks = |e: &Result<Message, Refused>| match e {
+        let asks = |e: &Result<Message, InvalidMessage>| match e {
             Ok(message) => message.kind() == Kind::Request,
             Err(_) => true,
         };
@@ -173,7 +169,7 @@ impl Legacy {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         self.refuse(lane, refused.id.as_ref(), &refused.why);
     }
 
@@ -342,7 +338,7 @@ impl Legacy {
         let call = self.calls.remove(&exchange)?;
         self.by_id.remove(&call.id);
         if let Some(uri) = &call.watch {
-            self.watched.settle(uri, SELF, exchange.0, is_granted);
+            self.watched.confirm(uri, SELF, exchange.0, is_granted);
         }
         Some(call)
     }
@@ -375,6 +371,93 @@ impl Legacy {
     pub fn poll_up(&mut self) -> Option<Up> {
         self.up.pop_front()
     }
+
+    /// The inside may still answer a call that was cancelled: `finish` or
+    /// [`end_cancelled`](Self::end_cancelled) follows. False if there is no such call.
+    #[must_use]
+    pub fn await_cancelled(&mut self, exchange: Exchange) -> bool {
+        let Some((_, is_awaited)) = self.cancelled.get_mut(&exchange) else { return false };
+        *is_awaited = true;
+        let awaited = || self.cancelled.iter().filter(|(_, (_, is_awaited))| *is_awaited);
+        if awaited().count() > self.most_calls
+            && let Some(oldest) = awaited().next().map(|(&oldest, _)| oldest)
+        {
+            self.end_cancelled(oldest);
+        }
+        true
+    }
+
+    /// No answer will come: the stream of a cancelled call ends.
+    pub fn end_cancelled(&mut self, exchange: Exchange) {
+        if let Some((call, _)) = self.cancelled.remove(&exchange) {
+            self.streams.count_answer(call.lane);
+        }
+    }
+
+    /// The inside has heard that a call was cancelled.
+    pub fn acknowledge_cancelled(&mut self, exchange: Exchange) {
+        if self.cancelled.get(&exchange).is_some_and(|(_, is_awaited)| !is_awaited) {
+            self.end_cancelled(exchange);
+        }
+    }
+
+    /// The client uses an id again: a late answer would be taken for another.
+    fn end_cancelled_under(&mut self, id: &Id) {
+        let same = self.cancelled.iter().find(|(_, (call, _))| call.id == *id);
+        if let Some(exchange) = same.map(|(&exchange, _)| exchange) {
+            self.end_cancelled(exchange);
+        }
+    }
+
+    /// How far the conversation has got.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The revision that was settled on.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Whether ending it now would take something away from somebody.
+    pub fn is_busy(&self) -> bool {
+        !self.calls.is_empty() || self.streams.is_attached()
+    }
+
+    /// Bytes kept for a client that comes back to a stream, or opens one.
+    pub fn history_bytes(&self) -> usize {
+        self.streams.history_bytes()
+    }
+
+    /// Keeps none of them; returns how many there were.
+    pub fn forget_history(&mut self) -> usize {
+        self.streams.forget_history()
+    }
+
+    /// Whether the server waits for an answer of the client.
+    pub fn is_asked(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
+    /// How many calls are open.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The calls that are open, oldest first.
+    pub fn owed_calls(&self) -> Vec<Exchange> {
+        self.calls.keys().copied().collect()
+    }
+
+    /// How many streams it is told things on.
+    pub fn streams(&self) -> usize {
+        self.streams.count()
+    }
+}
+
+/// The revision that a greeting asks for, or that its answer settles on.
+fn revision_in(message: &Message) -> Revision {
+    message.protocol_version().map_or(Revision::ASSUMED, |name| Revision::legacy_at_most(&name))
 }
 
 #[cfg(test)]

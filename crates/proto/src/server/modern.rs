@@ -21,22 +21,19 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::Frame;
 use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
 use crate::header::{Mirror, PARAM_PREFIX};
-use crate::jsonrpc::{Id, Kind, Member, Message, Refused};
+use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
 use crate::method::{self, meta};
+use crate::project;
 use crate::refusal::{Refusal, status_of_error};
 use crate::revision::{Era, Revision};
-use envelope::{Envelope, check_envelope};
-use held::Held;
-use park::{Parked, Round};
+use park::{Held, Parked, Round};
 
-mod envelope;
-mod held;
 mod park;
 
 /// One modern client on a pipe, or one POST of it.
 #[derive(Debug)]
-pub struct Modern {
+pub struct ModernServerHalf {
     carrier: Carrier,
     most_calls: usize,
     /// Who answers, as JSON: for the results that are made here (MOD-7).
@@ -67,7 +64,7 @@ struct Call {
     held: Held,
 }
 
-impl Modern {
+impl ModernServerHalf {
     /// A client that has asked for nothing yet.
     pub fn new(carrier: Carrier, limits: &Limits) -> Self {
         Self {
@@ -111,7 +108,7 @@ impl Modern {
     }
 
     /// Something arrived on `lane` that is no message.
-    pub fn handle_refused(&mut self, lane: Lane, refused: &Refused) {
+    pub fn handle_refused(&mut self, lane: Lane, refused: &InvalidMessage) {
         self.refuse(lane, refused.id.as_ref(), &refused.why);
     }
 
@@ -337,6 +334,71 @@ pub(crate) fn listen_over(id: &str) -> Vec<u8> {
 
 fn status_of(answer: &Message) -> u16 {
     answer.error_code().map_or(200, status_of_error)
+}
+
+/// What a retry says of itself besides its call: what its client can do, and what it
+/// wants to hear on the way. Each request speaks for itself (META-3), a retry too: from
+/// then on its call is served by what the retry says.
+#[derive(Debug)]
+struct Envelope {
+    capabilities: Box<[u8]>,
+    /// What progress goes by, if it is wanted.
+    token: Option<Bytes>,
+    /// The least grave log records that are wanted, if any are (LOG-1).
+    level: Option<usize>,
+}
+
+impl Envelope {
+    fn read(retry: &Message) -> Self {
+        Self {
+            capabilities: retry.declared_capabilities().into(),
+            token: retry.get(Member::MetaProgressToken).map(Bytes::copy_from_slice),
+            level: method::wanted_severity(retry),
+        }
+    }
+}
+
+impl Call {
+    /// Whether the last request of its client declares that it can answer this.
+    fn permits(&self, question: &Message) -> bool {
+        let declared = match &self.retry {
+            Some(retry) => &retry.capabilities,
+            None => self.request.declared_capabilities(),
+        };
+        let params = question.payload().unwrap_or_default();
+        project::permits(declared, question.method(), params)
+    }
+
+    /// A notification as the last request of its client wants it: progress under the
+    /// token it brought, or not at all (GW-55); log records of the level it named
+    /// (LOG-1). Whoever answers has seen the first request, and a retry of it not.
+    fn in_its_words(&self, message: &Message) -> Option<Message> {
+        let Some(retry) = &self.retry else { return Some(message.clone()) };
+        match message.method() {
+            method::PROGRESS if !message.has(Member::ProgressToken) => None,
+            method::PROGRESS => Some(message.with(Member::ProgressToken, retry.token.clone()?)),
+            method::LOG if !method::is_grave(message, retry.level?) => None,
+            _ => Some(message.clone()),
+        }
+    }
+}
+
+/// Both required members of the envelope, each of its type (META-1).
+fn check_envelope(request: &Message) -> Result<String, Refusal> {
+    let broken = |what: &str| Refusal::BadEnvelope { what: format!("params._meta: {what}") };
+    if !request.has(Member::MetaVersion) {
+        return Err(broken(&format!("{} is missing", meta::VERSION)));
+    }
+    let version = request
+        .string(Member::MetaVersion)
+        .ok_or_else(|| broken(&format!("{} must be a string", meta::VERSION)))?;
+    match request.part(Member::MetaCapabilities) {
+        None => Err(broken(&format!("{} is missing", meta::CAPABILITIES))),
+        Some(value) if !value.is_object() => {
+            Err(broken(&format!("{} must be an object", meta::CAPABILITIES)))
+        }
+        Some(_) => Ok(version.into_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl Streams {
         let Some(stream) = self.open.get(&lane.0) else { return };
         if stream.streaming {
             self.push(lane.0, text, true);
-            self.settle(lane);
+            self.count_answer(lane);
         } else if let Some(stream) = self.open.remove(&lane.0) {
             let answer = Frame::Answer { status: 200, text };
             self.out.extend(stream.lane.map(|lane| (lane, answer)));
@@ -237,7 +237,7 @@ impl Streams {
     }
 
     /// One of the answers that a POST was owed will not come, or has been given.
-    pub(super) fn settle(&mut self, lane: Lane) {
+    pub(super) fn count_answer(&mut self, lane: Lane) {
         let Some(stream) = self.open.get_mut(&lane.0) else { return };
         stream.owed = stream.owed.saturating_sub(1);
         if stream.owed == 0 {

@@ -47,7 +47,7 @@ fn unknown_fields_mean_nothing() {
 #[test]
 fn comments_mean_nothing_but_are_counted() {
     check(": test stream\n\n:\n\n:\ndata: 1\n: in between\n\n", &["message 1"]);
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = EventDecoder::new(LIMIT);
     decoder.push(b": ping\n\n: ping\n\ndata: 1\n\n");
     while decoder.next_event().is_some() {}
     assert_eq!(decoder.comments_seen(), 2);
@@ -76,7 +76,7 @@ fn id_stays_until_another_comes() {
 
 #[test]
 fn id_that_is_no_text_is_ignored() {
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = EventDecoder::new(LIMIT);
     decoder.push(b"id: 7\nid: \xff\ndata: \xff\n\n");
     let event = decoder.next_event().unwrap().unwrap();
     assert_eq!((event.id.as_deref(), &event.data[..]), (Some("7"), &b"\xff"[..]));
@@ -97,7 +97,7 @@ fn retry_is_digits_only() {
     for value in ["", "-1", "+1", "1.5", "1000x", " 1"] {
         check(&format!("retry: {value}\ndata: 1\n\n"), &["message 1"]);
     }
-    let mut decoder = Decoder::new(100);
+    let mut decoder = EventDecoder::new(100);
     decoder.push(b"retry: 18446744073709551615\n\nretry: 18446744073709551616\ndata: 1\n\n");
     assert_eq!(decoder.next_event().unwrap().unwrap().retry, Some(u64::MAX));
     assert_eq!(decoder.next_event().unwrap().unwrap().retry, None);
@@ -120,10 +120,13 @@ fn event_of_the_greatest_length_is_let_through() {
 // wire: SSE-2
 #[test]
 fn longer_event_is_reported_once_and_skipped_to_its_end() {
-    check("data: 0123456789abcdefg\ndata: h\n\ndata: 1\n\n", &["TooLong", "message 1"]);
-    check("data: 01234567\ndata: 9abcdefg\n: x\n\ndata: 1\n\n", &["TooLong", "message 1"]);
-    check("data: 0123456789abcdefghijklmnopqrstuvw\r\n\r\ndata: 1\n\n", &["TooLong", "message 1"]);
-    check("data: 0123456789abcdefghijklmnopqrstuvw", &["TooLong"]);
+    check("data: 0123456789abcdefg\ndata: h\n\ndata: 1\n\n", &["EventTooLong", "message 1"]);
+    check("data: 01234567\ndata: 9abcdefg\n: x\n\ndata: 1\n\n", &["EventTooLong", "message 1"]);
+    check(
+        "data: 0123456789abcdefghijklmnopqrstuvw\r\n\r\ndata: 1\n\n",
+        &["EventTooLong", "message 1"],
+    );
+    check("data: 0123456789abcdefghijklmnopqrstuvw", &["EventTooLong"]);
 }
 
 // wire: SSE-2
@@ -139,7 +142,7 @@ fn the_beginning_of_a_longer_event_is_told_wherever_the_bytes_were_cut() {
     ];
     for (stream, expected) in streams {
         for cut in 0..=stream.len() {
-            let mut decoder = Decoder::new(LIMIT);
+            let mut decoder = EventDecoder::new(LIMIT);
             let mut heads = Vec::new();
             for chunk in [&stream[..cut], &stream[cut..]] {
                 decoder.push(chunk.as_bytes());
@@ -155,7 +158,7 @@ fn the_beginning_of_a_longer_event_is_told_wherever_the_bytes_were_cut() {
 #[test]
 fn an_event_of_many_times_the_limit_is_taken_for_endless() {
     for line in ["data: 0123456789", "data: 0123456789\n"] {
-        let mut decoder = Decoder::new(LIMIT);
+        let mut decoder = EventDecoder::new(LIMIT);
         let mut pushed = 0;
         while !decoder.is_endless() {
             decoder.push(line.as_bytes());
@@ -172,8 +175,8 @@ fn an_event_of_many_times_the_limit_is_taken_for_endless() {
 
 #[test]
 fn id_of_a_skipped_event_counts_if_it_came_first() {
-    check("id: 7\ndata: 0123456789abcdefg\n\ndata: 1\n\n", &["TooLong", "message 1 id=7"]);
-    check("data: 0123456789abcdefg\nid: 7\n\ndata: 1\n\n", &["TooLong", "message 1"]);
+    check("id: 7\ndata: 0123456789abcdefg\n\ndata: 1\n\n", &["EventTooLong", "message 1 id=7"]);
+    check("data: 0123456789abcdefg\nid: 7\n\ndata: 1\n\n", &["EventTooLong", "message 1"]);
 }
 
 // wire: SSE-2
@@ -184,7 +187,7 @@ fn comments_do_not_add_up() {
 
 #[test]
 fn bytes_are_searched_once() {
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = EventDecoder::new(LIMIT);
     decoder.push(b"data: 012");
     assert_eq!((decoder.next_event(), decoder.searched), (None, 9));
     decoder.push(b"3\nda");
@@ -194,7 +197,7 @@ fn bytes_are_searched_once() {
 // wire: SSE-2
 #[test]
 fn data_on_one_line_is_not_copied_again() {
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = EventDecoder::new(LIMIT);
     decoder.push(b"data: 0123456789\n\n");
     let input = decoder.input.as_ptr();
     let event = decoder.next_event().unwrap().unwrap();
@@ -294,19 +297,19 @@ fn check(stream: &str, expected: &[&str]) {
 }
 
 fn read<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = EventDecoder::new(LIMIT);
     let mut seen = Vec::new();
     for chunk in chunks {
         decoder.push(chunk);
         while let Some(event) = decoder.next_event() {
-            seen.push(event.map_or("TooLong".into(), |event| show(&event)));
+            seen.push(event.map_or("EventTooLong".into(), |event| show(&event)));
         }
     }
     seen
 }
 
 /// Name, data with `|` for LF, and the rest where there is any.
-fn show(event: &Event) -> String {
+fn show(event: &SseEvent) -> String {
     let data = String::from_utf8(event.data.to_vec()).unwrap().replace('\n', "|");
     let mut text = match &event.name {
         Some(name) => format!("{name} {data}"),

@@ -177,7 +177,7 @@ impl Lanes {
 pub(crate) fn server_legacy(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
-    let mut half = server::legacy::Legacy::new(carrier, &limits());
+    let mut half = server::legacy::LegacyServerHalf::new(carrier, &limits());
     if dice.roll().is_multiple_of(2) {
         half = half.sharing();
     }
@@ -239,7 +239,7 @@ fn check_up(open: &mut HashSet<Exchange>, up: &Up) {
 pub(crate) fn server_modern(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
-    let mut half = server::modern::Modern::new(carrier, &limits());
+    let mut half = server::modern::ModernServerHalf::new(carrier, &limits());
     let (mut lanes, mut next_lane, mut open) = (Lanes::default(), 1, HashSet::new());
     while !dice.0.is_empty() {
         let lane = Lane(dice.roll() % next_lane);
@@ -340,7 +340,7 @@ fn gone() -> Failure {
 pub(crate) fn client_legacy(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
-    let mut half = client::legacy::Legacy::<Call>::new(sharing, &limits());
+    let mut half = client::legacy::LegacyClientHalf::<Call>::new(sharing, &limits());
     let mut waiting = Waiting::default();
     let mut now = start();
     while !dice.0.is_empty() {
@@ -395,7 +395,7 @@ pub(crate) fn client_modern(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
-    let mut half = client::modern::Modern::<Call>::new(carrier, sharing, &limits());
+    let mut half = client::modern::ModernClientHalf::<Call>::new(carrier, sharing, &limits());
     let mut waiting = Waiting::default();
     let mut now = start();
     while !dice.0.is_empty() {
@@ -447,7 +447,7 @@ pub(crate) fn client_to_modern(bytes: &[u8]) {
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
     let half = client::to_modern::ToModern::new(carrier, sharing, &limits());
-    across(dice, client::Half::ToModern(Box::new(half)));
+    across(dice, client::ClientHalf::ToModern(Box::new(half)));
 }
 
 /// A legacy server and its modern clients do anything.
@@ -456,7 +456,7 @@ pub(crate) fn client_to_legacy(bytes: &[u8]) {
     let carrier = dice.of(&[Carrier::Http, Carrier::Pipe]);
     let sharing = dice.of(&[Sharing::Alone, Sharing::Shared]);
     let half = client::to_legacy::ToLegacy::new(carrier, sharing, &limits());
-    across(dice, client::Half::ToLegacy(Box::new(half)));
+    across(dice, client::ClientHalf::ToLegacy(Box::new(half)));
 }
 
 /// What servers of the other era say besides.
@@ -472,7 +472,7 @@ fn across_message(dice: &mut Dice<'_>) -> Message {
     parse_one(Bytes::from(text)).expect("a message")
 }
 
-fn across(mut dice: Dice<'_>, mut half: client::Half<Call>) {
+fn across(mut dice: Dice<'_>, mut half: client::ClientHalf<Call>) {
     let mut waiting = Waiting::default();
     let mut now = start();
     while !dice.0.is_empty() {

@@ -3,15 +3,15 @@
 use http::HeaderMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_proto::header::{Mirror, param, value};
+use switchboard_proto::header::{Mirror, decode_value, encode_value, param};
 
 proptest! {
     // wire: HDR-10, HDR-11
     #[test]
     fn encoded_value_comes_back(text in text()) {
-        let encoded = value::encode(&text);
+        let encoded = encode_value(&text);
         prop_assert!(encoded.as_bytes().iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')));
-        prop_assert_eq!(value::decode(&encoded).unwrap(), text);
+        prop_assert_eq!(decode_value(&encoded).unwrap(), text);
     }
 
     // wire: HDR-3, HDR-11
@@ -43,10 +43,10 @@ proptest! {
     #[test]
     fn no_header_value_panics(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         if let Ok(header) = http::HeaderValue::from_bytes(&bytes)
-            && let Ok(text) = value::decode(&header)
+            && let Ok(text) = decode_value(&header)
         {
-            let again = value::encode(&text);
-            prop_assert_eq!(value::decode(&again).unwrap(), text);
+            let again = encode_value(&text);
+            prop_assert_eq!(decode_value(&again).unwrap(), text);
         }
     }
 }

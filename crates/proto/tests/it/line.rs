@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use switchboard_proto::line::{Decoder, TooLong, encode};
+use switchboard_proto::line::{LineDecoder, LineTooLong, encode};
 
 const LIMIT: usize = 14;
 
@@ -35,12 +35,12 @@ proptest! {
 // wire: STD-1
 #[test]
 fn endless_line_is_not_kept() {
-    let mut decoder = Decoder::new(1000);
+    let mut decoder = LineDecoder::new(1000);
     let mut reports = 0;
     for _ in 0..10_000 {
         decoder.push(&[b'x'; 1000]);
         while let Some(line) = decoder.next_line() {
-            assert!(matches!(line, Err(TooLong { limit: 1000, .. })));
+            assert!(matches!(line, Err(LineTooLong { limit: 1000, .. })));
             reports += 1;
         }
         assert!(decoder.buffer().capacity() < 64 * 1024);
@@ -50,8 +50,8 @@ fn endless_line_is_not_kept() {
 
 /// Feeds `bytes` in chunks of the given sizes, over and over. Between reads
 /// no more may be held than the limit and the CR that may end the line.
-fn decode(bytes: &[u8], sizes: &[usize]) -> Vec<Result<Bytes, TooLong>> {
-    let mut decoder = Decoder::new(LIMIT);
+fn decode(bytes: &[u8], sizes: &[usize]) -> Vec<Result<Bytes, LineTooLong>> {
+    let mut decoder = LineDecoder::new(LIMIT);
     let mut lines = Vec::new();
     let mut rest = bytes;
     for &size in sizes.iter().cycle() {

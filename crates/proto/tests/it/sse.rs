@@ -1,7 +1,7 @@
 //! Events do not depend on how their bytes arrive, and memory is bounded.
 
 use proptest::prelude::*;
-use switchboard_proto::sse::{Decoder, Event, Outgoing, TooLong, comment, encode};
+use switchboard_proto::sse::{EventDecoder, EventTooLong, Outgoing, SseEvent, comment, encode};
 
 const LIMIT: usize = 24;
 
@@ -38,7 +38,7 @@ proptest! {
             let id = Some(id.as_str());
             encode(&Outgoing { id, name: name.as_deref(), retry: *retry, data }, &mut bytes);
         }
-        let expected = events.into_iter().map(|(id, name, retry, data)| Ok(Event {
+        let expected = events.into_iter().map(|(id, name, retry, data)| Ok(SseEvent {
             name: name.map(Into::into),
             data: with_lf(&data).into(),
             id: Some(id.into()),
@@ -59,12 +59,12 @@ fn large_message_comes_back_whole() {
     assert_eq!(events[0].as_ref().unwrap().data, data);
     assert_eq!(
         decode((1 << 20) - 1, &bytes, &[16 * 1024]),
-        [Err(TooLong { limit: (1 << 20) - 1, head: vec![b'x'; 256].into() })]
+        [Err(EventTooLong { limit: (1 << 20) - 1, head: vec![b'x'; 256].into() })]
     );
 }
 
-fn decode(limit: usize, bytes: &[u8], sizes: &[usize]) -> Vec<Result<Event, TooLong>> {
-    let mut decoder = Decoder::new(limit);
+fn decode(limit: usize, bytes: &[u8], sizes: &[usize]) -> Vec<Result<SseEvent, EventTooLong>> {
+    let mut decoder = EventDecoder::new(limit);
     let mut events = Vec::new();
     let mut rest = bytes;
     for &size in sizes.iter().cycle() {

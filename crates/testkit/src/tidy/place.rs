@@ -24,9 +24,6 @@ const READERS: &[&str] = &[
     "crates/proto/src/patch.rs",
     // Whole results in the words of another revision.
     "crates/proto/src/project.rs",
-    "crates/proto/src/project/content.rs",
-    "crates/proto/src/project/question.rs",
-    "crates/proto/src/project/schema.rs",
 ];
 
 /// How one finds them.

@@ -75,7 +75,7 @@ impl Http {
         mut body: Body,
         request: &Value,
     ) -> ExchangeResult {
-        let mut events = sse::Decoder::new(MAX);
+        let mut events = sse::EventDecoder::new(MAX);
         loop {
             while let Some(event) = events.next_event() {
                 let Ok(event) = event else { continue };

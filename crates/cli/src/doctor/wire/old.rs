@@ -15,7 +15,7 @@ pub(in crate::doctor) struct Old {
     headers: HeaderMap,
     post: Uri,
     body: Body,
-    events: sse::Decoder,
+    events: sse::EventDecoder,
     pub(in crate::doctor) heard: Heard,
 }
 
@@ -33,7 +33,8 @@ impl Old {
         if facts.status != 200 || !facts.is_stream() {
             return Err(ExchangeResult::Http(facts));
         }
-        let (fetch, headers, events) = (fetch.clone(), headers.clone(), sse::Decoder::new(MAX));
+        let (fetch, headers, events) =
+            (fetch.clone(), headers.clone(), sse::EventDecoder::new(MAX));
         let heard = Heard::default();
         let mut old = Self { fetch, headers, post: url.clone(), body, events, heard };
         let Some(address) = old.endpoint().await else { return Err(ExchangeResult::Http(facts)) };
@@ -50,7 +51,7 @@ impl Old {
         }
     }
 
-    async fn next(&mut self) -> Option<sse::Event> {
+    async fn next(&mut self) -> Option<sse::SseEvent> {
         loop {
             if let Some(event) = self.events.next_event() {
                 match event {

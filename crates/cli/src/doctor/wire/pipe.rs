@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_net::stdio::child::{Child, Command, Grace, SpawnError};
-use switchboard_proto::line::Decoder;
+use switchboard_proto::line::LineDecoder;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -16,7 +16,7 @@ pub(in crate::doctor) struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
-    lines: Decoder,
+    lines: LineDecoder,
     pub(in crate::doctor) heard: Heard,
 }
 
@@ -28,7 +28,7 @@ impl Pipe {
     ) -> Result<Self, SpawnError> {
         let mut child = command.spawn(environment)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, stdin, stdout, lines: Decoder::new(MAX), heard })
+        Ok(Self { child, stdin, stdout, lines: LineDecoder::new(MAX), heard })
     }
 
     pub(super) async fn ask(&mut self, request: &Value) -> ExchangeResult {

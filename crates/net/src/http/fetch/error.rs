@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::uri::Scheme;
 use http::{StatusCode, Uri};
 use hyper_util::client::legacy;
-use switchboard_proto::failure::{Failure, Source};
+use switchboard_proto::failure::{Failure, FailureSource};
 
 use super::connect::{ThroughProxy, Unresolved};
 use super::redirect::origin;
@@ -87,7 +87,7 @@ impl Cause {
 
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
-        Self::Unreachable { source: Source::new(error) }
+        Self::Unreachable { source: FailureSource::new(error) }
     }
 }
 

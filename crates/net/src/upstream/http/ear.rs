@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use switchboard_proto::backoff::Reconnect;
-use switchboard_proto::client::Half;
+use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::jsonrpc::Message;
 
@@ -201,7 +201,7 @@ impl Upstream {
                     link.was_heard.store(true, Ordering::Relaxed);
                     self.hears(true);
                     if link.missed.swap(false, Ordering::Relaxed) && course.last.is_none() {
-                        self.step(Half::handle_gap).1.detach();
+                        self.step(ClientHalf::handle_gap).1.detach();
                     }
                     self.read(link, Lane::MAIN, &nothing, course, response).await;
                 }

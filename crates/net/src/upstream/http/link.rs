@@ -17,7 +17,7 @@ use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message, Part};
 use switchboard_proto::refusal::{Refusal, is_modern_code};
 use switchboard_proto::revision::Revision;
-use switchboard_proto::sse::Decoder;
+use switchboard_proto::sse::EventDecoder;
 use tokio::sync::watch;
 
 use super::ear::Ear;
@@ -283,7 +283,7 @@ impl Upstream {
 
     /// The first thing on an event stream that tells something.
     async fn first_answer(&self, mut body: Incoming) -> First {
-        let mut decoder = Decoder::new(self.limits.message);
+        let mut decoder = EventDecoder::new(self.limits.message);
         while let Some(Ok(frame)) = body.frame().await {
             decoder.push(frame.data_ref().map_or(&[], |data| &data[..]));
             while let Some(event) = decoder.next_event() {

@@ -17,7 +17,7 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
-use switchboard_proto::sse::{Decoder, TooLong};
+use switchboard_proto::sse::{EventDecoder, EventTooLong};
 
 use super::Post;
 use super::link::{Link, Session};
@@ -138,7 +138,7 @@ impl Upstream {
     ) -> Over {
         let opened = now();
         let mut body = response.into_body();
-        let mut decoder = Decoder::new(self.limits.message);
+        let mut decoder = EventDecoder::new(self.limits.message);
         let mut over = Over::Ended;
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
@@ -150,7 +150,7 @@ impl Upstream {
             while let Some(event) = decoder.next_event() {
                 let event = match event {
                     Ok(event) => event,
-                    Err(TooLong { limit, head }) => {
+                    Err(EventTooLong { limit, head }) => {
                         self.handle_too_long(lane, &head, limit);
                         self.pace().await;
                         course.skipped = true;

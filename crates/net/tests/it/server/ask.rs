@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Cache, Contents, Context, Elicited, Error, Page, Resource, Server, Tool,
+    Builder, CacheHints, Contents, Context, Elicited, Error, Page, Resource, Server, Tool,
 };
 
 use super::{Client, serve, text};
@@ -212,7 +212,7 @@ async fn a_call_knows_who_made_it() {
 /// wire: MRTR-12
 #[tokio::test]
 async fn what_came_of_an_answer_is_not_to_be_kept() {
-    let cache = Cache { ttl_ms: 60_000, public: true };
+    let cache = CacheHints { ttl_ms: 60_000, public: true };
     let read = async |uri: String, cx: Context| {
         let who = cx.ask_as("who", "roots/list", json!({})).await?["roots"].to_string();
         Ok(vec![Contents::text(&uri, "text/plain", who)])

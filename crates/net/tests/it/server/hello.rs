@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Cache, Context, Flaw, Prompt, PromptResult, Resource, Server, Tool,
+    Builder, CacheHints, Context, Flaw, Prompt, PromptResult, Resource, Server, Tool,
 };
 use switchboard_proto::revision::Revision;
 
@@ -47,7 +47,7 @@ async fn a_handshake_never_settles_on_what_it_cannot_be() {
 /// wire: DISC-1, DISC-2, MOD-6, MOD-7, CACHE-1, META-6
 #[tokio::test]
 async fn a_modern_client_discovers_without_a_handshake() {
-    let cache = Cache { ttl_ms: 60_000, public: true };
+    let cache = CacheHints { ttl_ms: 60_000, public: true };
     let mut client = serve(fixture().cache(cache).extension("com.example/x", json!({"y": 1})));
     let answer = client.modern("server/discover", json!({})).await;
     let result = &answer["result"];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Cache, Flaw, Prompt, PromptResult, Resource, Server, Template, Tool,
+    Builder, CacheHints, Flaw, Prompt, PromptResult, Resource, Server, Template, Tool,
 };
 
 use super::{LEGACY, fixture, serve, text};
@@ -78,7 +78,7 @@ async fn lists_come_in_pages_in_the_order_they_were_made() {
 /// wire: PAG-1, CACHE-4
 #[tokio::test]
 async fn every_list_has_pages_that_share_a_scope() {
-    let cache = Cache { ttl_ms: 9, public: true };
+    let cache = CacheHints { ttl_ms: 9, public: true };
     let mut builder = Server::builder("s", "0").page_size(2).cache(cache);
     for n in 0..3 {
         let name = format!("n{n}");
@@ -168,7 +168,7 @@ async fn resources_are_read_by_name_and_by_pattern() {
 /// wire: CACHE-1
 #[tokio::test]
 async fn a_resource_may_say_itself_how_long_it_keeps() {
-    let cache = Cache { ttl_ms: 60_000, public: true };
+    let cache = CacheHints { ttl_ms: 60_000, public: true };
     let own = Resource::new("a://own", "own").cache(cache).read(async |_, _| Ok(Vec::new()));
     let each = Template::new("b://{x}", "b").cache(cache).read_each(async |_, _, _| Ok(Vec::new()));
     let mut client = serve(fixture().resource(own).template(each));

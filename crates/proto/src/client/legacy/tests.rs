@@ -49,12 +49,12 @@ fn limits() -> Limits {
     }
 }
 
-fn fresh(sharing: Sharing) -> Legacy<Name> {
-    Legacy::new(sharing, &limits())
+fn fresh(sharing: Sharing) -> LegacyClientHalf<Name> {
+    LegacyClientHalf::new(sharing, &limits())
 }
 
 /// A server that client `a` has greeted; calls go on with id 2.
-fn ready(sharing: Sharing) -> Legacy<Name> {
+fn ready(sharing: Sharing) -> LegacyClientHalf<Name> {
     let mut half = fresh(sharing);
     let now = start();
     half.open(Name("a0".into()), &message(r#"0 initialize {"v":1}"#), now);
@@ -74,7 +74,7 @@ fn start() -> Instant {
 
 /// Plays `script` on `half`. The one place that knows the API.
 #[track_caller]
-fn check(mut half: Legacy<Name>, script: &str, expected: &str) {
+fn check(mut half: LegacyClientHalf<Name>, script: &str, expected: &str) {
     let start = start();
     let mut stage = Stage { start, now: start, ids: HashMap::new() };
     let mut seen = Vec::new();
@@ -94,7 +94,7 @@ struct Stage {
 
 impl Stage {
     #[track_caller]
-    fn play(&mut self, half: &mut Legacy<Name>, words: &[&str], text: &str) {
+    fn play(&mut self, half: &mut LegacyClientHalf<Name>, words: &[&str], text: &str) {
         let number = |word: &str| -> u64 { word.trim_start_matches('q').parse().unwrap() };
         let now = self.now;
         match *words {
@@ -131,7 +131,7 @@ impl Stage {
     }
 }
 
-fn drain(half: &mut Legacy<Name>, seen: &mut Vec<String>) {
+fn drain(half: &mut LegacyClientHalf<Name>, seen: &mut Vec<String>) {
     while let Some(transmit) = half.poll_transmit() {
         seen.push(match transmit {
             Transmit::Send { lane, message, .. } => format!("send {}: {}", lane.0, show(&message)),

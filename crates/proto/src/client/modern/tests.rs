@@ -307,7 +307,7 @@ fn tools_that_must_not_be_offered_are_taken_out_and_the_rest_stays_as_it_was() {
 #[test]
 fn headers_that_a_client_said_are_checked_where_the_tool_is_known_else_passed_on() {
     let now = start();
-    let mut half = Modern::new(Carrier::Http, Sharing::Alone, &limits());
+    let mut half = ModernClientHalf::new(Carrier::Http, Sharing::Alone, &limits());
     let said = Some(vec![("mcp-param-r".parse().unwrap(), "us".parse().unwrap())]);
     let call = message(r#"1 tools/call {"name":"t","arguments":{"r":"eu"}}"#);
     half.open(Name("a1".into()), &call, &said, now);
@@ -375,7 +375,7 @@ fn start() -> Instant {
 /// Plays `script`. The one place that knows the API.
 #[track_caller]
 fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
-    let mut half = Modern::new(carrier, sharing, &limits());
+    let mut half = ModernClientHalf::new(carrier, sharing, &limits());
     let start = start();
     let mut now = start;
     let mut ids = HashMap::new();
@@ -419,7 +419,7 @@ fn check((carrier, sharing): (Carrier, Sharing), script: &str, expected: &str) {
     assert!(half.renamed.len() <= half.calls(), "names outlive their calls");
 }
 
-fn drain(half: &mut Modern<Name>, seen: &mut Vec<String>) {
+fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
     while let Some(transmit) = half.poll_transmit() {
         seen.push(match transmit {
             Transmit::Send { lane, message, headers } => {

@@ -1,7 +1,7 @@
 //! Modern clients of a legacy server.
 
 use super::*;
-use crate::client::Half;
+use crate::client::ClientHalf;
 use crate::client::script::{self, Name};
 
 mod ask;
@@ -29,7 +29,7 @@ fn check(sharing: Sharing, script: &str, expected: &str) {
 #[track_caller]
 fn check_with(limits: &Limits, sharing: Sharing, script: &str, expected: &str) {
     let half = ToLegacy::<Name>::new(Carrier::Pipe, sharing, limits).asking_from(1);
-    let half = Half::ToLegacy(Box::new(half));
+    let half = ClientHalf::ToLegacy(Box::new(half));
     let script = format!(
         "open a0: 0 x/y {{\"_meta\":{{@}}}}\nrecv: 1 = {WELCOME}\nrecv: 2 = {{}}\n{script}"
     );
@@ -455,7 +455,7 @@ fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
 #[test]
 fn who_asks_what_a_server_is_has_a_call_open_until_it_was_greeted() {
     let half = ToLegacy::<Name>::new(Carrier::Pipe, Sharing::Alone, &Limits::default());
-    let half = Half::ToLegacy(Box::new(half));
+    let half = ClientHalf::ToLegacy(Box::new(half));
     let script = "open a1: 5 server/discover {\"_meta\":{@}}\nlook\nlost\nlook";
     let expected = format!(
         "send 1: 1 initialize {HELLO}\n1 open, not needed\na1: finish - ! -32603 Transport closed\n0 open, not needed"
@@ -471,7 +471,7 @@ fn a_listen_at_a_server_that_cannot_tell_is_not_honoured() {
     let whole = r#"{"resourceSubscriptions":["x:1"],"toolsListChanged":true}"#;
     for (seen, honours) in [("deaf", false), ("hears", true), ("wait 1000", true)] {
         let half = ToLegacy::<Name>::new(Carrier::Http, Sharing::Shared, &Limits::default());
-        let half = Half::ToLegacy(Box::new(half));
+        let half = ClientHalf::ToLegacy(Box::new(half));
         let rest = if honours { "recv 2: 2 = {}" } else { "" };
         let script = format!("open a1: 5 {listen}\nrecv 1: 1 = {WELCOME}\n{seen}\n{rest}");
         let (watch, honoured, end) = if honours {

@@ -1,7 +1,7 @@
 //! Legacy clients of a modern server.
 
 use super::*;
-use crate::client::Half;
+use crate::client::ClientHalf;
 use crate::client::script::{self, Name};
 
 mod patience;
@@ -36,7 +36,7 @@ fn check(version: &str, capabilities: &str, script: &str, expected: &str) {
 #[track_caller]
 fn check_offering(version: &str, [capabilities, offered]: [&str; 2], script: &str, expected: &str) {
     let half = ToModern::<Name>::new(Carrier::Http, Sharing::Alone, &Limits::default());
-    let half = Half::ToModern(Box::new(half));
+    let half = ClientHalf::ToModern(Box::new(half));
     let script = format!("{}{script}", greeting(version, capabilities));
     let version = if version == "2031-01-01" { "2025-11-25" } else { version };
     let server = serde_json::json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
@@ -415,7 +415,7 @@ fn a_legacy_client_has_its_task_at_a_modern_server() {
            send 5: 5 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a3: finish 0 = {asking}
            b1: finish 0 = {{"capabilities":{offered},"protocolVersion":"2025-11-25","serverInfo":{server}}}
-           b2: finish - ! -32602 Task not found: x
+           b2: finish - ! -32602 ExtensionTask not found: x
            send 6: 6 tasks/get {{"_meta":{{$}},"taskId":"x"}}
            a4: ask 1 "k" roots/list {{{related}}}
            a4: ask 2 "e" elicitation/create {{{related},"message":"m"}}
@@ -509,7 +509,7 @@ fn a_task_is_forgotten_when_its_time_is_over_and_needs_the_connection_until_then
            a4: finish 0 = {{"tasks":[{goes_on}]}}
            0 open, needed
            0 open, not needed
-           a5: finish - ! -32602 Task not found: x"#
+           a5: finish - ! -32602 ExtensionTask not found: x"#
     );
     check_offering("2025-11-25", TASKS, script, &taking_tasks(&expected));
 }
@@ -518,7 +518,7 @@ fn a_task_is_forgotten_when_its_time_is_over_and_needs_the_connection_until_then
 #[test]
 fn a_record_on_a_shared_pipe_goes_to_the_one_call_that_wants_any() {
     let half = ToModern::<Name>::new(Carrier::Pipe, Sharing::Shared, &Limits::default());
-    let half = Half::ToModern(Box::new(half));
+    let half = ClientHalf::ToModern(Box::new(half));
     let capabilities = r#"{"logging":{},"tools":{"listChanged":true}}"#;
     let script = format!(
         r#"{}recv: notifications/subscriptions/acknowledged {{"notifications":{{"toolsListChanged":true}},"_meta":{{"io.modelcontextprotocol/subscriptionId":2}}}}

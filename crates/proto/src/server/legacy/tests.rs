@@ -25,22 +25,22 @@ const V2025_06: &str = "2025-06-18";
 const V2025_11: &str = "2025-11-25";
 const LEGACY: [&str; 4] = [V2024, V2025_03, V2025_06, V2025_11];
 
-fn fresh(carrier: Carrier) -> Legacy {
-    Legacy::new(carrier, &Limits::default())
+fn fresh(carrier: Carrier) -> LegacyServerHalf {
+    LegacyServerHalf::new(carrier, &Limits::default())
 }
 
-fn with_limits(carrier: Carrier, revision: &str, change: impl Fn(&mut Limits)) -> Legacy {
+fn with_limits(carrier: Carrier, revision: &str, change: impl Fn(&mut Limits)) -> LegacyServerHalf {
     let mut limits = Limits::default();
     change(&mut limits);
-    greeted(Legacy::new(carrier, &limits), revision)
+    greeted(LegacyServerHalf::new(carrier, &limits), revision)
 }
 
 /// A client whose handshake is over; its calls go on with exchange 2 and lane 2.
-fn ready(carrier: Carrier, revision: &str) -> Legacy {
+fn ready(carrier: Carrier, revision: &str) -> LegacyServerHalf {
     greeted(fresh(carrier), revision)
 }
 
-fn greeted(mut half: Legacy, revision: &str) -> Legacy {
+fn greeted(mut half: LegacyServerHalf, revision: &str) -> LegacyServerHalf {
     let result = format!("0 = {{\"protocolVersion\":\"{revision}\"}}");
     let hello = r#"0 initialize {"capabilities":{"elicitation":{},"roots":{},"sampling":{}}}"#;
     half.handle_incoming(Lane(1), parse(wire(hello)).unwrap());
@@ -54,7 +54,7 @@ fn greeted(mut half: Legacy, revision: &str) -> Legacy {
 
 /// Plays `script` on `half`. The one place that knows the API.
 #[track_caller]
-fn check(mut half: Legacy, script: &str, expected: &str) {
+fn check(mut half: LegacyServerHalf, script: &str, expected: &str) {
     let mut seen = Vec::new();
     for step in lines(script) {
         let (head, text) = step.split_once(": ").unwrap_or((step.trim_end_matches(':'), ""));
@@ -68,7 +68,7 @@ fn check(mut half: Legacy, script: &str, expected: &str) {
 }
 
 #[track_caller]
-fn play(half: &mut Legacy, words: &[&str], text: &str) -> Result<(), Refusal> {
+fn play(half: &mut LegacyServerHalf, words: &[&str], text: &str) -> Result<(), Refusal> {
     let number = |word: &str| -> u64 { word.trim_start_matches('q').parse().unwrap() };
     let lane = |word| Lane(number(word));
     let call = |word| Some(Exchange(number(word)));
@@ -96,20 +96,20 @@ fn play(half: &mut Legacy, words: &[&str], text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn arrive(half: &mut Legacy, lane: Lane, text: &str) {
+fn arrive(half: &mut LegacyServerHalf, lane: Lane, text: &str) {
     match parse(wire(text)) {
         Ok(incoming) => half.handle_incoming(lane, incoming),
         Err(refused) => half.handle_refused(lane, &refused),
     }
 }
 
-fn drain(half: &mut Legacy, seen: &mut Vec<String>) {
+fn drain(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
     drain_frames(half, seen);
     drain_up(half, seen);
     drain_frames(half, seen);
 }
 
-fn drain_frames(half: &mut Legacy, seen: &mut Vec<String>) {
+fn drain_frames(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
     while let Some((Lane(lane), frame)) = half.poll_transmit() {
         seen.push(match frame {
             Frame::Answer { status, text } => {
@@ -129,7 +129,7 @@ fn drain_frames(half: &mut Legacy, seen: &mut Vec<String>) {
     }
 }
 
-fn drain_up(half: &mut Legacy, seen: &mut Vec<String>) {
+fn drain_up(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
     while let Some(up) = half.poll_up() {
         seen.push(match up {
             Up::Open { exchange, request, .. } => {
@@ -144,7 +144,7 @@ fn drain_up(half: &mut Legacy, seen: &mut Vec<String>) {
                 if words.contains("answer me") {
                     assert!(half.await_cancelled(exchange));
                 }
-                half.settle_cancelled(exchange);
+                half.acknowledge_cancelled(exchange);
                 format!("up: drop {} {words}", exchange.0).trim_end().to_owned()
             }
         });

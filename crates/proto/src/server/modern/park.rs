@@ -13,20 +13,20 @@
 //! - A retry must be the same call (MRTR-5), of the round that was asked last, and
 //!   repeat in its headers what the first request did (HDR-11).
 //! - What a retry leaves unanswered is asked again (MRTR-9).
-//! - What is said on a call after a question is told after it (held.rs).
+//! - What is said on a call after a question is told after it.
 //! - A call that is answered while its client is away keeps the answer for it.
 //! - What a client was told cannot be taken back. If it turns out to be asked on
 //!   behalf of another call, the answer is taken from where it was told.
 //! - Only what the last request of the call declared is asked for (MRTR-4). What a
 //!   retry leaves open and does not declare is refused to who asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, Envelope, Modern};
+use super::{Call, Envelope, Frame, ModernServerHalf, stamp};
 use crate::exchange::{Ask, Exchange, Lane, Up};
 use crate::header::param;
 use crate::jsonrpc::{Id, Member, Message};
@@ -80,7 +80,7 @@ impl Parked {
     }
 }
 
-impl Modern {
+impl ModernServerHalf {
     /// The server needs input for a call. False if this client did not say that it can give it.
     #[must_use]
     pub fn ask(&mut self, exchange: Option<Exchange>, ask: Ask, request: &Message) -> bool {
@@ -187,7 +187,7 @@ impl Modern {
         call.id = id.clone();
         call.lane = lane;
         call.streaming = false;
-        call.retry = Some(Envelope::of(request));
+        call.retry = Some(Envelope::read(request));
         if answer.is_none() {
             self.up.push_back(Up::Again { exchange, request: request.clone() });
         }
@@ -334,6 +334,83 @@ fn is_same_call(first: &Message, retry: &Message) -> bool {
         params
     };
     first.method() == retry.method() && essence(first) == essence(retry)
+}
+
+// Notifications that come after a question wait until the retry that brings the answer.
+// Sent before, they would arrive together with the question, in an answer that clients take
+// for the end of the call. Sent while the client is away, they would be lost.
+
+/// Bytes that are kept for one call; the oldest go first, as the newest tell how
+/// far it got.
+const MOST_HELD_BYTES: usize = 64 << 10;
+
+/// Counted for each besides its text, so that short ones have a bound as well.
+const HELD_OVERHEAD: usize = 128;
+
+/// Notifications that wait for their client, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    notes: VecDeque<Message>,
+    bytes: usize,
+}
+
+impl Held {
+    fn push(&mut self, note: Message) {
+        self.bytes += weight(&note);
+        self.notes.push_back(note);
+        while self.bytes > MOST_HELD_BYTES
+            && let Some(oldest) = self.notes.pop_front()
+        {
+            self.bytes -= weight(&oldest);
+        }
+    }
+}
+
+fn weight(note: &Message) -> usize {
+    note.text().len() + HELD_OVERHEAD
+}
+
+impl ModernServerHalf {
+    /// Something on the way, for a call. What belongs to none is not said.
+    pub fn note(&mut self, exchange: Option<Exchange>, message: &Message) {
+        let Some(exchange) = exchange else { return };
+        let is_open = self.calls.contains_key(&exchange);
+        let parked = self.parked.get_mut(&exchange).map(|parked| &mut parked.call);
+        let Some(call) = parked.or_else(|| self.calls.get_mut(&exchange)) else { return };
+        if is_open && !call.round.is_asking() {
+            self.tell(exchange, message);
+        } else {
+            call.held.push(message.clone());
+        }
+    }
+
+    /// Tells the client of an open call what was held back for it.
+    pub(super) fn tell_held(&mut self, exchange: Exchange) {
+        let held = self.calls.get_mut(&exchange).map(|call| std::mem::take(&mut call.held));
+        for note in held.into_iter().flat_map(|held| held.notes) {
+            self.tell(exchange, &note);
+        }
+    }
+
+    /// The same for all calls that have no question any more.
+    pub(super) fn tell_who_is_not_asked(&mut self) {
+        let is_due = |call: &Call| !call.held.notes.is_empty() && !call.round.is_asking();
+        let due = self.calls.iter().filter(|(_, call)| is_due(call));
+        for exchange in due.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
+            self.tell_held(exchange);
+        }
+    }
+
+    fn tell(&mut self, exchange: Exchange, message: &Message) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        if call.listens && matches!(message.method(), method::PROGRESS | method::LOG) {
+            return;
+        }
+        let Some(message) = call.in_its_words(message) else { return };
+        let (lane, text) = (call.lane, stamp(&message, &call.id).text().clone());
+        self.begin_stream(lane);
+        self.out.push_back((lane, Frame::Message { event: None, text }));
+    }
 }
 
 #[cfg(test)]

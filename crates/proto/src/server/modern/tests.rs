@@ -75,7 +75,7 @@ fn headers_must_say_what_the_body_says() {
 /// wire: HDR-13
 #[test]
 fn repeated_arguments_are_handed_on_as_they_were_said() {
-    let mut half = Modern::new(Carrier::Http, &Limits::default());
+    let mut half = ModernServerHalf::new(Carrier::Http, &Limits::default());
     let request = expand(r#"1 tools/call {"name":"t","_meta":{@}}"#);
     let mut headers = mirrored(&message(&request));
     headers.append("mcp-param-region", "eu".parse().unwrap());
@@ -280,7 +280,7 @@ fn mirrored(message: &Message) -> HeaderMap {
 /// Plays `script` with room for two calls. The one place that knows the API.
 #[track_caller]
 fn check(carrier: Carrier, script: &str, expected: &str) {
-    let mut half = Modern::new(carrier, &Limits { calls: 2, ..Limits::default() });
+    let mut half = ModernServerHalf::new(carrier, &Limits { calls: 2, ..Limits::default() });
     let mut seen = Vec::new();
     let script = expand(script);
     for step in lines(&script) {
@@ -292,7 +292,7 @@ fn check(carrier: Carrier, script: &str, expected: &str) {
 }
 
 #[track_caller]
-fn play(half: &mut Modern, words: &[&str], text: &str) {
+fn play(half: &mut ModernServerHalf, words: &[&str], text: &str) {
     let number = |word: &str| -> u64 { word.parse().unwrap() };
     match *words {
         ["post", at, ref changes @ ..] => {
@@ -326,7 +326,7 @@ fn play(half: &mut Modern, words: &[&str], text: &str) {
     }
 }
 
-fn drain(half: &mut Modern, seen: &mut Vec<String>) {
+fn drain(half: &mut ModernServerHalf, seen: &mut Vec<String>) {
     while let Some((Lane(lane), frame)) = half.poll_transmit() {
         seen.push(match frame {
             Frame::Answer { status, text } => {

@@ -10,7 +10,7 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Kind, Message, parse_one};
 use switchboard_proto::method;
 use switchboard_proto::patch;
-use switchboard_proto::server::{Frame, Half};
+use switchboard_proto::server::{Frame, ServerHalf};
 use switchboard_proto::{line, sse};
 
 use super::world::{Fault, Queue, Thing, World};
@@ -73,14 +73,14 @@ impl World {
     }
 
     pub(super) fn lines_of(&mut self, queue: Queue, bytes: &[u8]) -> Vec<Message> {
-        let decoder = self.lines.entry(queue).or_insert_with(|| line::Decoder::new(1 << 20));
+        let decoder = self.lines.entry(queue).or_insert_with(|| line::LineDecoder::new(1 << 20));
         decoder.push(bytes);
         let lines = std::iter::from_fn(|| decoder.next_line());
         lines.map(|line| parse_one(line.expect("short")).expect("a message")).collect()
     }
 
     fn events_of(&mut self, queue: Queue, bytes: &[u8]) -> (Vec<Message>, Option<Arc<str>>) {
-        let decoder = self.events.entry(queue).or_insert_with(|| sse::Decoder::new(1 << 20));
+        let decoder = self.events.entry(queue).or_insert_with(|| sse::EventDecoder::new(1 << 20));
         decoder.push(bytes);
         let (mut messages, mut last) = (Vec::new(), None);
         while let Some(event) = decoder.next_event() {
@@ -290,7 +290,7 @@ impl World {
         let end = &mut self.ends[0];
         end.is_gone = true;
         match &mut end.front {
-            Half::Modern(front) if self.near == Carrier::Http => {
+            ServerHalf::Modern(front) if self.near == Carrier::Http => {
                 // Each request is a client of its own, and is forgotten when it is closed.
                 for &lane in end.lanes.values() {
                     front.handle_closed(lane);

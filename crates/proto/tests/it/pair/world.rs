@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use switchboard_proto::client::legacy::Legacy;
-use switchboard_proto::client::modern::Modern;
+use switchboard_proto::client::legacy::LegacyClientHalf;
+use switchboard_proto::client::modern::ModernClientHalf;
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
@@ -117,7 +117,7 @@ pub(crate) struct PairResult {
 /// One client and the half that it faces.
 pub(super) struct End {
     pub(super) client: Client,
-    pub(super) front: server::Half,
+    pub(super) front: server::ServerHalf,
     calls: HashMap<Exchange, CallId>,
     pub(super) last_ids: HashMap<Lane, Arc<str>>,
     /// Lanes that are broken, noticed or not.
@@ -142,10 +142,10 @@ pub(crate) struct World {
     pub(super) now: Instant,
     pub(super) ends: Vec<End>,
     pub(super) server: Server,
-    pub(super) back: client::Half<Seat>,
+    pub(super) back: client::ClientHalf<Seat>,
     pub(super) queues: BTreeMap<Queue, VecDeque<Thing>>,
-    pub(super) lines: BTreeMap<Queue, line::Decoder>,
-    pub(super) events: BTreeMap<Queue, sse::Decoder>,
+    pub(super) lines: BTreeMap<Queue, line::LineDecoder>,
+    pub(super) events: BTreeMap<Queue, sse::EventDecoder>,
     /// What the server has sent on each lane, and how much of it has come.
     pub(super) history: BTreeMap<Lane, (Vec<Message>, usize)>,
     /// What each lane to the server is there for.
@@ -162,10 +162,18 @@ impl World {
         let is_modern = |revision: Revision| revision.era() == Era::Modern;
         let modern = (is_modern(meeting.clients[0].revision), is_modern(meeting.server));
         let back = match modern {
-            (true, true) => client::Half::Modern(Box::new(Modern::new(far, sharing, &limits))),
-            (false, false) => client::Half::Legacy(Box::new(Legacy::new(sharing, &limits))),
-            (false, true) => client::Half::ToModern(Box::new(ToModern::new(far, sharing, &limits))),
-            (true, false) => client::Half::ToLegacy(Box::new(ToLegacy::new(far, sharing, &limits))),
+            (true, true) => {
+                client::ClientHalf::Modern(Box::new(ModernClientHalf::new(far, sharing, &limits)))
+            }
+            (false, false) => {
+                client::ClientHalf::Legacy(Box::new(LegacyClientHalf::new(sharing, &limits)))
+            }
+            (false, true) => {
+                client::ClientHalf::ToModern(Box::new(ToModern::new(far, sharing, &limits)))
+            }
+            (true, false) => {
+                client::ClientHalf::ToLegacy(Box::new(ToLegacy::new(far, sharing, &limits)))
+            }
         };
         let ends = meeting.clients.iter().map(|&sort| End::new(sort, near, sharing)).collect();
         Self {
@@ -250,7 +258,8 @@ impl World {
         let is_told = |end: &&End| !end.is_gone && end.client.is_watching();
         for end in self.ends.iter().filter(is_told) {
             let uri = format!("x:2/{}", end.client.name());
-            let is_late = matches!(self.back, client::Half::Legacy(_)) && self.afterwards == 0;
+            let is_late =
+                matches!(self.back, client::ClientHalf::Legacy(_)) && self.afterwards == 0;
             assert!(is_late || self.server.is_watched(&uri), "nobody hears of {uri} any more");
         }
         for of in 0..self.ends.len() {
@@ -320,7 +329,7 @@ impl World {
             (Queue::Round(of), Thing::Round(exchange, round)) => {
                 let state = format!("{}/{round}", exchange.0);
                 let until = self.now + Duration::from_mins(1);
-                if let server::Half::Modern(front) = &mut self.ends[of].front {
+                if let server::ServerHalf::Modern(front) = &mut self.ends[of].front {
                     front.close_round((exchange, round), &state, until);
                 }
             }
@@ -382,7 +391,7 @@ impl World {
             Some((Exchange(exchange.parse().ok()?), round.parse().ok()?))
         });
         let front = &mut self.ends[of].front;
-        if let (Some(key), server::Half::Modern(front)) = (key, &mut *front) {
+        if let (Some(key), server::ServerHalf::Modern(front)) = (key, &mut *front) {
             return front.handle_retry(key, lane, message, headers);
         }
         let incoming = parse(message.text().clone()).expect("parsed before");
@@ -452,7 +461,7 @@ impl World {
             Up::Drop { exchange, message } => {
                 let call = self.ends[of].calls[&exchange];
                 self.back.drop_call(call, message.as_ref(), self.now);
-                self.ends[of].front.settle_cancelled(exchange);
+                self.ends[of].front.acknowledge_cancelled(exchange);
             }
         }
     }
@@ -495,11 +504,13 @@ impl End {
     fn new(sort: Sort, near: Carrier, sharing: Sharing) -> Self {
         let limits = Limits::default();
         let front = if sort.revision.era() == Era::Modern {
-            server::Half::Modern(Box::new(server::modern::Modern::new(near, &limits)))
+            server::ServerHalf::Modern(Box::new(server::modern::ModernServerHalf::new(
+                near, &limits,
+            )))
         } else {
-            let half = server::legacy::Legacy::new(near, &limits);
+            let half = server::legacy::LegacyServerHalf::new(near, &limits);
             let half = if sharing == Sharing::Shared { half.sharing() } else { half };
-            server::Half::Legacy(Box::new(half))
+            server::ServerHalf::Legacy(Box::new(half))
         };
         Self {
             client: Client::new(sort),

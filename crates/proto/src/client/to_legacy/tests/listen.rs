@@ -111,7 +111,7 @@ fn a_listen_that_ends_before_it_is_acknowledged_unsubscribes_what_it_asked_for_a
     let expected = format!(
         "send 1: 1 initialize {HELLO}\n0 open, not needed\nsend 0: notifications/initialized"
     );
-    script::check(Half::ToLegacy(Box::new(half)), ENVELOPE, &script, &expected);
+    script::check(ClientHalf::ToLegacy(Box::new(half)), ENVELOPE, &script, &expected);
 }
 
 /// wire: GW-51, SUB-5

@@ -42,5 +42,5 @@ fn the_time_of_a_call_does_not_run_while_its_client_is_asked() {
         again(3),
         again(4)
     );
-    script::check(Half::ToModern(Box::new(half)), ENVELOPE, &script, &expected);
+    script::check(ClientHalf::ToModern(Box::new(half)), ENVELOPE, &script, &expected);
 }

@@ -205,7 +205,7 @@ fn who_does_not_come_back_is_given_up() {
 #[test]
 fn a_retry_takes_the_place_that_its_call_has_already() {
     let mut client = Client::new(Carrier::Pipe, "{\"roots\":{}}");
-    client.half = Modern::new(Carrier::Pipe, &Limits { calls: 1, ..Limits::default() });
+    client.half = ModernServerHalf::new(Carrier::Pipe, &Limits { calls: 1, ..Limits::default() });
     client.call(0, "1", "");
     assert!(client.ask(1, "roots/list", "{}"));
     client.close_rounds();
@@ -447,7 +447,7 @@ fn the_last_of_what_is_said_to_nobody_is_kept() {
 }
 
 struct Client {
-    half: Modern,
+    half: ModernServerHalf,
     declared: String,
     /// What the next request asks for progress under.
     token: Option<&'static str>,
@@ -459,7 +459,7 @@ struct Client {
 impl Client {
     #[expect(clippy::disallowed_methods, reason = "any start will do, only differences count")]
     fn new(carrier: Carrier, declared: &str) -> Self {
-        let half = Modern::new(carrier, &Limits::default());
+        let half = ModernServerHalf::new(carrier, &Limits::default());
         let (token, level) = (None, None);
         Self { half, declared: declared.to_owned(), token, level, start: Instant::now() }
     }

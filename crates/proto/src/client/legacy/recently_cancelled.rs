@@ -1,0 +1,169 @@
+//! Calls that were cancelled, for a short while.
+//!
+//! - A server may answer a cancelled call all the same. Within an era the client
+//!   gets what the server says, and its stream ends when the server's does.
+//! - On a pipe a question does not say which call it is about. One that comes now
+//!   may be about a call that its client has just dropped, and is then for nobody
+//!   else: least of all for another person.
+
+use std::time::{Duration, Instant};
+
+use super::{Call, LegacyClientHalf, Owner, client};
+use crate::client::ledger::cancel_notice;
+use crate::client::{CallId, Sharing, Ticket, Transmit};
+use crate::exchange::{Down, Lane};
+use crate::jsonrpc::{Id, Message};
+use crate::method;
+
+/// How long a server may take to hear of it, and to answer all the same.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// As many as there are; the oldest goes first.
+const MOST: usize = 256;
+
+/// One that was cancelled.
+#[derive(Debug)]
+pub(super) struct RecentlyCancelled<T> {
+    id: CallId,
+    owner: u64,
+    principal: Box<[u8]>,
+    until: Instant,
+    /// The server may ask about it.
+    may_ask: bool,
+    /// Who still gets its answer. Else no ticket: it would keep the client.
+    awaits: Option<T>,
+}
+
+impl<T: Ticket> LegacyClientHalf<T> {
+    /// Takes back a call that is not wanted, and whose answer nobody gets.
+    pub(super) fn withdraw(&mut self, id: CallId) {
+        if self.send_cancel(id, None) {
+            // The notice cancels; over HTTP some servers then leave the stream open for ever.
+            self.out.push_back(Transmit::Abort { lane: id.lane() });
+        }
+    }
+
+    /// Tells the server that a call is cancelled. One that was not sent yet is not
+    /// sent at all: false.
+    pub(super) fn send_cancel(&mut self, id: CallId, words: Option<&Message>) -> bool {
+        let before = self.held.len();
+        self.held.retain(|held| !matches!(held, Transmit::Send { lane, .. } if *lane == id.lane()));
+        let is_sent = self.held.len() == before;
+        if is_sent {
+            self.send(Lane::MAIN, cancel_notice(id, words));
+        }
+        is_sent
+    }
+
+    /// A call was dropped. `awaits` if its answer is passed on all the same.
+    pub(super) fn remember_cancelled(
+        &mut self,
+        id: CallId,
+        call: &Call<Owner<T>>,
+        awaits: Option<T>,
+        now: Instant,
+    ) {
+        let may_ask = method::may_ask(call.request.method());
+        let Some(ticket) = client(&call.owner).filter(|_| may_ask || awaits.is_some()) else {
+            return;
+        };
+        let (owner, principal) = (ticket.owner(), ticket.principal().into());
+        let until = now + LINGER;
+        self.recently_cancelled.push_back(RecentlyCancelled {
+            id,
+            owner,
+            principal,
+            until,
+            may_ask,
+            awaits,
+        });
+        if self.recently_cancelled.len() > MOST
+            && let Some(oldest) = self.recently_cancelled.pop_front()
+        {
+            self.drop_cancelled(oldest);
+        }
+    }
+
+    /// The server has answered a call that was dropped: it asks no more about it.
+    pub(super) fn finish_cancelled(&mut self, answer: &Message) {
+        let to = answer
+            .id()
+            .and_then(|id| self.take_cancelled(id))
+            .and_then(|cancelled| cancelled.awaits);
+        self.down.extend(to.map(|to| Down::Finish { to, outcome: answer.clone().into() }));
+    }
+
+    /// The lane of a call that was dropped is over without an answer.
+    pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
+        let to = self.take_cancelled(&Id::from(lane.0)).and_then(|cancelled| cancelled.awaits);
+        self.down.extend(to.map(|to| Down::Unanswered { to }));
+    }
+
+    fn take_cancelled(&mut self, id: &Id) -> Option<RecentlyCancelled<T>> {
+        let place =
+            self.recently_cancelled.iter().position(|cancelled| *id == Id::from(cancelled.id.0))?;
+        self.recently_cancelled.remove(place)
+    }
+
+    /// Its time is over, or there are too many.
+    fn drop_cancelled(&mut self, cancelled: RecentlyCancelled<T>) {
+        if let Some(to) = cancelled.awaits {
+            // Over HTTP some servers leave the stream open for ever.
+            self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
+            self.down.push_back(Down::Unanswered { to });
+        }
+    }
+
+    /// Forgets those whose time is over.
+    pub(super) fn expire_cancelled(&mut self, now: Instant) {
+        while let Some(cancelled) =
+            self.recently_cancelled.pop_front_if(|cancelled| cancelled.until <= now)
+        {
+            self.drop_cancelled(cancelled);
+        }
+    }
+
+    /// The link is gone: no server answers them.
+    pub(super) fn lose_cancelled(&mut self) {
+        let awaits = self.recently_cancelled.drain(..).filter_map(|cancelled| cancelled.awaits);
+        self.down.extend(awaits.map(|to| Down::Unanswered { to }));
+    }
+
+    /// A client is gone: it gets no answers.
+    pub(super) fn abandon_cancelled(&mut self, owner: u64) {
+        for cancelled in
+            self.recently_cancelled.iter_mut().filter(|cancelled| cancelled.owner == owner)
+        {
+            if cancelled.awaits.take().is_some() {
+                self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
+            }
+        }
+    }
+
+    /// When the next one that is awaited is over.
+    pub(super) fn next_cancelled_due(&self) -> Option<Instant> {
+        self.recently_cancelled
+            .iter()
+            .find(|cancelled| cancelled.awaits.is_some())
+            .map(|cancelled| cancelled.until)
+    }
+
+    /// Whether an answer on `lane` would still be passed on.
+    pub(super) fn is_awaited(&self, lane: Lane) -> bool {
+        self.recently_cancelled
+            .iter()
+            .any(|cancelled| cancelled.awaits.is_some() && cancelled.id.lane() == lane)
+    }
+
+    /// Whether a question may be about a dropped call of another than those who have calls open.
+    pub(super) fn may_be_about_cancelled(&mut self, now: Instant) -> bool {
+        self.expire_cancelled(now);
+        let differs = |cancelled: &RecentlyCancelled<T>, open: &T| match self.sharing {
+            Sharing::Shared => cancelled.owner != open.owner(),
+            // A layer has clients that are another with each request.
+            Sharing::Alone => *cancelled.principal != *open.principal(),
+        };
+        let mut asking = self.recently_cancelled.iter().filter(|cancelled| cancelled.may_ask);
+        asking.any(|cancelled| self.asking().any(|open| differs(cancelled, open)))
+    }
+}

@@ -1,0 +1,334 @@
+//! The tasks that are remembered: how many, for how long, and how much of what
+//! they came to. What is forgotten can be asked of the server again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::client::across::{TaskTerm, task_goes_on};
+use crate::client::to_legacy::ToLegacy;
+use crate::client::{CallId, Ticket};
+use crate::exchange::{Ask, To};
+use crate::jsonrpc::{Message, Part};
+
+/// What the ends that are kept may take; the oldest goes first. What tasks ask may take
+/// as much again: beyond it a question is refused.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Questions that one task may have open.
+const MOST_QUESTIONS: usize = 64;
+
+/// A task of a client that knows tasks.
+#[derive(Debug)]
+pub(super) struct CoreTask {
+    pub(super) id: Box<str>,
+    pub(super) principal: Box<[u8]>,
+    /// What its client declared: what it may be asked.
+    pub(super) capabilities: Bytes,
+    /// As a modern client is shown it, without what it came to or asks.
+    pub(super) state: Value,
+    /// What it came to, while there is room for it.
+    pub(super) end: Option<Message>,
+    /// The server has said what it came to.
+    pub(super) ended: bool,
+    /// Its client has seen that.
+    pub(super) told: bool,
+    pub(super) questions: BTreeMap<String, Question>,
+    next_key: u32,
+    /// Our own `tasks/result`, while it is open.
+    pub(super) wait: Option<CallId>,
+    term: TaskTerm,
+}
+
+/// What a task asks its client.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) ask: Ask,
+    /// As a modern client is asked.
+    shown: Value,
+    /// The bytes that it came in.
+    size: usize,
+}
+
+impl CoreTask {
+    pub(super) fn new(
+        id: Box<str>,
+        principal: &[u8],
+        capabilities: Bytes,
+        state: Value,
+        now: Instant,
+    ) -> Self {
+        let term = TaskTerm::begin(&state, now);
+        let (end, ended, told, wait) = (None, false, false, None);
+        let (questions, next_key) = (BTreeMap::new(), 0);
+        Self {
+            id,
+            principal: principal.into(),
+            capabilities,
+            state,
+            end,
+            ended,
+            told,
+            questions,
+            next_key,
+            wait,
+            term,
+        }
+    }
+
+    /// The server says how it stands.
+    pub(super) fn show(&mut self, state: Value) {
+        self.term.renew(&state);
+        self.state = state;
+        self.show_questions();
+    }
+
+    /// Whatever the server calls it: what it asks must be answered (TASK-4).
+    fn show_questions(&mut self) {
+        if !self.questions.is_empty() && task_goes_on(&self.state) {
+            self.state["status"] = "input_required".into();
+        }
+    }
+
+    /// The server asks something on its behalf. False if it asks too much.
+    pub(super) fn ask(&mut self, ask: Ask, method: &str, params: &[u8]) -> bool {
+        if self.questions.len() >= MOST_QUESTIONS {
+            return false;
+        }
+        self.next_key += 1;
+        let said = Part::new(params).value().unwrap_or_default();
+        let shown = json!({"method": method, "params": said});
+        let question = Question { ask, shown, size: params.len() };
+        self.questions.insert(format!("q{}", self.next_key), question);
+        self.show_questions();
+        true
+    }
+
+    pub(super) fn open_questions(&self) -> Map<String, Value> {
+        let open = self.questions.iter();
+        open.map(|(key, question)| (key.clone(), question.shown.clone())).collect()
+    }
+
+    /// Whether nobody waits for its end, and somebody should.
+    pub(super) fn is_unwatched(&self) -> bool {
+        !self.ended && self.wait.is_none() && self.state["status"] != "cancelled"
+    }
+
+    fn size(&self) -> usize {
+        self.end.as_ref().map_or(0, |end| end.text().len())
+    }
+}
+
+/// All tasks, by the number of the call that began them.
+#[derive(Debug, Default)]
+pub(super) struct TaskStore {
+    all: BTreeMap<u64, CoreTask>,
+    bytes: usize,
+}
+
+impl TaskStore {
+    /// Remembers one more; with `most` already, the one that goes for it: the
+    /// oldest that is over, if there is any.
+    pub(super) fn add(&mut self, number: u64, task: CoreTask, most: usize) -> Option<CoreTask> {
+        let over = || self.all.iter().find(|(_, task)| task.ended).map(|(&number, _)| number);
+        let oldest = || self.all.keys().next().copied();
+        let gone = if self.all.len() < most { None } else { over().or_else(oldest) };
+        let gone = gone.and_then(|number| self.remove(number));
+        self.all.insert(number, task);
+        gone
+    }
+
+    fn remove(&mut self, number: u64) -> Option<CoreTask> {
+        let task = self.all.remove(&number)?;
+        self.bytes -= task.size();
+        Some(task)
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&CoreTask> {
+        self.all.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut CoreTask> {
+        self.all.get_mut(&number)
+    }
+
+    pub(super) fn find(&mut self, id: &str) -> Option<(u64, &mut CoreTask)> {
+        let mut all = self.all.iter_mut();
+        all.find(|(_, task)| *task.id == *id).map(|(&number, task)| (number, task))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CoreTask> {
+        self.all.values()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut CoreTask> {
+        self.all.values_mut()
+    }
+
+    /// A task came to something: what it had asked, which nobody needs any
+    /// more. None if that was known.
+    pub(super) fn end(&mut self, number: u64, end: &Message) -> Option<Vec<Ask>> {
+        let task = self.all.get_mut(&number).filter(|task| !task.ended)?;
+        task.ended = true;
+        task.end = Some(end.clone());
+        self.bytes += task.size();
+        let asked = std::mem::take(&mut task.questions);
+        Some(asked.into_values().map(|question| question.ask).collect())
+    }
+
+    /// Whether a question of so many bytes fits beside those that are open.
+    pub(super) fn has_room(&self, more: usize) -> bool {
+        let open = self.all.values().flat_map(|task| task.questions.values());
+        open.map(|question| question.size).sum::<usize>() + more <= MOST_BYTES
+    }
+
+    /// Forgets what tasks came to, the oldest first, until the rest fits.
+    pub(super) fn trim(&mut self) {
+        for task in self.all.values_mut() {
+            if self.bytes <= MOST_BYTES {
+                return;
+            }
+            self.bytes -= task.size();
+            task.end = None;
+        }
+    }
+
+    /// Forgets those that the server does not remember any longer either.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<CoreTask> {
+        let late = self.all.iter().filter(|(_, task)| task.term.over().is_some_and(|it| it <= now));
+        let late: Vec<u64> = late.map(|(&number, _)| number).collect();
+        late.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.all.values().filter_map(|task| task.term.over()).min()
+    }
+
+    /// Whether the session must live on for a task: it goes on, or its client
+    /// has not seen its end. `most` is how long one may have that.
+    pub(super) fn holds(&self, now: Instant, most: Duration) -> bool {
+        let holds = |task: &CoreTask| {
+            let is_open = task_goes_on(&task.state) || !task.told;
+            is_open && task.state["status"] != "cancelled" && task.term.holds(now, most)
+        };
+        self.all.values().any(holds)
+    }
+}
+
+// Questions of tasks. Over HTTP a question may arrive before the answer that says which task
+// it belongs to.
+
+/// How long a question waits for its task.
+const EARLY_WAIT: Duration = Duration::from_secs(5);
+
+/// Questions that wait.
+const MOST_EARLY: usize = 64;
+
+/// A question that came before its task.
+#[derive(Debug)]
+pub(super) struct EarlyQuestion {
+    pub(super) ask: Ask,
+    request: Message,
+    until: Instant,
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    /// The call that waits for the task that a question is about.
+    pub(in crate::client::to_legacy) fn waits_for(&self, request: &Message) -> Option<u64> {
+        let id = request.related_task()?;
+        let mut calls = self.calls.iter();
+        calls.find(|(_, call)| call.task.as_deref() == Some(&*id)).map(|(&number, _)| number)
+    }
+
+    /// Keeps a question of a task that is about to be known.
+    pub(in crate::client::to_legacy) fn keep_early(
+        &mut self,
+        ask: Ask,
+        request: &Message,
+        now: Instant,
+    ) -> bool {
+        let begins = self.calls.values().any(|call| call.as_task && call.task.is_none());
+        let is_early = request.related_task().is_some() && self.waits_for(request).is_none();
+        if !(begins && is_early) || self.tasks.early.len() >= MOST_EARLY {
+            return false;
+        }
+        self.tasks.early.push(EarlyQuestion {
+            ask,
+            request: request.clone(),
+            until: now + EARLY_WAIT,
+        });
+        true
+    }
+
+    /// A task is known: what it asked before that is asked now.
+    pub(super) fn ask_early_questions(&mut self, now: Instant) {
+        for early in std::mem::take(&mut self.tasks.early) {
+            let known = self.waits_for(&early.request).is_some();
+            if known {
+                self.handle_ask(&To::Session, early.ask, &early.request, now);
+            } else if !self.keep_question(early.ask, &early.request, now) {
+                self.tasks.early.push(early);
+            }
+        }
+    }
+
+    /// What belongs to no task after all is not answered.
+    pub(in crate::client::to_legacy) fn refuse_early(&mut self, now: Instant) {
+        let late: Vec<_> = self.tasks.early.extract_if(.., |early| early.until <= now).collect();
+        for early in late {
+            self.inner.refuse_ask(early.ask, now);
+        }
+    }
+
+    pub(in crate::client::to_legacy) fn early_due(&self) -> Option<Instant> {
+        self.tasks.early.iter().map(|early| early.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tasks_ask_has_a_bound_over_all_of_them() {
+        #[expect(clippy::disallowed_methods, reason = "any start will do")]
+        let now = Instant::now();
+        let mut kept = TaskStore::default();
+        let half = format!("\"{}\"", "x".repeat(MOST_BYTES / 2));
+        for number in 0..3 {
+            let id = format!("t{number}").into();
+            kept.add(number, CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
+            assert_eq!(kept.has_room(half.len()), number == 0);
+            let few = usize::try_from(number).unwrap();
+            kept.get_mut(number).unwrap().ask(Ask(number), "m", &half.as_bytes()[..few]);
+            if number == 0 {
+                kept.get_mut(0).unwrap().ask(Ask(9), "m", half.as_bytes());
+            }
+        }
+        kept.end(0, &Message::result(&1.into(), b"{}"));
+        assert!(kept.has_room(half.len()), "an end takes its questions along");
+    }
+
+    #[test]
+    fn what_tasks_came_to_is_forgotten_where_it_takes_too_much_and_the_tasks_are_not() {
+        #[expect(clippy::disallowed_methods, reason = "any start will do")]
+        let now = Instant::now();
+        let mut kept = TaskStore::default();
+        let large = format!("{{\"text\":\"{}\"}}", "x".repeat(MOST_BYTES / 3));
+        for number in 0..4 {
+            let id = format!("t{number}").into();
+            kept.add(number, CoreTask::new(id, b"", Bytes::new(), Value::Null, now), 4);
+            kept.end(number, &Message::result(&1.into(), large.as_bytes()));
+            kept.trim();
+        }
+        let left: Vec<_> = kept.iter().map(|task| (task.ended, task.end.is_some())).collect();
+        assert_eq!(left, [(true, false), (true, false), (true, true), (true, true)]);
+        assert_eq!(kept.bytes, kept.iter().map(CoreTask::size).sum::<usize>());
+        // One more takes the place of the first; what that had is not counted twice.
+        let fifth = CoreTask::new("t4".into(), b"", Bytes::new(), Value::Null, now);
+        assert_eq!(kept.add(9, fifth, 4).map(|gone| gone.id), Some("t0".into()));
+        assert_eq!(kept.bytes, kept.iter().map(CoreTask::size).sum::<usize>());
+    }
+}

@@ -1,0 +1,291 @@
+//! `subscriptions/listen` at a server that has never heard of it (GW-51).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::{Errand, ToLegacy, owner};
+use crate::client::across::LISTS;
+use crate::client::{CallId, Ticket};
+use crate::exchange::{Down, To};
+use crate::failure::Outcome;
+use crate::jsonrpc::{Id, Kind, Member, Message, Part};
+use crate::method::{self, meta};
+use crate::refusal::Refusal;
+use crate::server::legacy::covers;
+use crate::server::modern::listen_over;
+use crate::watch::Watcher;
+
+/// Resources in one listen.
+const MOST_WATCHED: usize = 1024;
+
+/// Who listens, and for what.
+#[derive(Debug)]
+pub(super) struct Listen<T> {
+    pub(super) ticket: T,
+    lists: BTreeSet<&'static str>,
+    uris: BTreeSet<Box<str>>,
+    tasks: BTreeSet<Box<str>>,
+    /// Until when it waits to be known whether the server can tell.
+    deaf: Option<Instant>,
+    /// Resources that the server has not said yes or no to.
+    pending: usize,
+    acknowledged: bool,
+    /// What came before the acknowledgement, which is first (SUB-3).
+    early: Vec<Message>,
+}
+
+/// How long it may take to see whether a server can tell what belongs to no
+/// call. Some do not say so before they have something to tell.
+const HEARING: Duration = Duration::from_secs(1);
+
+/// Notes that wait for an acknowledgement. Who listens for more looks again anyway.
+const MOST_EARLY: usize = 64;
+
+impl<T> Listen<T> {
+    /// What a client wants to hear of; none if it does not say.
+    fn parse(ticket: T, request: &Message) -> Option<Self> {
+        let wanted = request.value(Member::Notifications).filter(Value::is_object)?;
+        let lists = LISTS.iter().filter(|(name, _)| wanted[name] == true).map(|(_, list)| *list);
+        let names = |member: &str| -> Option<BTreeSet<Box<str>>> {
+            let names = wanted.get(member).cloned().unwrap_or_else(|| json!([]));
+            serde_json::from_value(names).ok().filter(|it: &BTreeSet<_>| it.len() <= MOST_WATCHED)
+        };
+        let (uris, tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
+        let (deaf, early) = (None, Vec::new());
+        let lists = lists.collect();
+        let (pending, acknowledged) = (0, false);
+        Some(Self { ticket, lists, uris, tasks, deaf, pending, acknowledged, early })
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.deaf
+    }
+
+    /// Whether it asked to be told this.
+    fn wants(&self, message: &Message) -> bool {
+        let about = LISTS.iter().map(|(_, list)| *list);
+        let about = about.into_iter().find(|it| method::list_changed(it) == Some(message.method()));
+        if message.method() == method::TASK_CHANGED {
+            return message.task_id().is_some_and(|id| self.tasks.contains(&*id));
+        }
+        match (about, message.uri()) {
+            (Some(list), _) => self.lists.contains(list),
+            (None, Some(uri)) => self.uris.iter().any(|watched| covers(watched, &uri)),
+            (None, None) => false,
+        }
+    }
+}
+
+impl<T: Ticket> ToLegacy<T> {
+    pub(super) fn listen(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        let Some(mut listen) = Listen::parse(ticket.clone(), request) else {
+            let what = "params.notifications must say what to listen for".to_owned();
+            return self.refuse(ticket, &Refusal::BadParams { what });
+        };
+        if self.listens.len() >= self.most_calls {
+            return self.refuse(ticket, &Refusal::TooManyCalls);
+        }
+        listen.tasks.retain(|id| self.knows_task(id, &ticket));
+        let number = self.next_number();
+        self.listens.insert(number, listen);
+        self.inner.meet(Errand::Listen(number), now);
+        CallId(number)
+    }
+
+    /// The server has been greeted: what of a listen can it honour?
+    pub(super) fn handle_met(&mut self, number: u64, outcome: Outcome, now: Instant) {
+        if outcome.result().is_none() {
+            return self.fail_listen(number, outcome, now);
+        }
+        let waits = self.hears.is_none();
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        if waits {
+            listen.deaf = Some(now + HEARING);
+        } else {
+            self.honour(number, now);
+        }
+    }
+
+    /// It is known whether the server can tell what belongs to no call (GW-51).
+    pub fn handle_hearing(&mut self, hears: bool, now: Instant) {
+        self.hears = Some(hears);
+        let waiting = self
+            .listens
+            .iter_mut()
+            .filter_map(|(&number, listen)| listen.deaf.take().map(|_| number));
+        for number in waiting.collect::<Vec<_>>() {
+            self.honour(number, now);
+        }
+        if !hears {
+            self.end_deaf(now);
+        }
+        self.translate(now);
+    }
+
+    /// The server does not tell any more what was promised: whoever listens gets to know.
+    fn end_deaf(&mut self, now: Instant) {
+        let is_promised =
+            |it: &Listen<T>| it.acknowledged && !(it.lists.is_empty() && it.uris.is_empty());
+        let promised = self.listens.iter().filter(|(_, listen)| is_promised(listen));
+        let promised = promised.map(|(&number, listen)| (number, listen.ticket.clone()));
+        for (number, to) in promised.collect::<Vec<_>>() {
+            self.end_listen(number, now);
+            let answer = Message::result(&Id::from(0), &listen_over("0"));
+            self.down.push_back(Down::Finish { to, outcome: answer.into() });
+        }
+    }
+
+    /// Those that have waited long enough are taken to be told.
+    pub(super) fn stop_waiting_to_hear(&mut self, now: Instant) {
+        let late = self.listens.iter_mut().filter_map(|(&number, listen)| {
+            listen.deaf.take_if(|until| *until <= now).map(|_| number)
+        });
+        for number in late.collect::<Vec<_>>() {
+            self.honour(number, now);
+        }
+    }
+
+    /// Has the server watch what it can, and says what that is.
+    fn honour(&mut self, number: u64, now: Instant) {
+        let welcome = self.inner.welcome().cloned();
+        let deaf = self.hears == Some(false);
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        let offers = |capability: &str, member: &str| {
+            let said = welcome.as_ref().and_then(|it| it.capability(&[capability, member]));
+            !deaf && said.is_some_and(Part::is_true)
+        };
+        listen.lists.retain(|capability| offers(capability, "listChanged"));
+        if !offers("resources", "subscribe") {
+            listen.uris.clear();
+        }
+        let watcher = Watcher::new(owner(number), listen.ticket.principal());
+        if !self.inner.can_watch(listen.uris.iter().map(|uri| &**uri), watcher) {
+            return self.fail_listen(number, Refusal::TooManyWatched.into(), now);
+        }
+        listen.pending = listen.uris.len();
+        let ticket = listen.ticket.clone();
+        for uri in listen.uris.clone() {
+            let params = json!({ "uri": uri }).to_string();
+            let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
+            let ticket = ticket.clone();
+            self.inner.open(Errand::Watch { listen: number, uri, ticket }, &request, now);
+        }
+        self.acknowledge(number, now);
+    }
+
+    /// The server said whether it watches a resource. A server that is lost has not
+    /// said no: it is asked again when it is back.
+    pub(super) fn handle_watched(
+        &mut self,
+        number: u64,
+        uri: &str,
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        let is_there = self.inner.is_ready();
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        match outcome {
+            Outcome::Answered(answer) if answer.kind() == Kind::Result => {}
+            _ if !is_there => {
+                let watcher = Watcher::new(owner(number), listen.ticket.principal());
+                self.inner.watch_later(uri, watcher);
+            }
+            Outcome::Answered(_) => _ = listen.uris.remove(uri),
+            failed @ Outcome::Failed(_) => {
+                self.fail_listen(number, failed, now);
+                // It may have been heard all the same.
+                return self.unwatch(number, uri, now);
+            }
+        }
+        listen.pending = listen.pending.saturating_sub(1);
+        self.acknowledge(number, now);
+    }
+
+    fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
+        let params = json!({ "uri": uri }).to_string();
+        let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
+        self.inner.open(Errand::Unwatch { listen: number }, &request, now);
+    }
+
+    /// What it was to hear of cannot be had, and nobody has refused it.
+    fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
+        if let Some(to) = self.end_listen(number, now) {
+            let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
+            self.down.push_back(Down::Finish { to, outcome });
+        }
+    }
+
+    /// Says what is honoured, once that is known (SUB-3, SUB-5).
+    fn acknowledge(&mut self, number: u64, now: Instant) {
+        let Some(listen) = self.listens.get_mut(&number) else { return };
+        if listen.pending > 0 || std::mem::replace(&mut listen.acknowledged, true) {
+            return;
+        }
+        let mut honoured = Map::new();
+        for (name, _) in LISTS.iter().filter(|(_, list)| listen.lists.contains(list)) {
+            honoured.insert((*name).to_owned(), true.into());
+        }
+        if !listen.uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), json!(listen.uris));
+        }
+        if !listen.tasks.is_empty() {
+            honoured.insert("taskIds".to_owned(), json!(listen.tasks));
+        }
+        let nothing = honoured.is_empty();
+        let params = json!({"_meta": {meta::SUBSCRIPTION: 0}, "notifications": honoured});
+        let params = params.to_string();
+        let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
+        let to = To::Call(listen.ticket.clone());
+        self.down.push_back(Down::Note { to: to.clone(), message });
+        for message in std::mem::take(&mut listen.early) {
+            if listen.wants(&message) {
+                self.down.push_back(Down::Note { to: to.clone(), message });
+            }
+        }
+        if nothing {
+            self.finish_listen(number, now);
+        }
+    }
+
+    fn finish_listen(&mut self, number: u64, now: Instant) {
+        if let Some(to) = self.end_listen(number, now) {
+            let answer = Message::result(&Id::from(0), &listen_over("0"));
+            self.down.push_back(Down::Finish { to, outcome: answer.into() });
+        }
+    }
+
+    /// The server does not come back: whoever listens gets to know.
+    pub(super) fn end_listens(&mut self, now: Instant) {
+        for number in self.listens.keys().copied().collect::<Vec<_>>() {
+            self.finish_listen(number, now);
+        }
+    }
+
+    /// Nobody listens here any more: the server watches nothing for it. Whose it was.
+    pub(super) fn end_listen(&mut self, number: u64, now: Instant) -> Option<T> {
+        let listen = self.listens.remove(&number)?;
+        self.inner.forget_owner(owner(number), now);
+        Some(listen.ticket)
+    }
+
+    /// Something changed: told to who asked for it (SUB-2). False if nobody did.
+    pub(super) fn tell_listens(&mut self, message: &Message) -> bool {
+        let message = message.with(Member::MetaSubscription, "0");
+        if !message.has(Member::MetaSubscription) {
+            return false;
+        }
+        let mut is_heard = false;
+        for listen in self.listens.values_mut().filter(|listen| listen.wants(&message)) {
+            is_heard = true;
+            if listen.acknowledged {
+                let to = To::Call(listen.ticket.clone());
+                self.down.push_back(Down::Note { to, message: message.clone() });
+            } else if listen.early.len() < MOST_EARLY {
+                listen.early.push(message.clone());
+            }
+        }
+        is_heard
+    }
+}

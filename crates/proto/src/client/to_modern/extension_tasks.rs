@@ -1,0 +1,382 @@
+//! Tasks: the core of one legacy revision, at a server that has them as an extension (9.4).
+//!
+//! ```text
+//!   tools/call with `task` ─▶ the call, extension declared ─▶ a task, in its client's words
+//!                                  └▶ its result at once: a task that is over, kept here
+//!   tasks/get, tasks/cancel ─▶ asked of the server
+//!   tasks/result ─▶ tasks/get until it is over; what it asks is asked of the client
+//!   tasks/list ───▶ what this client has begun
+//! ```
+//!
+//! A tool that runs as a task only is waited for, if its client wants no task.
+//! A task is seen by the client that began it, and by no other.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Call, ToModern};
+use crate::client::across::TASKS;
+use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
+use crate::client::{CallId, Sharing, Ticket};
+use crate::exchange::{Ask, Down, To};
+use crate::failure::Outcome;
+use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
+use crate::method;
+use crate::moment;
+use crate::refusal::{Refusal, code};
+use task_wait::{Wait, pace};
+
+mod task_wait;
+
+/// What the results that are kept here may take; the oldest goes first.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The tasks of the clients.
+#[derive(Debug)]
+pub(super) struct ExtensionTasks {
+    /// By the number of the call that began them, oldest first.
+    all: BTreeMap<u64, ExtensionTask>,
+    bytes: usize,
+    clock: Option<(Instant, SystemTime)>,
+    most: usize,
+    longest: Duration,
+}
+
+#[derive(Debug)]
+struct ExtensionTask {
+    owner: u64,
+    id: Box<str>,
+    /// What it is a call of.
+    tool: Box<str>,
+    /// As its client is shown it.
+    shown: Value,
+    /// What it came to, if the server made no task of it.
+    end: Option<Bytes>,
+    term: TaskTerm,
+}
+
+impl ExtensionTask {
+    /// That which a call has become.
+    fn begin<T: Ticket>(call: &Call<T>, id: &str, shown: Value, now: Instant) -> Self {
+        let tool = call.request.name().unwrap_or_default().into();
+        let (owner, term) = (call.ticket.owner(), TaskTerm::begin(&shown, now));
+        Self { owner, id: id.into(), tool, shown, end: None, term }
+    }
+
+    /// The server says how it stands.
+    fn show(&mut self, shown: Value) {
+        self.term.renew(&shown);
+        self.shown = shown;
+    }
+}
+
+/// What a call has to do with tasks.
+#[derive(Debug)]
+pub(super) enum Tasking {
+    Nothing,
+    /// Its client wants one.
+    Wanted,
+    /// Its client wants none, but the server makes one or nothing.
+    Needed,
+    /// The answer shows one.
+    Show,
+    /// The same, after it was cancelled.
+    Cancel,
+    /// It lasts as long as a task.
+    Wait(Wait),
+}
+
+impl Tasking {
+    /// Whether the server is told that a task will do.
+    pub(super) fn declares(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// What is asked of the server first, if not what the client asked.
+    pub(super) fn first(&self) -> Option<Message> {
+        if let Self::Wait(wait) = self {
+            Some(task_request(method::GET_TASK, &wait.id))
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        if let Self::Wait(wait) = self { wait.due } else { None }
+    }
+
+    pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
+        let wait = if let Self::Wait(wait) = self { Some(wait) } else { None };
+        wait.into_iter().flat_map(|wait| wait.asked.keys())
+    }
+}
+
+impl ExtensionTasks {
+    /// None yet; so many at most, of which each may keep the connection for so long.
+    pub(super) fn new(most: usize, longest: Duration) -> Self {
+        Self { all: BTreeMap::new(), bytes: 0, clock: None, most, longest }
+    }
+
+    fn find(&mut self, owner: u64, id: &str) -> Option<&mut ExtensionTask> {
+        self.all.values_mut().find(|task| task.owner == owner && *task.id == *id)
+    }
+
+    /// The tool that a task is a call of.
+    pub(super) fn tool(&mut self, owner: u64, id: &str) -> Option<Box<str>> {
+        self.find(owner, id).map(|task| task.tool.clone())
+    }
+
+    fn add(&mut self, number: u64, task: ExtensionTask) {
+        self.bytes += task.end.as_ref().map_or(0, Bytes::len);
+        self.all.insert(number, task);
+        while self.all.len() > self.most || (self.bytes > MOST_BYTES && self.all.len() > 1) {
+            let Some((_, old)) = self.all.pop_first() else { return };
+            self.bytes -= old.end.as_ref().map_or(0, Bytes::len);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&ExtensionTask) -> bool) {
+        self.all.retain(|_, task| keep(task));
+        self.bytes = self.all.values().filter_map(|task| task.end.as_ref()).map(Bytes::len).sum();
+    }
+
+    /// A client is gone, and with it the only one who could ask for its tasks.
+    pub(super) fn forget(&mut self, owner: u64) {
+        self.retain(|task| task.owner != owner);
+    }
+
+    /// The server is gone, and its tasks with it.
+    pub(super) fn lose(&mut self) {
+        self.retain(|task| task.end.is_some());
+    }
+
+    /// Forgets those that the server does not remember any longer either.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.retain(|task| task.term.over().is_none_or(|over| now < over));
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.all.values().filter_map(|task| task.term.over()).min()
+    }
+
+    /// Whether the connection must live on for a task that goes on at the server.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        let holds =
+            |task: &ExtensionTask| task_goes_on(&task.shown) && task.term.holds(now, self.longest);
+        self.all.values().any(holds)
+    }
+
+    fn date(&self, now: Instant) -> String {
+        let since =
+            |(then, date): (Instant, SystemTime)| date + now.saturating_duration_since(then);
+        moment::text(self.clock.map_or(UNIX_EPOCH, since))
+    }
+}
+
+impl<T: Ticket> ToModern<T> {
+    /// Says what time it is, for tasks have dates.
+    #[must_use]
+    pub fn knowing_time(mut self, now: Instant, date: SystemTime) -> Self {
+        self.tasks.clock = Some((now, date));
+        self
+    }
+
+    /// Whether this client knows tasks, and the server has them.
+    pub(super) fn offers_tasks(&self, ticket: &T) -> bool {
+        let declared =
+            self.discovered.as_ref().and_then(|it| it.capability(&["extensions", TASKS]));
+        declared.is_some() && self.tasks.most > 0 && self.revision_of(ticket).rules().core_tasks
+    }
+
+    /// Whether a call is to become a task.
+    pub(super) fn tasking_of(&self, ticket: &T, request: &Message) -> Tasking {
+        let is_call = request.method() == method::CALL_TOOL;
+        if is_call
+            && request.part(Member::Task).is_some_and(Part::is_object)
+            && self.offers_tasks(ticket)
+        {
+            Tasking::Wanted
+        } else {
+            Tasking::Nothing
+        }
+    }
+
+    /// A client asks about a task.
+    pub(super) fn task_call(&mut self, ticket: T, request: &Message, now: Instant) -> CallId {
+        if !self.offers_tasks(&ticket) {
+            let method = request.method().to_owned();
+            return self.refuse(ticket, Refusal::UnknownMethod { method });
+        }
+        let owner = ticket.owner();
+        if request.method() == method::LIST_TASKS {
+            let theirs = self.tasks.all.values().filter(|task| task.owner == owner);
+            let theirs: Vec<&Value> = theirs.map(|task| &task.shown).collect();
+            let result = json!({ "tasks": theirs }).to_string();
+            return self.answer(ticket, result.as_bytes());
+        }
+        let id = request.task_id().unwrap_or_default();
+        let Some(task) = self.tasks.find(owner, &id) else {
+            let what = format!("ExtensionTask not found: {id}");
+            return self.refuse(ticket, Refusal::BadParams { what });
+        };
+        if let Some(end) = task.end.clone() {
+            let shown = task.shown.to_string();
+            return match request.method() {
+                method::GET_TASK => self.answer(ticket, shown.as_bytes()),
+                method::TASK_RESULT => self.answer(ticket, &end),
+                _ => self.refuse(ticket, over()),
+            };
+        }
+        let tasking = match request.method() {
+            method::GET_TASK => Tasking::Show,
+            method::CANCEL_TASK => Tasking::Cancel,
+            _ => Tasking::Wait(Wait::new(&id, false)),
+        };
+        self.call(ticket, request, tasking, now)
+    }
+
+    /// The tool runs as a task only, and its client asked for none (GW-27).
+    pub(super) fn try_as_task(&mut self, number: u64, answer: &Message, now: Instant) -> bool {
+        let path = ["requiredCapabilities", "extensions", TASKS];
+        let needs = answer.error_code() == Some(code::MISSING_CAPABILITY)
+            && answer.inside(Member::Data, &path).is_some();
+        let call = self.calls.get_mut(&number).filter(|call| !call.tasking.declares());
+        let Some(call) = call.filter(|call| needs && call.request.method() == method::CALL_TOOL)
+        else {
+            return false;
+        };
+        call.tasking = Tasking::Needed;
+        self.begin(number, None, now);
+        true
+    }
+
+    /// The server made a task of a call: its client gets it, or is kept until its end.
+    pub(super) fn handle_created(&mut self, number: u64, answer: &Message, now: Instant) {
+        let state = answer.payload_value().unwrap_or_default();
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let id = match new_task_id(&state) {
+            Ok(id) => id,
+            Err(why) => return self.finish(number, why),
+        };
+        if !matches!(call.tasking, Tasking::Wanted) {
+            let mut wait = Wait::new(id, true);
+            wait.due = Some(now + pace(&state));
+            call.tasking = Tasking::Wait(wait);
+            return;
+        }
+        let shown = task_as_core(&state);
+        let result = json!({"task": shown}).to_string();
+        let task = ExtensionTask::begin(call, id, shown, now);
+        self.tasks.add(number, task);
+        self.finish(number, Message::result(&Id::from(0), result.as_bytes()));
+        self.listen_anew(now);
+    }
+
+    /// What was to be a task is over at once: it is kept until its client asks for it.
+    pub(super) fn keep_end(&mut self, number: u64, answer: &Message, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let ttl = call.request.value(Member::TaskTtl);
+        let (id, date) = (format!("switchboard-{number}"), self.tasks.date(now));
+        let shown = json!({
+            "taskId": id,
+            "status": if answer.is_tool_error() { "failed" } else { "completed" },
+            "createdAt": date,
+            "lastUpdatedAt": date,
+            "ttl": ttl.filter(Value::is_u64).unwrap_or_default(),
+        });
+        let end = Some(related(answer, &id).payload_bytes());
+        let created = json!({"task": shown}).to_string();
+        let task = ExtensionTask { end, ..ExtensionTask::begin(call, &id, shown, now) };
+        self.tasks.add(number, task);
+        self.finish(number, Message::result(&Id::from(0), created.as_bytes()));
+    }
+
+    /// The server says how a task stands. False if that is not what the call is about.
+    pub(super) fn handle_task_answer(
+        &mut self,
+        number: u64,
+        answer: &Message,
+        now: Instant,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let failed = answer.kind() == Kind::Error;
+        let id = call.request.task_id().unwrap_or_default().into_owned();
+        match &call.tasking {
+            Tasking::Show | Tasking::Cancel | Tasking::Wait(_) if failed => return false,
+            Tasking::Show => self.show(number, &id, answer),
+            Tasking::Cancel => {
+                call.tasking = Tasking::Show;
+                self.begin(number, Some(&task_request(method::GET_TASK, &id)), now);
+            }
+            Tasking::Wait(_) => self.handle_polled(number, answer, now),
+            Tasking::Nothing | Tasking::Wanted | Tasking::Needed => return false,
+        }
+        true
+    }
+
+    fn show(&mut self, number: u64, id: &str, state: &Message) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let shown = task_as_core(&state.payload_value().unwrap_or_default());
+        let ended = matches!(shown["status"].as_str(), Some("completed" | "failed"));
+        let cancels = call.request.method() == method::CANCEL_TASK;
+        let outcome: Outcome = if cancels && ended {
+            over().into()
+        } else {
+            Message::result(&Id::from(0), shown.to_string().as_bytes()).into()
+        };
+        if let Some(task) = self.tasks.find(call.ticket.owner(), id) {
+            task.show(shown);
+        }
+        self.finish(number, outcome);
+    }
+
+    /// The tasks that a client may be told about: what belongs to no call is
+    /// told to all who share a connection.
+    pub(super) fn tasks_to_hear_of(&self) -> Vec<&str> {
+        let alone = self.sharing == Sharing::Alone;
+        let theirs = self.tasks.all.values().filter(|task| alone && task_goes_on(&task.shown));
+        theirs.map(|task| &*task.id).collect()
+    }
+
+    /// A task has changed.
+    pub(super) fn handle_task_note(&mut self, message: &Message, now: Instant) {
+        let state = message.payload_value().unwrap_or_default();
+        let id = state["taskId"].as_str().unwrap_or_default();
+        let shown = task_as_core(&state);
+        let Some(task) = self.tasks.all.values_mut().find(|task| *task.id == *id) else { return };
+        task.show(shown.clone());
+        let params = shown.to_string();
+        let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
+        self.down.push_back(Down::Note { to: To::Session, message });
+        for call in self.calls.values_mut() {
+            if let Tasking::Wait(wait) = &mut call.tasking
+                && *wait.id == *id
+            {
+                wait.due = wait.due.map(|due| due.min(now));
+            }
+        }
+        self.poll_tasks(now);
+    }
+}
+
+fn over() -> Refusal {
+    Refusal::BadParams { what: "the task is over".to_owned() }
+}
+
+/// The message, saying which task it is about (UTL-9).
+fn related(message: &Message, id: &str) -> Message {
+    message.with(Member::MetaRelatedTask, json!({ "taskId": id }).to_string())
+}
+
+/// A list of tools, each of which may be called as a task.
+pub(super) fn may_be_tasks(answer: &Message) -> Message {
+    answer.with_list(Member::Tools, |tool| match tool.get(&["execution"]) {
+        Some(_) => ItemAction::Keep,
+        None => tool.with("execution", br#"{"taskSupport":"optional"}"#).into(),
+    })
+}
