@@ -1,4 +1,5 @@
-//! The calls towards one server: their owners, their ids, their progress tokens.
+//! The calls towards one server: their owners, ids and progress tokens, which of them a
+//! question is about, and the tasks that they have begun.
 //!
 //! Every call gets an id of ours, so that no two clients and none of our own
 //! errands collide. Tokens are rewritten only where clients share the server (STD-9).

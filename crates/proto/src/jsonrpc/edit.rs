@@ -1,7 +1,7 @@
-//! Messages that differ from others in a few members.
+//! Messages that differ from others in a few members, and messages that we make ourselves.
 //!
-//! Changes are kept beside the text. They are written into one copy of it, when
-//! somebody wants the text: however many hands a message passes, it is copied once.
+//! Changes are kept beside the text. They are written into one copy of it when the text
+//! is wanted: however many times a message is passed on, it is copied once.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,7 @@
-//! Values inside of messages that nobody routes by: elements of lists, capabilities.
+//! What a message says: values inside of it, such as elements of lists and capabilities,
+//! and its members by the names that the protocol has for them.
 //!
-//! They are looked for only when somebody asks, and change as little as the rest.
+//! A value is looked for only when a caller asks, and the text around it stays as it was.
 
 use std::borrow::Cow;
 use std::ops::Range;
