@@ -75,45 +75,34 @@ use context::Way;
 use handler::{Caught, Erased};
 use session::Caller;
 
-mod build;
+mod ask;
+mod builder;
+mod builtin_tools;
 mod catalog;
-mod complete;
-mod content;
 mod context;
 mod dispatch;
-mod entry;
-mod error;
-mod greet;
 mod handler;
-mod level;
-mod listen;
-mod manifest;
-mod notice;
-mod project;
 mod prompt;
 mod resource;
+mod server_tasks;
 mod session;
-mod task;
+mod subscriptions;
 mod tool;
-mod tool_outcome;
-mod trace;
+mod tool_result;
 
-pub use build::Builder;
-pub use catalog::Flaw;
-pub use complete::{Completing, Subject};
-pub use content::{Content, Contents};
-pub use context::{Context, Elicited, Page};
-pub use error::Error;
-pub use handler::{Handler, Request};
-pub use level::Level;
-pub use notice::Notice;
-pub use project::Cache;
+pub use ask::{Elicited, Page};
+pub use builder::Builder;
+pub use catalog::{Completing, Flaw, Subject};
+pub use context::Context;
+pub use dispatch::Cache;
+pub use handler::{Error, Handler, Notice, Request};
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
+pub use server_tasks::Support;
+pub use session::Level;
 pub(crate) use session::covers;
-pub use task::Support;
-pub use tool::{Answer, Draft, Tool, ToolResult};
-pub use tool_outcome::{Nature, ToolOutcome};
+pub use tool::{Draft, Tool};
+pub use tool_result::{Answer, Content, Contents, Nature, ToolOutcome, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
 ///
@@ -121,18 +110,18 @@ pub use tool_outcome::{Nature, ToolOutcome};
 /// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
 /// adds or removes something here, or calls `*_changed`, has clients told.
 pub struct Server {
-    identity: greet::Identity,
+    identity: session::Identity,
     catalog: RwLock<Arc<Catalog>>,
     raw: Option<Arc<dyn Erased>>,
-    heard: Option<Arc<notice::Hear>>,
-    hearing: notice::Hearing,
+    heard: Option<Arc<handler::Hear>>,
+    hearing: handler::Hearing,
     page: usize,
     cache: Cache,
     sessions: session::Sessions,
-    asks: context::ask::Asks,
-    listens: listen::Listens,
-    tasks: task::Tasks,
-    trace: Option<trace::Ring>,
+    asks: ask::Asks,
+    listens: subscriptions::Listens,
+    tasks: server_tasks::Tasks,
+    trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,
 }
 
@@ -246,7 +235,7 @@ impl Server {
             if let Some(mut result) = answer {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
-                    result = result.map(project::unkept);
+                    result = result.map(dispatch::unkept);
                 }
                 server.finish(&face, exchange, &state.caller, &call, result);
             }

@@ -16,21 +16,13 @@ use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::Server;
-use super::level::Level;
-use super::session::Caller;
-use super::task::{self, Task};
-use super::tool::schema::Promise;
+use super::server_tasks::{self, Task};
+use super::session::{Caller, Level};
+use super::tool::Promise;
 use crate::call::{Call, CallHolder};
 use crate::drive::{Either, Stop, race};
 use crate::face::{Face, lock};
 use crate::inside::Works;
-
-pub(super) mod ask;
-mod form;
-mod page;
-
-pub use ask::Elicited;
-pub use page::Page;
 
 /// One call, towards the client that made it. Cheap to clone.
 ///
@@ -151,7 +143,7 @@ pub(super) enum Way {
 impl Context {
     pub(super) fn new(server: Arc<Server>, caller: Caller, way: Way, request: &Message) -> Self {
         let task_ttl = match request.method() {
-            method::CALL_TOOL => task::ttl(&caller, request),
+            method::CALL_TOOL => server_tasks::ttl(&caller, request),
             _ => None,
         };
         let state =

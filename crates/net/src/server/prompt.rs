@@ -8,12 +8,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::Member;
 
-use super::catalog::{Flaw, Listed};
-use super::content::Content;
+use super::catalog::{self, Flaw, Listed, describe};
 use super::context::Context;
-use super::entry::{self, describe};
-use super::error::Error;
-use super::handler::{Job, Request};
+use super::handler::{Error, Job, Request};
+use super::tool_result::Content;
 
 /// Arguments of a prompt, by name. They are always strings.
 pub type PromptArguments = BTreeMap<String, String>;
@@ -95,7 +93,7 @@ impl PromptDraft {
         }
         Prompt {
             name,
-            flaw: entry::flaw(&self.members),
+            flaw: catalog::meta_flaw(&self.members),
             listing: Value::Object(self.members).to_string(),
             required,
             fill: Box::new(move |arguments, cx| Box::pin(function(arguments, cx))),

@@ -3,29 +3,24 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use jsonschema::Validator;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use switchboard_proto::exchange::Said;
 use switchboard_proto::header::param::{self, Annotation};
+use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{Flaw, Listed};
+use super::catalog::{self, Flaw, Listed, describe};
 use super::context::Context;
-use super::entry::{self, describe};
-use super::error::Error;
-use super::handler::Job;
-use super::task::Support;
-use super::tool_outcome::Nature;
-use schema::{Promise, Schema};
-
-pub(super) mod result;
-pub(super) mod schema;
-
-pub use result::{Answer, ToolResult};
+use super::handler::{Error, Job};
+use super::server_tasks::Support;
+use super::tool_result::{Answer, Nature, ToolResult};
 
 /// A tool that is complete: it has a name, a schema, and something to do.
 ///
@@ -117,7 +112,7 @@ impl Tool {
 
     /// What is wrong with the arguments, if anything.
     pub(super) fn complaint(&self, arguments: &Value) -> Option<String> {
-        schema::complaints(&self.ready.as_ref().ok()?.validator, arguments)
+        complaints(&self.ready.as_ref().ok()?.validator, arguments)
     }
 
     /// Whether legacy clients know its output schema inside another.
@@ -244,7 +239,7 @@ impl<A> Draft<A> {
         let annotations = param::annotations(&self.input.value().map_err(input)?);
         let annotations = annotations.map_err(|error| input(error.to_string()))?;
         let promise = Promise::of(&self.name, self.output.as_ref()).map_err(output)?;
-        if let Some(flaw) = entry::flaw(&self.members) {
+        if let Some(flaw) = catalog::meta_flaw(&self.members) {
             return Err(flaw);
         }
         Ok(Ready { validator, annotations, promise })
@@ -297,4 +292,95 @@ impl<A> fmt::Debug for Draft<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Complaints about one set of arguments. More would not help anybody.
+const MOST_COMPLAINTS: usize = 8;
+
+/// Bytes of one complaint, which may quote the value that it is about.
+const LONGEST_COMPLAINT: usize = 512;
+
+/// A schema as its author wrote it.
+#[derive(Clone, Debug)]
+pub(super) struct Schema {
+    pub(super) text: String,
+}
+
+impl Schema {
+    /// The schema of a type, JSON Schema 2020-12, self-contained.
+    pub(super) fn of<T: JsonSchema>() -> Self {
+        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+        Self { text: schema.as_value().to_string() }
+    }
+
+    pub(super) fn value(&self) -> Result<Value, String> {
+        serde_json::from_str(&self.text).map_err(|error| format!("no JSON: {error}"))
+    }
+
+    /// What arguments are checked with: they are always an object.
+    pub(super) fn for_arguments(&self) -> Result<Validator, String> {
+        if self.value()?["type"] != "object" {
+            return Err("the schema of arguments must have \"type\": \"object\"".to_owned());
+        }
+        self.validator()
+    }
+
+    pub(super) fn validator(&self) -> Result<Validator, String> {
+        jsonschema::validator_for(&self.value()?).map_err(|error| error.to_string())
+    }
+}
+
+/// What a tool has promised of its results, if anything.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Promise {
+    kept: Option<Arc<(String, Validator)>>,
+    /// Legacy clients know the schema inside another.
+    pub(super) is_wrapped: bool,
+}
+
+impl Promise {
+    pub(super) fn of(tool: &str, output: Option<&Schema>) -> Result<Self, String> {
+        let validator = output.map(Schema::validator).transpose()?;
+        let kept = validator.map(|validator| Arc::new((tool.to_owned(), validator)));
+        let is_wrapped = output.is_some_and(|schema| project::wraps(schema.text.as_bytes()));
+        Ok(Self { kept, is_wrapped })
+    }
+
+    /// A result that is as promised. One that is not is a fault of this server:
+    /// the log says which, and the client gets an error instead of what it
+    /// could not rely on. A failure of the tool promises nothing.
+    pub(super) fn check(&self, result: ToolResult) -> Result<ToolResult, Error> {
+        let Some((tool, validator)) = self.kept.as_deref() else { return Ok(result) };
+        if result.is_error() || result.is_task() {
+            return Ok(result);
+        }
+        let why = match &result.structured {
+            None => Some("there is no structured content".to_owned()),
+            // Without the values: a log is read by others than the client.
+            Some(value) => validator.iter_errors(value).next().map(|error| {
+                format!("structuredContent{}: {}", error.instance_path(), error.masked())
+            }),
+        };
+        let Some(why) = why else { return Ok(result) };
+        tracing::error!(tool, "a result does not fit the tool's output schema: {why}");
+        Err(Error::internal(format!(
+            "tool {tool:?} made a result that does not fit its output schema"
+        )))
+    }
+}
+
+/// Which members are wrong, and why; none if all are right.
+pub(super) fn complaints(validator: &Validator, arguments: &Value) -> Option<String> {
+    let mut errors = validator.iter_errors(arguments).take(MOST_COMPLAINTS).map(|error| {
+        let place = error.instance_path().to_string();
+        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        let mut complaint = format!("{place}{error}");
+        if complaint.len() > LONGEST_COMPLAINT {
+            complaint.truncate(complaint.floor_char_boundary(LONGEST_COMPLAINT));
+            complaint.push_str("...");
+        }
+        complaint
+    });
+    let first = errors.next()?;
+    Some(errors.fold(first, |all, next| format!("{all}; {next}")))
 }

@@ -12,13 +12,12 @@ use switchboard_proto::project;
 use switchboard_proto::revision::Revision;
 
 use super::Server;
-use super::error::Error;
-use super::handler::Request;
+use super::handler::{Error, Request};
 use super::session::{Session, covers};
 use crate::face::{Face, lock};
 
 /// Listens at once, over all clients (SUB-12).
-const MOST: usize = 1024;
+const MOST_LISTENS: usize = 1024;
 
 /// URIs, or tasks, in one listen.
 const MOST_NAMES: usize = 1024;
@@ -134,7 +133,7 @@ impl Server {
         if !nothing {
             face.introduce(&self.identity.text);
             let mut open = lock(&self.listens.open);
-            if open.len() >= MOST {
+            if open.len() >= MOST_LISTENS {
                 return Some(Err(Error::internal("too many subscriptions are open")));
             }
             let listen = Listen { face: Arc::downgrade(face), id: id.clone(), filter };

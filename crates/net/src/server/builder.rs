@@ -1,4 +1,4 @@
-//! Puts a server together.
+//! The builder of a [`Server`].
 
 use std::future::Future;
 use std::sync::{Arc, RwLock, Weak};
@@ -8,19 +8,15 @@ use switchboard_proto::method::meta;
 use switchboard_proto::revision::Revision;
 
 use super::Server;
-use super::catalog::{Catalog, Flaw};
-use super::complete::Completing;
+use super::builtin_tools::{self, Traces};
+use super::catalog::{Catalog, Completing, Flaw};
 use super::context::Context;
-use super::error::Error;
-use super::greet::Identity;
-use super::handler::{Erased, Handler};
-use super::manifest;
-use super::notice::{Hear, Notice};
-use super::project::Cache;
+use super::dispatch::Cache;
+use super::handler::{Erased, Error, Handler, Hear, Notice};
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
+use super::session::Identity;
 use super::tool::Tool;
-use super::trace::{self, Ring};
 
 /// Entries on one page of a list, unless the server says otherwise.
 const PAGE: usize = 1000;
@@ -44,7 +40,7 @@ pub struct Builder {
     heard: Option<Arc<Hear>>,
     page: usize,
     cache: Cache,
-    trace: Option<Ring>,
+    trace: Option<Traces>,
 }
 
 impl Builder {
@@ -205,15 +201,15 @@ impl Builder {
     /// Adds the tool `get_tool_manifest`: all tools with their schemas and examples.
     #[must_use]
     pub fn manifest(self) -> Self {
-        self.tool(manifest::tool())
+        self.tool(builtin_tools::manifest_tool())
     }
 
     /// Remembers the last calls of tools (never their arguments), and adds the
     /// tool `get_trace_by_id`.
     #[must_use]
     pub fn traces(mut self) -> Self {
-        self.trace = Some(Ring::default());
-        self.tool(trace::tool())
+        self.trace = Some(Traces::default());
+        self.tool(builtin_tools::trace_tool())
     }
 
     /// The server, or what is wrong with it.
@@ -235,13 +231,13 @@ impl Builder {
             catalog: RwLock::new(Arc::new(self.catalog)),
             raw: self.raw,
             heard: self.heard,
-            hearing: super::notice::Hearing::default(),
+            hearing: super::handler::Hearing::default(),
             page: self.page,
             cache: self.cache,
             sessions: super::session::Sessions::default(),
-            asks: super::context::ask::Asks::default(),
-            listens: super::listen::Listens::default(),
-            tasks: super::task::Tasks::default(),
+            asks: super::ask::Asks::default(),
+            listens: super::subscriptions::Listens::default(),
+            tasks: super::server_tasks::Tasks::default(),
             trace: self.trace,
             this: Weak::clone(this),
         }))

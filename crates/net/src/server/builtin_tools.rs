@@ -1,4 +1,4 @@
-//! The last calls of tools, for whoever asks what happened.
+//! Two tools that a server may add to its own: `get_trace_by_id` and `get_tool_manifest`.
 //!
 //! A trace has no arguments and no results: they may hold secrets, and nobody
 //! promised to keep them.
@@ -8,25 +8,27 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_proto::jsonrpc::Part;
 
 use super::Error;
-use super::tool::{Tool, ToolResult};
-use super::tool_outcome::{Nature, ToolOutcome};
+use super::catalog::Listed;
+use super::tool::Tool;
+use super::tool_result::{Nature, ToolOutcome, ToolResult};
 use crate::face::lock;
 
 /// Calls that are remembered.
-const MOST: usize = 256;
+const MOST_TRACES: usize = 256;
 
 /// Where a result says which trace is its own.
 const KEY: &str = "switchboard/traceId";
 
 /// The last calls, newest last.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct Traces {
     calls: Mutex<VecDeque<Value>>,
 }
 
-impl Ring {
+impl Traces {
     /// Remembers a call, and tells its result the id.
     pub(super) fn record(
         &self,
@@ -48,7 +50,7 @@ impl Ring {
             "errorCode": code,
         });
         let mut calls = lock(&self.calls);
-        if calls.len() >= MOST {
+        if calls.len() >= MOST_TRACES {
             calls.pop_front();
         }
         calls.push_back(trace);
@@ -68,7 +70,7 @@ fn code_of(result: &ToolResult) -> Option<Value> {
 }
 
 /// `get_trace_by_id`.
-pub(super) fn tool() -> Tool {
+pub(super) fn trace_tool() -> Tool {
     let schema = json!({
         "type": "object",
         "properties": {"traceId": {"type": "string", "description": "as in the result's _meta"}},
@@ -92,21 +94,41 @@ pub(super) fn tool() -> Tool {
         })
 }
 
+/// `get_tool_manifest`: everything there is to know about all tools, at once.
+pub(super) fn manifest_tool() -> Tool {
+    Tool::new("get_tool_manifest")
+        .description("Lists all tools of this server with their schemas and examples")
+        .nature(Nature::DIAGNOSTIC)
+        .run(async |_: Value, cx| {
+            let catalog = cx.server().catalog();
+            let tools: Vec<Value> = catalog.tools.iter().map(|tool| manifest_entry(tool)).collect();
+            ToolOutcome::success(format!("{} tools", tools.len())).with("tools", tools)
+        })
+}
+
+fn manifest_entry(tool: &Tool) -> Value {
+    let mut text = Vec::new();
+    tool.list(true, &mut text);
+    let mut entry = Part::new(&text).value().unwrap_or_default();
+    entry["examples"] = json!(tool.examples);
+    entry
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_the_last_calls_are_remembered() {
-        let ring = Ring::default();
-        let ids: Vec<_> = (0..MOST + 10)
+        let ring = Traces::default();
+        let ids: Vec<_> = (0..MOST_TRACES + 10)
             .map(|_| {
                 let result = Ok(ToolResult::text("secret"));
                 let result = ring.record("t", Duration::from_millis(3), result).unwrap();
                 result.meta[KEY].as_str().unwrap().to_owned()
             })
             .collect();
-        assert_eq!(lock(&ring.calls).len(), MOST);
+        assert_eq!(lock(&ring.calls).len(), MOST_TRACES);
         assert_eq!(ring.find(&ids[9]), None);
         let trace = ring.find(&ids[10]).unwrap();
         assert_eq!((&trace["durationMs"], &trace["success"]), (&json!(3), &json!(true)));

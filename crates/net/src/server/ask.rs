@@ -12,19 +12,22 @@ use serde_json::{Value, json};
 use switchboard_proto::exchange::Ask;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
 use switchboard_proto::method;
+use switchboard_proto::refusal::code;
+use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::{Context, Way, form};
+use super::context::{Context, Way};
+use super::handler::Error;
+use super::server_tasks::Task;
+use super::session::Caller;
+use super::tool::{Schema, complaints};
 use crate::face::lock;
-use crate::server::error::Error;
-use crate::server::session::Caller;
-use crate::server::task::Task;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Questions that all clients together may have open.
-const MOST: usize = 16_384;
+const MOST_OPEN: usize = 16_384;
 
 /// What a person made of a question.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +45,13 @@ impl Context {
     /// properties (MRTR-14). Any other is an internal error, and nobody is asked;
     /// an answer that does not fit it is an error too, as no answer would be.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, Error> {
-        if let Some(why) = form::complaint(&schema) {
+        if let Some(why) = form_complaint(&schema) {
             return Err(Error::internal(why));
         }
         let params = json!({"message": message, "requestedSchema": schema});
         let answer = self.ask(method::ELICIT, params).await.map(Elicited::read)?;
         match &answer {
-            Elicited::Accept(content) => form::check(&schema, content)?,
+            Elicited::Accept(content) => check_form(&schema, content)?,
             Elicited::Decline | Elicited::Cancel => {}
         }
         Ok(answer)
@@ -158,14 +161,14 @@ pub(super) fn missing(declared: &Value, method: &str, params: &Value) -> Option<
 
 /// The questions that wait for an answer.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Asks {
+pub(super) struct Asks {
     next: AtomicU64,
     open: Mutex<HashMap<Ask, oneshot::Sender<Message>>>,
 }
 
 impl Asks {
     /// An answer came.
-    pub(in crate::server) fn supply(&self, ask: Ask, answer: Message) {
+    pub(super) fn supply(&self, ask: Ask, answer: Message) {
         let waiting = lock(&self.open).remove(&ask);
         if let Some(waiting) = waiting {
             // Nobody waits if the call ended in this moment.
@@ -186,7 +189,7 @@ impl<'a> Asked<'a> {
         let ask = Ask(asks.next.fetch_add(1, Ordering::Relaxed) + 1);
         let (send, receive) = oneshot::channel();
         let mut open = lock(&asks.open);
-        if open.len() >= MOST {
+        if open.len() >= MOST_OPEN {
             return Err(Error::internal("too many questions are open"));
         }
         open.insert(ask, send);
@@ -241,5 +244,167 @@ impl Drop for Asked<'_> {
                 }
             }
         }
+    }
+}
+
+/// A page, and what it is known by until it has been visited.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Page {
+    id: String,
+    message: String,
+    url: String,
+}
+
+impl Page {
+    /// A page at `url`; `message` says to the person what for.
+    pub fn new(message: &str, url: &str) -> Result<Self, Error> {
+        let (message, url) = (message.to_owned(), url.to_owned());
+        Ok(Self { id: crate::server::random_id()?, message, url })
+    }
+
+    /// What tells it from others: for the page itself, so that it can say when it is done.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// As a legacy client sees it; for a modern one the retry tells, not the id (MRTR-13).
+    fn to_json(&self, era: Era) -> Value {
+        let mut params = json!({"mode": "url", "message": self.message, "url": self.url});
+        if era == Era::Legacy {
+            params["elicitationId"] = self.id.as_str().into();
+        }
+        params
+    }
+}
+
+impl Context {
+    /// Asks a person to visit a page. Accepting means consent, not that they are done (MRTR-13).
+    pub async fn elicit_url(&self, message: &str, url: &str) -> Result<Elicited, Error> {
+        self.visit(&Page::new(message, url)?).await
+    }
+
+    /// The same for a page that will say when it is done.
+    pub async fn visit(&self, page: &Page) -> Result<Elicited, Error> {
+        self.ask(method::ELICIT, page.to_json(self.era())).await.map(Elicited::read)
+    }
+
+    /// Tells a legacy client that the person is done with a page, which may be
+    /// long after the call (UTL-8). A modern one has no use for it.
+    pub fn visited(&self, page: &Page) {
+        let Caller::Session(session) = &self.state.caller else { return };
+        let asked = page.to_json(Era::Legacy);
+        if missing(&session.capabilities, method::ELICIT, &asked).is_some() {
+            return;
+        }
+        let params = json!({"elicitationId": page.id}).to_string();
+        let note = Message::notification(method::ELICITED, Some(params.as_bytes()));
+        let Some(face) = session.face.upgrade().filter(|face| !face.is_slow()) else { return };
+        match &self.state.way {
+            Way::Call { exchange, .. } => face.note(Some(*exchange), &note),
+            Way::Task(_) => face.note(None, &note),
+        }
+    }
+}
+
+impl Error {
+    /// The call can be made only after these pages have been visited. Clients of
+    /// the last legacy revision know what that means (UTL-8); ask others by [`Context::visit`].
+    pub fn visit_first(pages: &[Page]) -> Self {
+        let pages: Vec<_> = pages.iter().map(|page| page.to_json(Era::Legacy)).collect();
+        let message = "this call needs pages to be visited first";
+        Self::new(code::VISIT_FIRST, message).with_data(json!({"elicitations": pages}))
+    }
+}
+
+/// Formats of strings in forms that clients know.
+const FORMATS: [&str; 4] = ["date", "date-time", "email", "uri"];
+
+/// What is wrong with a form, if anything. A form is an object of flat properties,
+/// each a string, a number, a boolean, or a choice (MRTR-14). Clients draw nothing else.
+pub(super) fn form_complaint(schema: &Value) -> Option<String> {
+    if schema["type"] != "object" {
+        return Some("a form must have \"type\": \"object\"".to_owned());
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let wrong = properties.into_iter().flatten().find_map(|(name, property)| {
+        unfit(property).map(|why| format!("property {name:?} of a form {why}"))
+    });
+    wrong.or_else(|| {
+        let required = schema["required"].as_array().into_iter().flatten();
+        let mut names = required.filter_map(Value::as_str);
+        let known = |name: &str| properties.is_some_and(|all| all.contains_key(name));
+        let unknown = names.find(|name| !known(name))?;
+        Some(format!("a form requires {unknown:?}, which is none of its properties"))
+    })
+}
+
+/// Whether an answer fits the form; which member does not, and why.
+pub(super) fn check_form(schema: &Value, content: &Value) -> Result<(), Error> {
+    let form = Schema { text: schema.to_string() };
+    let validator = form.validator().map_err(Error::internal)?;
+    match complaints(&validator, content) {
+        Some(why) => Err(Error::invalid_params(format!("the answer does not fit the form: {why}"))),
+        None => Ok(()),
+    }
+}
+
+fn unfit(property: &Value) -> Option<&'static str> {
+    match property["type"].as_str() {
+        Some("string") => {
+            let format = property.get("format").map(|format| format.as_str().unwrap_or_default());
+            let known = format.is_none_or(|format| FORMATS.contains(&format));
+            (!known).then_some("has a format that no client knows")
+        }
+        Some("boolean" | "integer" | "number") => None,
+        Some("array") => {
+            let items = &property["items"];
+            let choice = items["enum"].is_array() || items["anyOf"].is_array();
+            (!choice).then_some("is an array, but no choice from a list")
+        }
+        _ => Some("is neither a string, a number, a boolean nor a choice"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// wire: MRTR-14
+    #[test]
+    fn forms_are_flat() {
+        let titled = json!([{"const": "a", "title": "A"}]);
+        let fit = [
+            json!({"type": "string"}),
+            json!({"type": "string", "format": "email", "minLength": 1, "default": "x"}),
+            json!({"type": "string", "enum": ["a"], "enumNames": ["A"]}),
+            json!({"type": "string", "oneOf": titled}),
+            json!({"type": "integer", "minimum": 0}),
+            json!({"type": "number"}),
+            json!({"type": "boolean", "default": true}),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a"]}}),
+            json!({"type": "array", "items": {"anyOf": titled}}),
+        ];
+        for property in fit {
+            let form = json!({"type": "object", "properties": {"x": property}, "required": ["x"]});
+            assert_eq!(form_complaint(&form), None, "{form}");
+        }
+        let unfit = [
+            json!({}),
+            json!({"type": "object", "properties": {}}),
+            json!({"type": "null"}),
+            json!({"type": ["string", "null"]}),
+            json!({"type": "string", "format": "ipv4"}),
+            json!({"type": "array", "items": {"type": "string"}}),
+        ];
+        for property in unfit {
+            let form = json!({"type": "object", "properties": {"x": property}});
+            assert!(form_complaint(&form).unwrap().contains("\"x\""), "{form}");
+        }
+        assert_eq!(form_complaint(&json!({"type": "object"})), None);
+        assert!(form_complaint(&json!({"type": "string"})).is_some());
+        let lost = json!({"type": "object", "properties": {}, "required": ["y"]});
+        assert!(form_complaint(&lost).unwrap().contains("\"y\""));
     }
 }

@@ -22,14 +22,14 @@ use switchboard_proto::revision::Era;
 use tokio::sync::watch;
 
 use super::context::State;
-use super::error::Error;
+use super::handler::Error;
 use super::session::{Caller, Session};
-use super::tool::ToolResult;
+use super::tool_result::ToolResult;
 use crate::face::{Face, lock, now};
 
-mod serve;
+mod task_methods;
 
-pub(super) use serve::{ttl, wanted};
+pub(super) use task_methods::{ttl, wanted};
 
 /// The extension's name.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";

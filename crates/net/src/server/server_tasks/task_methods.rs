@@ -15,11 +15,11 @@ use super::{EXTENSION, End, LONGEST, SHORTEST, Support, TTL, Task};
 use crate::face::lock;
 use crate::server::Server;
 use crate::server::context::{Context, Way};
-use crate::server::error::Error;
-use crate::server::handler::{Caught, Request};
-use crate::server::listen::{Change, tell};
+use crate::server::handler::{Caught, Error, Request};
 use crate::server::session::Caller;
-use crate::server::tool::{Answer, Tool, ToolResult};
+use crate::server::subscriptions::{Change, tell};
+use crate::server::tool::Tool;
+use crate::server::tool_result::{Answer, ToolResult};
 
 /// Whether the library makes a task of this call (TASK-1, UTL-9).
 pub(in crate::server) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, Error> {
