@@ -25,7 +25,7 @@ use switchboard_proto::server::modern::Modern;
 use switchboard_proto::server::{Frame, Half};
 
 use crate::call::{Asker, Call, ReplySink};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};

@@ -1,7 +1,7 @@
 //! Holds the table of bounds in `docs/reliability.md` to the code.
 //!
 //! A bound is a number or a time: a constant, or the default of an option. The
-//! last cell of a row names it: `` `net/src/grace.rs GRACE = Duration::from_secs(10)` ``.
+//! last cell of a row names it: `` `net/src/drive.rs DEFAULT_GRACE = Duration::from_secs(10)` ``.
 //! Every constant and default of that kind has a row, or is listed in `NO_BOUNDS`.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ const NO_BOUNDS: &[&str] = &[
     "gateway/src/view/people.rs LOOK",
     "gateway/src/watch.rs QUIET",
     "net/src/bridge/gate.rs NOBODY",
-    "net/src/http/session.rs LATE",
+    "net/src/http/legacy_session.rs LATE",
     "net/src/bridge/idle.rs LOOK",
     "net/src/client/cache.rs OVERHEAD",
     "net/src/client/call.rs PACE",
@@ -50,11 +50,11 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/client/task.rs SOONEST",
     "net/src/face/lend.rs SMALL",
     "net/src/face/mark.rs SHOWN",
-    "net/src/http/body.rs NEVER",
-    "net/src/http/body.rs PIECE",
+    "net/src/http/response_body.rs NEVER",
+    "net/src/http/response_body.rs PIECE",
     "net/src/http/fetch.rs KEEP_ALIVE",
     "net/src/http/fetch/connect.rs KEEP_ALIVE",
-    "net/src/http/listen/slots.rs ACCEPT_PAUSE",
+    "net/src/http/listen/peer.rs ACCEPT_PAUSE",
     "net/src/http/site.rs SiteOptions::keep_alive",
     "net/src/park.rs GATHER",
     "net/src/park.rs SWEEP",

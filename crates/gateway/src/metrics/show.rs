@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use switchboard_net::http::site::Site;
+use switchboard_net::http::site_control::Tally;
 use switchboard_net::http::sites::Sites;
-use switchboard_net::http::tally::Tally;
 use switchboard_net::platform;
 use switchboard_net::roster::State;
 use switchboard_net::upstream::Traffic;

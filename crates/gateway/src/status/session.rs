@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::face::Face;
-use switchboard_net::http::seen::Seen;
 use switchboard_net::http::site::Site;
+use switchboard_net::http::site_control::Seen;
 use switchboard_proto::revision::Revision;
 
 use super::era;

@@ -12,7 +12,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::Half;
 
 use super::{Face, lock, now};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::Works;
 use crate::park::Parking;
 use crate::who::Turns;

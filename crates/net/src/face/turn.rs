@@ -5,7 +5,7 @@ use std::sync::Arc;
 use switchboard_proto::server::Half;
 
 use super::Face;
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::Works;
 use crate::who::{Turns, Who};
 

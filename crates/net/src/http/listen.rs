@@ -37,12 +37,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tower_service::Service;
 
-use crate::grace::GRACE;
+use crate::drive::DEFAULT_GRACE;
 pub(crate) use peer::{Awaited, Carrying, Peer};
-use slots::{Slot, Slots};
+use peer::{Slot, Slots};
 
 mod peer;
-mod slots;
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
@@ -79,7 +78,7 @@ impl Default for ListenOptions {
             max_head: 64 * 1024,
             // Longer than any honest client needs, short enough to free slots.
             head_timeout: Duration::from_secs(30),
-            grace: GRACE,
+            grace: DEFAULT_GRACE,
         }
     }
 }

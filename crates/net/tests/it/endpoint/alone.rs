@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use serde_json::json;
+use switchboard_net::http::gate::ApiKey;
 use switchboard_net::http::guard::{Guard, Regex};
-use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::{Page, Sites};
 use switchboard_proto::revision::Revision;

@@ -11,7 +11,7 @@ use hyper_util::client::legacy;
 use switchboard_proto::failure::{Failure, Source};
 
 use super::connect::{ThroughProxy, Unresolved};
-use super::redirect::origin;
+use super::origin;
 
 /// No answer came back.
 #[expect(missing_docs, reason = "the field names say it")]

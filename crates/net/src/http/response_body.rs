@@ -18,9 +18,9 @@ use switchboard_proto::server::{Frame, Prime};
 use switchboard_proto::sse::{self, Outgoing};
 use tokio::time::{Instant, Sleep};
 
+use super::legacy_session::Held;
 use super::listen::Awaited;
-use super::session::Held;
-use super::tally::{Counted, Tally};
+use super::site_control::{Counted, Tally};
 use crate::face::{Face, Written};
 use crate::inside::Works;
 use crate::upstream::Through;
