@@ -12,11 +12,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinSet;
 
-use super::Inner;
-use super::error::CallError;
+use super::inbox::{Patience, Slot};
 use super::options::CallOptions;
-use super::slot::{Patience, Slot};
-use super::task;
+use super::{CallError, Inner, client_tasks};
 use crate::face::now;
 
 /// How often a server may ask before it can answer (MRTR-11).
@@ -122,8 +120,9 @@ impl Inner {
     /// Whether a call may go on as a task (TASK-1).
     fn takes_tasks(&self, options: &CallOptions) -> bool {
         let always = self.options.capabilities.get("extensions");
-        let always = always.is_some_and(|extensions| extensions.get(task::EXTENSION).is_some());
-        always || options.extensions.contains_key(task::EXTENSION)
+        let always =
+            always.is_some_and(|extensions| extensions.get(client_tasks::EXTENSION).is_some());
+        always || options.extensions.contains_key(client_tasks::EXTENSION)
     }
 
     async fn ask(

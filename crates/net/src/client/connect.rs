@@ -19,10 +19,9 @@ use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
-use super::error::{CallError, ConnectError};
-use super::far::Far;
-use super::line::Line;
+use super::line::{Far, Line};
 use super::options::ClientOptions;
+use super::{CallError, ConnectError};
 use crate::face::now;
 use crate::upstream::{Behind, Server, Strategy, Target, asked};
 

@@ -15,9 +15,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::sync::mpsc;
 
+use super::inbox::{Heard, Patience, Slot};
 use super::line::Open;
 use super::options::Notification;
-use super::slot::{Heard, Patience, Slot};
 use super::{CallError, CallOptions, Client};
 use crate::face::now;
 use crate::server::covers;
