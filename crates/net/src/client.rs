@@ -34,29 +34,29 @@ use switchboard_proto::revision::Era;
 
 use crate::face::now;
 use crate::upstream::Server;
-use line::Line;
+use connection::Connection;
 
 mod cache;
 mod call;
 mod client_tasks;
-mod connect;
+mod connection;
 mod inbox;
-mod line;
 mod methods;
+mod negotiate;
 mod options;
 mod skill;
 mod subscription;
 
-pub use cache::Cache;
+pub use cache::ResponseCache;
 pub use client_tasks::{Called, Task};
 pub use options::{
     CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification, Progress, Remembered,
     form_defaults,
 };
 pub use skill::Skill;
-pub use subscription::{Filter, Listening};
+pub use subscription::{ListenFilter, Listening};
 
-pub(crate) use methods::{Listed, elements};
+pub(crate) use methods::{RawList, elements};
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
 const REMEMBER: Duration = Duration::from_hours(1);
@@ -75,7 +75,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    line: Line,
+    connection: Connection,
     era: Era,
     revision: String,
     welcome: Value,
@@ -89,12 +89,13 @@ impl Client {
     /// greets a legacy one.
     pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConnectError> {
         let options = Arc::new(options);
-        let met = connect::meet(&server, &options).await?;
+        let negotiated = negotiate::negotiate(&server, &options).await?;
         let mut envelope = Vec::new();
-        if met.era == Era::Modern {
+        if negotiated.era == Era::Modern {
             let capabilities =
-                options.callbacks.answers.capabilities(met.era, &options.capabilities);
-            envelope.push((Member::MetaVersion, Value::from(met.revision.as_str()).to_string()));
+                options.callbacks.answers.capabilities(negotiated.era, &options.capabilities);
+            envelope
+                .push((Member::MetaVersion, Value::from(negotiated.revision.as_str()).to_string()));
             envelope.push((Member::MetaClient, options.whoami().to_string()));
             envelope.push((Member::MetaCapabilities, capabilities.to_string()));
             let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
@@ -107,8 +108,10 @@ impl Client {
                 value.clone_from(said);
             }
         }
-        let connect::Met { line, era, revision, welcome } = met;
-        Ok(Self { inner: Arc::new(Inner { line, era, revision, welcome, envelope, options }) })
+        let negotiate::Negotiated { connection, era, revision, welcome } = negotiated;
+        Ok(Self {
+            inner: Arc::new(Inner { connection, era, revision, welcome, envelope, options }),
+        })
     }
 
     /// Calls a method; the result as it came.
@@ -123,30 +126,30 @@ impl Client {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let params = call::text_of(&params)?;
+        let params = call::to_params(&params)?;
         let result = self.inner.call(method, params, &options).await?;
         Part::new(&result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
     }
 
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
-        let params = call::text_of(&params)?;
+        let params = call::to_params(&params)?;
         let message = Message::notification(method, Some(&params));
         let message = self.inner.enveloped(&message, &CallOptions::default(), None);
-        self.inner.line.far.note(message).await;
+        self.inner.connection.far.note(message).await;
         Ok(())
     }
 
     /// Ends the connection: what is open fails with `Transport closed`, the
     /// child is stopped, the session deleted.
     pub async fn close(&self) {
-        self.inner.line.desk.close();
-        self.inner.line.far.close().await;
+        self.inner.connection.inbox.close();
+        self.inner.connection.far.close().await;
     }
 
     /// Whether the server was there when last heard of.
     pub fn is_connected(&self) -> bool {
-        self.inner.line.desk.is_connected()
+        self.inner.connection.inbox.is_connected()
     }
 
     /// The era that is spoken.

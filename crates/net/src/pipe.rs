@@ -132,7 +132,7 @@ impl Pipe {
     }
 
     /// What is asked from here on is not answered.
-    pub(crate) fn hear_no_more(&self) {
+    pub(crate) fn stop_reading(&self) {
         for face in [&self.legacy, &self.modern] {
             face.step(Half::handle_silence).1.detach();
         }

@@ -71,8 +71,8 @@ use crate::call::Call;
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
-use context::Way;
-use handler::{Caught, Erased};
+use context::CallChannel;
+use handler::{CatchPanic, DynMethods};
 use session::Caller;
 
 mod ask;
@@ -90,19 +90,19 @@ mod subscriptions;
 mod tool;
 mod tool_result;
 
-pub use ask::{Elicited, Page};
+pub use ask::{Elicited, VisitPage};
 pub use builder::Builder;
-pub use catalog::{Completing, Flaw, Subject};
+pub use catalog::{CompletionRequest, CompletionSubject, Flaw};
 pub use context::Context;
 pub use dispatch::Cache;
 pub use handler::{Error, Handler, Notice, Request};
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
-pub use server_tasks::Support;
+pub use server_tasks::TaskSupport;
 pub use session::Level;
 pub(crate) use session::covers;
-pub use tool::{Draft, Tool};
-pub use tool_result::{Answer, Content, Contents, Nature, ToolOutcome, ToolResult};
+pub use tool::{Tool, ToolDraft};
+pub use tool_result::{Content, Contents, IntoToolResult, Nature, ToolOutcome, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
 ///
@@ -112,13 +112,13 @@ pub use tool_result::{Answer, Content, Contents, Nature, ToolOutcome, ToolResult
 pub struct Server {
     identity: session::Identity,
     catalog: RwLock<Arc<Catalog>>,
-    raw: Option<Arc<dyn Erased>>,
-    heard: Option<Arc<handler::Hear>>,
-    hearing: handler::Hearing,
+    raw: Option<Arc<dyn DynMethods>>,
+    heard: Option<Arc<handler::NoticeCallback>>,
+    notices: handler::NoticeCount,
     page: usize,
     cache: Cache,
     sessions: session::Sessions,
-    asks: ask::Asks,
+    asks: ask::OpenQuestions,
     listens: subscriptions::Listens,
     tasks: server_tasks::Tasks,
     trace: Option<builtin_tools::Traces>,
@@ -221,8 +221,8 @@ impl Server {
     ) -> Works {
         let Some(server) = self.this.upgrade() else { return Works::none() };
         let exchange = record.exchange();
-        let way = Way::Call { face: Arc::clone(face), exchange };
-        let cx = Context::new(Arc::clone(&server), caller, way, &call.request);
+        let channel = CallChannel::Call { face: Arc::clone(face), exchange };
+        let cx = Context::new(Arc::clone(&server), caller, channel, &call.request);
         let state = Arc::downgrade(&cx.state);
         if !record.hold(state) {
             return Works::none();
@@ -230,12 +230,12 @@ impl Server {
         let face = Arc::clone(face);
         Works::one(async move {
             let state = Arc::clone(&cx.state);
-            let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
+            let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
             let answer = state.run(answer).await;
             if let Some(mut result) = answer {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
-                    result = result.map(dispatch::unkept);
+                    result = result.map(dispatch::without_caching);
                 }
                 server.finish(&face, exchange, &state.caller, &call, result);
             }
@@ -251,9 +251,9 @@ impl Server {
         call: &Request,
         result: Result<Bytes, Error>,
     ) {
-        let dressed = result.and_then(|result| self.dress(caller, call, result));
+        let projected = result.and_then(|result| self.project_result(caller, call, result));
         let id = call.request.id();
-        let answer = match dressed {
+        let answer = match projected {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => error.to_message(id),
         };

@@ -71,7 +71,7 @@ async fn converse(
     let mut writing = std::pin::pin!(write(pipe, output));
     let reading = async {
         _ = race(read(pipe, input, limits), shutdown).await;
-        pipe.hear_no_more();
+        pipe.stop_reading();
         pipe.finish_within(grace).await;
     };
     let result = match race(reading, &mut writing).await {

@@ -14,20 +14,20 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use tokio::sync::{Notify, mpsc};
 
-use super::cache::Place;
-use super::call::taken;
-use super::line::Far;
-use super::options::{Answer, Callback, ClientOptions, Notification, Progress};
+use super::cache::CacheOwner;
+use super::call::take_member;
+use super::connection::Far;
+use super::options::{AnswerCallback, Callback, ClientOptions, Notification, Progress};
 use crate::call::{Asker, ReplySink};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, next_number, now};
 
 /// Told by the other end of the line; tells whoever waits.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Inbox {
     number: u64,
     /// Whose results are kept here, if any are.
-    pub(super) place: Place,
+    pub(super) place: CacheOwner,
     options: Arc<ClientOptions>,
     /// What tells us from others, if a bridge knows us by it.
     face: Option<Arc<Face>>,
@@ -38,17 +38,17 @@ pub(super) struct Desk {
 #[derive(Debug, Default)]
 struct InboxState {
     next: u64,
-    slots: HashMap<Exchange, Arc<Slot>>,
+    pending: HashMap<Exchange, Arc<PendingCall>>,
     /// The tasks that answer questions of the server.
     asked: HashMap<Ask, OwnedTask>,
     /// How many listens watch each resource of a legacy server.
     watched: HashMap<String, usize>,
     /// Told what belongs to no call.
-    ears: Vec<mpsc::Sender<Heard>>,
+    ears: Vec<mpsc::Sender<ListenerEvent>>,
 }
 
-impl Desk {
-    pub(super) fn new(place: Place, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
+impl Inbox {
+    pub(super) fn new(place: CacheOwner, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
         let face = far.face().cloned();
         Arc::new(Self {
             // A bridge knows us by the number of the face.
@@ -85,19 +85,19 @@ impl Desk {
         Exchange(state.next)
     }
 
-    pub(super) fn await_answer(&self, exchange: Exchange, slot: &Arc<Slot>) {
-        lock(&self.state).slots.insert(exchange, Arc::clone(slot));
+    pub(super) fn await_answer(&self, exchange: Exchange, pending: &Arc<PendingCall>) {
+        lock(&self.state).pending.insert(exchange, Arc::clone(pending));
     }
 
     pub(super) fn forget(&self, exchange: Exchange) {
-        lock(&self.state).slots.remove(&exchange);
+        lock(&self.state).pending.remove(&exchange);
     }
 
     /// Whoever is to hear what belongs to no call.
-    pub(super) fn listen(&self, ear: mpsc::Sender<Heard>) {
+    pub(super) fn listen(&self, listener: mpsc::Sender<ListenerEvent>) {
         let mut state = lock(&self.state);
-        state.ears.retain(|ear| !ear.is_closed());
-        state.ears.push(ear);
+        state.ears.retain(|listener| !listener.is_closed());
+        state.ears.push(listener);
     }
 
     /// Something has changed, or may have: what was kept of it is stale.
@@ -117,18 +117,18 @@ impl Desk {
         let mut state = lock(&self.state);
         state.ears.clear();
         state.asked.clear();
-        let open = std::mem::take(&mut state.slots);
+        let open = std::mem::take(&mut state.pending);
         drop(state);
-        for slot in open.into_values() {
-            slot.finish(Failure::CLOSED.into());
+        for pending in open.into_values() {
+            pending.finish(Failure::CLOSED.into());
         }
         if was && let Some(told) = &self.options.callbacks.on_close {
             told(());
         }
     }
 
-    fn slot(&self, exchange: Option<Exchange>) -> Option<Arc<Slot>> {
-        lock(&self.state).slots.get(&exchange?).cloned()
+    fn pending(&self, exchange: Option<Exchange>) -> Option<Arc<PendingCall>> {
+        lock(&self.state).pending.get(&exchange?).cloned()
     }
 
     /// Has somebody answer a question.
@@ -136,12 +136,12 @@ impl Desk {
         self: Arc<Self>,
         exchange: Option<Exchange>,
         (asker, ask): (Weak<dyn Asker>, Ask),
-        answer: &Answer,
+        answer: &AnswerCallback,
         params: Value,
     ) {
         let answering = answer(params);
-        let asking = self.slot(exchange).map(Asking::new);
-        let desk = Arc::downgrade(&self);
+        let asking = self.pending(exchange).map(Asking::new);
+        let inbox = Arc::downgrade(&self);
         // Held until the task is in the table: it takes itself out.
         let mut state = lock(&self.state);
         let task = OwnedTask::spawn(async move {
@@ -153,9 +153,9 @@ impl Desk {
                 }
             };
             drop(asking);
-            if let Some(desk) = desk.upgrade() {
+            if let Some(inbox) = inbox.upgrade() {
                 supply(&asker, ask, &message);
-                lock(&desk.state).asked.remove(&ask);
+                lock(&inbox.state).asked.remove(&ask);
             }
         });
         state.asked.insert(ask, task);
@@ -170,12 +170,12 @@ fn supply(asker: &Weak<dyn Asker>, ask: Ask, answer: &Message) {
 }
 
 /// A call of which the server wants to know something; over when dropped.
-struct Asking(Arc<Slot>);
+struct Asking(Arc<PendingCall>);
 
 impl Asking {
-    fn new(slot: Arc<Slot>) -> Self {
-        slot.ask(true);
-        Self(slot)
+    fn new(pending: Arc<PendingCall>) -> Self {
+        pending.ask(true);
+        Self(pending)
     }
 }
 
@@ -185,7 +185,7 @@ impl Drop for Asking {
     }
 }
 
-impl ReplySink for Desk {
+impl ReplySink for Inbox {
     fn number(&self) -> u64 {
         self.number
     }
@@ -196,7 +196,7 @@ impl ReplySink for Desk {
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         self.handle_change(message.method(), || notification(message).params);
-        if self.slot(exchange).is_some_and(|slot| slot.note(message)) {
+        if self.pending(exchange).is_some_and(|pending| pending.note(message)) {
             return;
         }
         let ears = lock(&self.state).ears.clone();
@@ -204,8 +204,8 @@ impl ReplySink for Desk {
             return;
         }
         let note = notification(message);
-        for ear in &ears {
-            send(ear, note.clone());
+        for listener in &ears {
+            send(listener, note.clone());
         }
         if let Some(told) = &self.options.callbacks.on_notification {
             told(note);
@@ -240,9 +240,9 @@ impl ReplySink for Desk {
         if outcome.answer().is_some() {
             self.connected.store(true, Ordering::Relaxed);
         }
-        let slot = lock(&self.state).slots.remove(&exchange);
-        if let Some(slot) = slot {
-            slot.finish(outcome);
+        let pending = lock(&self.state).pending.remove(&exchange);
+        if let Some(pending) = pending {
+            pending.finish(outcome);
         }
     }
 
@@ -255,9 +255,9 @@ impl ReplySink for Desk {
                 told(());
             }
         }
-        for ear in &lock(&self.state).ears {
+        for listener in &lock(&self.state).ears {
             // A listener that is behind will see that its link works again.
-            _ = ear.try_send(Heard::Lost);
+            _ = listener.try_send(ListenerEvent::Lost);
         }
     }
 
@@ -275,14 +275,14 @@ pub(super) struct Patience {
 
 /// What a listener is told.
 #[derive(Clone, Debug)]
-pub(super) enum Heard {
+pub(super) enum ListenerEvent {
     Note(Notification),
     /// The link broke: what was said meanwhile is lost.
     Lost,
 }
 
 /// A call's place on our side.
-pub(super) struct Slot {
+pub(super) struct PendingCall {
     state: Mutex<PendingState>,
     woken: Notify,
     on_progress: Option<Callback<Progress>>,
@@ -295,13 +295,13 @@ struct PendingState {
     touched: Instant,
     /// Questions of the server about it that somebody is answering.
     asking: usize,
-    notes: Option<mpsc::Sender<Heard>>,
+    notes: Option<mpsc::Sender<ListenerEvent>>,
 }
 
-impl Slot {
+impl PendingCall {
     pub(super) fn new(
         on_progress: Option<Callback<Progress>>,
-        notes: Option<mpsc::Sender<Heard>>,
+        notes: Option<mpsc::Sender<ListenerEvent>>,
     ) -> Self {
         let state =
             PendingState { outcome: None, acknowledged: None, touched: now(), asking: 0, notes };
@@ -314,7 +314,7 @@ impl Slot {
         state.touched = now();
         let params = || message.payload_value().unwrap_or_default();
         if message.method() == method::ACKNOWLEDGED {
-            state.acknowledged = Some(taken(&mut params(), "notifications"));
+            state.acknowledged = Some(take_member(&mut params(), "notifications"));
             drop(state);
             self.woken.notify_one();
             return true;
@@ -395,15 +395,15 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for PendingCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").finish_non_exhaustive()
+        f.debug_struct("PendingCall").finish_non_exhaustive()
     }
 }
 
 /// Whoever does not read what it listens to misses the newest.
-pub(super) fn send(to: &mpsc::Sender<Heard>, note: Notification) {
-    if let Err(mpsc::error::TrySendError::Full(_)) = to.try_send(Heard::Note(note)) {
+pub(super) fn send(to: &mpsc::Sender<ListenerEvent>, note: Notification) {
+    if let Err(mpsc::error::TrySendError::Full(_)) = to.try_send(ListenerEvent::Note(note)) {
         tracing::warn!("a listener does not read; a notification is dropped");
     }
 }
@@ -427,8 +427,8 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_of_any_shape_is_survived() {
-        let slot = Slot::new(None, None);
+        let pending = PendingCall::new(None, None);
         let strange = Message::notification(method::ACKNOWLEDGED, Some(b"[1]"));
-        assert!(slot.note(&strange));
+        assert!(pending.note(&strange));
     }
 }

@@ -11,7 +11,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
-use super::call::{self, taken};
+use super::call::{self, take_member};
 use super::{CallError, CallOptions, Client, Inner, Task, cache, client_tasks};
 
 /// Pages of one list. A server that has more has no end.
@@ -44,11 +44,11 @@ impl Client {
     /// wire: CACHE-4
     pub(super) async fn all(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let plain = &CallOptions::default();
-        let Inner { options, line, .. } = &*self.inner;
+        let Inner { options, connection, .. } = &*self.inner;
         let read = self.all_with(method, member, plain).await;
         match (&options.cache, &read) {
             (Some(cache), Err(CallError::Server { code: code::INVALID_PARAMS, .. }))
-                if cache.forget_list(&line.desk.place, method) =>
+                if cache.forget_list(&connection.inbox.place, method) =>
             {
                 self.all_with(method, member, plain).await
             }
@@ -67,10 +67,10 @@ impl Client {
         let mut params = json!({});
         for _ in 0..PAGES {
             let mut page = self.request_with(method, &params, options.clone()).await?;
-            if let Value::Array(more) = taken(&mut page, member) {
+            if let Value::Array(more) = take_member(&mut page, member) {
                 items.extend(more);
             }
-            let next = taken(&mut page, "nextCursor");
+            let next = take_member(&mut page, "nextCursor");
             let over = match &next {
                 // An empty cursor is one only where the revision says so.
                 Value::String(cursor) => cursor.is_empty() && self.era() == Era::Legacy,
@@ -179,7 +179,7 @@ impl Client {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Bytes, CallError> {
-        let params = call::text_of(&params)?;
+        let params = call::to_params(&params)?;
         self.inner.call(method, params, &options).await
     }
 
@@ -191,8 +191,8 @@ impl Client {
         method: &str,
         member: &str,
         most: usize,
-    ) -> Result<Listed, CallError> {
-        let mut list = Listed::default();
+    ) -> Result<RawList, CallError> {
+        let mut list = RawList::default();
         let mut size = 0;
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
@@ -219,7 +219,7 @@ impl Client {
 
 /// A whole list, and how long it may be kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct RawList {
     pub(crate) items: Vec<Bytes>,
     /// The shortest time that any page names.
     pub(crate) ttl: Duration,
@@ -227,7 +227,7 @@ pub(crate) struct Listed {
     pub(crate) is_public: bool,
 }
 
-impl Listed {
+impl RawList {
     /// Another page, which may say less.
     fn narrow(&mut self, page: Part<'_>, is_first: bool) {
         let ttl = page.get(&["ttlMs"]).and_then(|ttl| ttl.read().ok());
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_list_is_kept_as_its_strictest_page_says() {
         let listed = |pages: &[&str]| {
-            let mut list = Listed::default();
+            let mut list = RawList::default();
             for (number, page) in pages.iter().enumerate() {
                 list.narrow(Part::new(page.as_bytes()), number == 0);
             }

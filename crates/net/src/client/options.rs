@@ -11,7 +11,7 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use super::cache::Cache;
+use super::cache::ResponseCache;
 
 /// Called with what happened; must not block.
 pub type Callback<T> = Arc<dyn Fn(T) + Send + Sync>;
@@ -86,7 +86,7 @@ pub struct ClientOptions {
     pub capabilities: Map<String, Value>,
     /// Where results are kept that modern servers allow to be kept; none keeps
     /// nothing. Clients that share one ask less often.
-    pub cache: Option<Cache>,
+    pub cache: Option<ResponseCache>,
     /// The bounds of the core.
     pub limits: Arc<Limits>,
     /// Whom to tell and to ask; set with the `on_` methods.
@@ -250,7 +250,7 @@ impl fmt::Debug for CallOptions {
 pub struct Declined(pub String);
 
 pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Value, Declined>> + Send>>;
-pub(super) type Answer = Arc<dyn Fn(Value) -> Answering + Send + Sync>;
+pub(super) type AnswerCallback = Arc<dyn Fn(Value) -> Answering + Send + Sync>;
 
 /// The callbacks that answer a server's questions.
 ///
@@ -259,15 +259,15 @@ pub(super) type Answer = Arc<dyn Fn(Value) -> Answering + Send + Sync>;
 /// from what there is an answer for.
 #[derive(Clone, Default)]
 pub(super) struct Answers {
-    pub(super) form: Option<Answer>,
-    pub(super) url: Option<Answer>,
-    pub(super) sampling: Option<Answer>,
+    pub(super) form: Option<AnswerCallback>,
+    pub(super) url: Option<AnswerCallback>,
+    pub(super) sampling: Option<AnswerCallback>,
     pub(super) sampling_tools: bool,
-    pub(super) roots: Option<Answer>,
+    pub(super) roots: Option<AnswerCallback>,
 }
 
 /// A closure as an answer.
-pub(super) fn boxed<F, A>(answer: F) -> Answer
+pub(super) fn boxed<F, A>(answer: F) -> AnswerCallback
 where
     F: Fn(Value) -> A + Send + Sync + 'static,
     A: Future<Output = Result<Value, Declined>> + Send + 'static,
@@ -286,7 +286,7 @@ pub fn form_defaults(params: &Value) -> Map<String, Value> {
 
 impl Answers {
     /// Who answers a question, if anybody does.
-    pub(super) fn find(&self, method: &str, params: &Value) -> Option<Answer> {
+    pub(super) fn find(&self, method: &str, params: &Value) -> Option<AnswerCallback> {
         match method {
             method::ELICIT if params["mode"] == "url" => self.url.clone(),
             method::ELICIT => self.form.clone(),

@@ -15,8 +15,8 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::sync::mpsc;
 
-use super::inbox::{Heard, Patience, Slot};
-use super::line::Open;
+use super::connection::OpenCall;
+use super::inbox::{ListenerEvent, Patience, PendingCall};
 use super::options::Notification;
 use super::{CallError, CallOptions, Client};
 use crate::face::now;
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 5;
 
 /// What to hear of.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Filter {
+pub struct ListenFilter {
     /// Changes of the list of tools.
     pub tools: bool,
     /// Changes of the list of prompts.
@@ -41,7 +41,7 @@ pub struct Filter {
     pub uris: Vec<String>,
 }
 
-impl Filter {
+impl ListenFilter {
     /// wire: SUB-1
     fn params(&self) -> Value {
         let mut wanted = json!({});
@@ -80,8 +80,8 @@ impl Filter {
 #[derive(Debug)]
 pub struct Listening {
     client: Client,
-    filter: Filter,
-    heard: mpsc::Receiver<Heard>,
+    filter: ListenFilter,
+    heard: mpsc::Receiver<ListenerEvent>,
     honoured: Value,
     reconnect: Reconnect,
     /// What may have changed while nobody listened.
@@ -93,7 +93,7 @@ pub struct Listening {
 #[derive(Debug)]
 enum Course {
     /// A call that is not answered until it ends.
-    Modern { slot: Arc<Slot>, _open: Open },
+    Modern { pending: Arc<PendingCall>, _open: OpenCall },
     /// What the server says anyway, until told otherwise.
     Legacy(Watch),
 }
@@ -107,14 +107,14 @@ struct Watch {
 
 impl Watch {
     fn begin(&mut self, uri: &str) {
-        self.client.inner.line.desk.watch(uri);
+        self.client.inner.connection.inbox.watch(uri);
         self.uris.push(uri.to_owned());
     }
 
     /// What nobody else watches.
     fn end(&mut self) -> Vec<String> {
         let mut uris = std::mem::take(&mut self.uris);
-        uris.retain(|uri| self.client.inner.line.desk.unwatch(uri));
+        uris.retain(|uri| self.client.inner.connection.inbox.unwatch(uri));
         uris
     }
 }
@@ -129,7 +129,7 @@ impl Client {
     /// Listens for changes.
     ///
     /// wire: SUB-1, SUB-3, SUB-14
-    pub async fn listen(&self, filter: Filter) -> Result<Listening, CallError> {
+    pub async fn listen(&self, filter: ListenFilter) -> Result<Listening, CallError> {
         let (sender, heard) = mpsc::channel(WAITING);
         let (course, honoured) = match self.era() {
             Era::Modern => self.open_listen(&filter, sender).await?,
@@ -141,7 +141,7 @@ impl Client {
                         what: "watching of resources".to_owned(),
                     });
                 }
-                self.inner.line.desk.listen(sender);
+                self.inner.connection.inbox.listen(sender);
                 let mut watch = Watch { client: self.clone(), uris: Vec::new() };
                 for uri in &filter.uris {
                     watch.begin(uri);
@@ -157,25 +157,25 @@ impl Client {
 
     async fn open_listen(
         &self,
-        filter: &Filter,
-        notes: mpsc::Sender<Heard>,
+        filter: &ListenFilter,
+        notes: mpsc::Sender<ListenerEvent>,
     ) -> Result<(Course, Value), CallError> {
-        let line = &self.inner.line;
-        let params = super::call::text_of(&filter.params())?;
+        let connection = &self.inner.connection;
+        let params = super::call::to_params(&filter.params())?;
         let request = Message::request(&Id::from(0), method::LISTEN, Some(&params));
         let request = self.inner.enveloped(&request, &CallOptions::default(), None);
-        let slot = Arc::new(Slot::new(None, Some(notes)));
-        let open = line.open(line.desk.next_exchange(), &slot);
-        line.start(&open, &request);
+        let pending = Arc::new(PendingCall::new(None, Some(notes)));
+        let open = connection.open(connection.inbox.next_exchange(), &pending);
+        connection.start(&open, &request);
         let quiet = self.inner.options.timeout;
-        match slot.begun(Patience { quiet, until: now() + quiet }).await {
-            Some(Ok(honoured)) => Ok((Course::Modern { slot, _open: open }, honoured)),
+        match pending.begun(Patience { quiet, until: now() + quiet }).await {
+            Some(Ok(honoured)) => Ok((Course::Modern { pending, _open: open }, honoured)),
             Some(Err(Outcome::Failed(why))) => Err(why.into()),
             Some(Err(Outcome::Answered(answer))) if answer.kind() == Kind::Error => {
                 Err(CallError::from_answer(&answer))
             }
             // Nothing of it is honoured, and some servers say so by ending it (SUB-12).
-            Some(Err(_)) => Ok((Course::Modern { slot, _open: open }, json!({}))),
+            Some(Err(_)) => Ok((Course::Modern { pending, _open: open }, json!({}))),
             None => Err(CallError::timeout(quiet)),
         }
     }
@@ -194,12 +194,12 @@ impl Listening {
                 return Some(missed);
             }
             match self.heard.recv().await {
-                Some(Heard::Note(note)) if self.filter.wants(&note) => {
+                Some(ListenerEvent::Note(note)) if self.filter.wants(&note) => {
                     self.reconnect.handle_success();
                     return Some(note);
                 }
-                Some(Heard::Note(_)) => {}
-                Some(Heard::Lost) => self.revive().await?,
+                Some(ListenerEvent::Note(_)) => {}
+                Some(ListenerEvent::Lost) => self.revive().await?,
                 None => self.listen_again().await?,
             }
         }
@@ -218,9 +218,9 @@ impl Listening {
 
     /// wire: SUB-8, SUB-10
     async fn listen_again(&mut self) -> Option<()> {
-        let Course::Modern { slot, .. } = &self.course else { return None };
+        let Course::Modern { pending, .. } = &self.course else { return None };
         // An end that the server gave is one; so is one of ours.
-        if slot.ending().is_none_or(|ending| ending.answer().is_some()) {
+        if pending.ending().is_none_or(|ending| ending.answer().is_some()) {
             return None;
         }
         loop {
@@ -235,7 +235,11 @@ impl Listening {
             let uris = self.filter.uris.iter();
             self.missed.extend(uris.map(|uri| note(method::UPDATED, json!({ "uri": uri }))));
             for note in &self.missed {
-                self.client.inner.line.desk.handle_change(&note.method, || note.params.clone());
+                self.client
+                    .inner
+                    .connection
+                    .inbox
+                    .handle_change(&note.method, || note.params.clone());
             }
             return Some(());
         }
@@ -243,7 +247,7 @@ impl Listening {
 
     /// Waits before another attempt; none if there is to be no more.
     async fn pause(&mut self) -> Option<()> {
-        if self.client.inner.line.far.is_stopped() {
+        if self.client.inner.connection.far.is_stopped() {
             return None;
         }
         let at = self.reconnect.handle_break(now(), Duration::ZERO)?;
@@ -274,10 +278,10 @@ mod tests {
     /// wire: SUB-13
     #[test]
     fn a_listen_hears_of_what_it_watches_and_not_of_what_others_do() {
-        let filter = Filter { uris: vec!["file:///a".to_owned()], ..Filter::default() };
+        let filter = ListenFilter { uris: vec!["file:///a".to_owned()], ..ListenFilter::default() };
         let wants = |uri: &str| filter.wants(&note(method::UPDATED, json!({ "uri": uri })));
         assert!(wants("file:///a") && wants("file:///a/b"));
         assert!(!wants("file:///b") && !wants("file:///ab"));
-        assert!(!Filter::default().wants(&note(method::UPDATED, json!({}))));
+        assert!(!ListenFilter::default().wants(&note(method::UPDATED, json!({}))));
     }
 }

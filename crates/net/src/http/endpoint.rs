@@ -31,10 +31,10 @@ use tokio::time::Instant;
 
 use super::legacy_session::{Held, SessionId};
 use super::listen::{Awaited, Peer};
-use super::request_body::{Charge, Taken, read};
+use super::request_body::{Charge, ReadBody, read};
 use super::response_body::{Body, OpenLane};
 use super::site::{Inner, SiteOptions};
-use super::site_control::Reason;
+use super::site_control::RefusalReason;
 use super::{accepts, content_type, is_json, legacy_session};
 use crate::face::Face;
 use crate::inside::Works;
@@ -95,7 +95,7 @@ where
     // A client that sends nothing more may still wait for its answer.
     let peer: Option<&Peer> = parts.extensions.get();
     let awaited = peer.map(Peer::await_answer);
-    let Taken { text, turns, charge } =
+    let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     let incoming = match crate::http::request_body::parse_to_keep(text) {
         Ok(Incoming::One(message)) => {
@@ -388,7 +388,7 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 /// A refusal as a response.
 pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
-    response.extensions_mut().insert(Reason(why.name()));
+    response.extensions_mut().insert(RefusalReason(why.name()));
     if let Refusal::WrongHttpMethod { allow } = why {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     }

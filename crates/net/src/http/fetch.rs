@@ -120,7 +120,7 @@ impl Fetch {
 
     /// Sends a request to an absolute URL and follows what may be followed.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
-        let copy = Copy::of(&request);
+        let copy = RequestCopy::of(&request);
         let response = self.send_once(request).await?;
         if !is_redirect(response.status()) {
             return Ok(response);
@@ -154,7 +154,7 @@ impl Fetch {
 
     async fn follow(
         &self,
-        mut copy: Copy,
+        mut copy: RequestCopy,
         mut response: Response<Incoming>,
     ) -> Result<Response<Incoming>, FetchError> {
         for _ in 0..MAX_REDIRECTS {
@@ -179,14 +179,14 @@ impl fmt::Debug for Fetch {
 
 /// What it takes to send a request again. A list of shared values: the client
 /// consumes the header map, and copying one costs more.
-struct Copy {
+struct RequestCopy {
     method: Method,
     target: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
 
-impl Copy {
+impl RequestCopy {
     fn of(request: &Request<Bytes>) -> Self {
         let headers = request.headers().iter();
         Self {

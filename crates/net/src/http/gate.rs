@@ -5,13 +5,13 @@
 //!
 //! ```text
 //!   request ──▶ guard: from where? ──▶ gate: who? ──┬─▶ Who: the endpoint
-//!                                                   └─▶ Turned: 401, 403, 404
+//!                                                   └─▶ GateDenial: 401, 403, 404
 //! ```
 //!
 //! [`ApiKey`] is a gate with one key; the gateway has one
 //! with many. One for OAuth goes here too: it checks the bearer token as a
 //! resource server does, names its subject, and says in the challenge of
-//! [`Turned::unknown`] where its metadata are. It answers at once, so the keys
+//! [`GateDenial::unknown`] where its metadata are. It answers at once, so the keys
 //! of the issuer it has to fetch beforehand.
 
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::who::Who;
 /// Decides who may come in.
 pub trait Gate: fmt::Debug + Send + Sync + 'static {
     /// Who sends a request with these headers, or what they are told.
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned>;
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial>;
 
     /// Whether somebody of this name who came in earlier may stay, if what they showed is
     /// still [current](crate::who::Standing::is_current); asked by
@@ -40,13 +40,13 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
 
 /// What somebody gets who does not come in.
 #[derive(Clone, Debug)]
-pub struct Turned {
+pub struct GateDenial {
     status: StatusCode,
     challenge: Option<HeaderValue>,
     text: String,
 }
 
-impl Turned {
+impl GateDenial {
     /// They have not shown who they are (401); `challenge` says how to.
     pub fn unknown(challenge: HeaderValue, text: impl Into<String>) -> Self {
         let challenge = Some(challenge);
@@ -79,13 +79,13 @@ impl Turned {
 }
 
 /// Asks a gate, if there is one.
-pub(super) fn admit(gate: Option<&Arc<dyn Gate>>, headers: &HeaderMap) -> Result<Who, Turned> {
+pub(super) fn admit(gate: Option<&Arc<dyn Gate>>, headers: &HeaderMap) -> Result<Who, GateDenial> {
     gate.map_or_else(|| Ok(Who::default()), |gate| gate.admit(headers))
 }
 
 /// Whoever makes a request without a name, as far as it says: who has another
 /// token is somebody else (MRTR-8). The token itself is not kept.
-pub(super) fn told_apart(who: &Who, headers: &HeaderMap) -> Who {
+pub(super) fn mark_by_token(who: &Who, headers: &HeaderMap) -> Who {
     let token = headers.get(AUTHORIZATION).filter(|_| who.name().is_empty());
     let Some(token) = token else { return who.clone() };
     let digest = digest(&SHA256, token.as_bytes());
@@ -134,12 +134,12 @@ impl fmt::Debug for ApiKey {
 
 impl Gate for ApiKey {
     /// Everybody who has the key is one.
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
         if self.is_shown(headers) {
             return Ok(Who::new("key"));
         }
         let text = "the API key is missing or wrong; send it as X-API-Key";
-        Err(Turned::unknown(HeaderValue::from_static("Bearer"), text))
+        Err(GateDenial::unknown(HeaderValue::from_static("Bearer"), text))
     }
 }
 

@@ -53,7 +53,7 @@ struct Allowed {
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum GuardError {
     /// More than one `Host`, or one that is no host: RFC 9112 asks for 400.
     #[error("host header is malformed")]
     HostMalformed,
@@ -68,7 +68,7 @@ pub enum Refused {
     OriginNotAllowed { origin: String },
 }
 
-impl Refused {
+impl GuardError {
     /// What to answer with.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -135,25 +135,25 @@ impl Guard {
     }
 
     /// Checks host and origin of a request.
-    pub fn check(&self, parts: &Parts) -> Result<(), Refused> {
+    pub fn check(&self, parts: &Parts) -> Result<(), GuardError> {
         let host = self.check_host(parts)?;
         self.check_origin(&parts.headers, host)
     }
 
-    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, Refused> {
+    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        let header = single(&parts.headers, HOST).map_err(|_| Refused::HostMalformed)?;
+        let header = single(&parts.headers, HOST).map_err(|_| GuardError::HostMalformed)?;
         if target.is_none() && header.is_none() {
             // Browsers do not speak HTTP/1.0, health checks do.
             let excused = self.hosts.all || parts.version <= Version::HTTP_10;
-            return if excused { Ok(None) } else { Err(Refused::HostMissing) };
+            return if excused { Ok(None) } else { Err(GuardError::HostMissing) };
         }
         let mut host = None;
         // Where a request names two hosts, a service behind us may look at either.
         for text in [header, target].into_iter().flatten() {
-            let authority = Authority::parse(text).ok_or(Refused::HostMalformed)?;
+            let authority = Authority::parse(text).ok_or(GuardError::HostMalformed)?;
             if !self.knows(&authority) {
-                return Err(Refused::HostUnknown { host: text.to_owned() });
+                return Err(GuardError::HostUnknown { host: text.to_owned() });
             }
             host = Some(authority);
         }
@@ -164,8 +164,8 @@ impl Guard {
         &self,
         headers: &HeaderMap,
         host: Option<Authority<'_>>,
-    ) -> Result<(), Refused> {
-        let refused = |text: &str| Err(Refused::OriginNotAllowed { origin: text.to_owned() });
+    ) -> Result<(), GuardError> {
+        let refused = |text: &str| Err(GuardError::OriginNotAllowed { origin: text.to_owned() });
         let text = match single(headers, ORIGIN) {
             Ok(None) => return Ok(()),
             Ok(Some(text)) => text,
@@ -230,17 +230,17 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear
 /// A host and the port that was written, if any.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Authority<'a> {
-    host: Name<'a>,
+    host: HostName<'a>,
     port: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Name<'a> {
+enum HostName<'a> {
     Address(IpAddr),
     Domain(&'a str),
 }
 
-impl PartialEq for Name<'_> {
+impl PartialEq for HostName<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Address(one), Self::Address(two)) => one == two,
@@ -250,7 +250,7 @@ impl PartialEq for Name<'_> {
     }
 }
 
-impl Eq for Name<'_> {}
+impl Eq for HostName<'_> {}
 
 impl<'a> Authority<'a> {
     /// `None` for anything that is not exactly a host with an optional port:
@@ -258,10 +258,10 @@ impl<'a> Authority<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let (host, rest) = if let Some(rest) = text.strip_prefix('[') {
             let (address, rest) = rest.split_once(']')?;
-            (Name::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
+            (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
         } else {
             let end = text.find(':').unwrap_or(text.len());
-            (Name::parse(&text[..end])?, &text[end..])
+            (HostName::parse(&text[..end])?, &text[end..])
         };
         let port = if rest.is_empty() { None } else { Some(port(rest.strip_prefix(':')?)?) };
         Some(Self { host, port })
@@ -270,18 +270,18 @@ impl<'a> Authority<'a> {
     /// Whether only this machine answers to it, whatever DNS says.
     fn is_loopback(&self) -> bool {
         match self.host {
-            Name::Address(address) => address.to_canonical().is_loopback(),
-            Name::Domain(name) => name.eq_ignore_ascii_case("localhost"),
+            HostName::Address(address) => address.to_canonical().is_loopback(),
+            HostName::Domain(name) => name.eq_ignore_ascii_case("localhost"),
         }
     }
 
     /// Whether it is an address: no DNS server can point it elsewhere.
     fn is_address(&self) -> bool {
-        matches!(self.host, Name::Address(_))
+        matches!(self.host, HostName::Address(_))
     }
 }
 
-impl<'a> Name<'a> {
+impl<'a> HostName<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Some(Self::Address(address.into()));
@@ -316,14 +316,14 @@ impl<'a> Origin<'a> {
 /// The CORS headers that let a page of another origin read an answer. Only origins that
 /// the user listed get them, and those of this machine where it serves itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Grant {
+pub struct CorsGrant {
     origin: HeaderValue,
     readable: HeaderValue,
 }
 
 impl Guard {
     /// The CORS grant for the answer to this request, if its origin is listed or local.
-    pub fn grant(&self, headers: &HeaderMap) -> Option<Grant> {
+    pub fn grant(&self, headers: &HeaderMap) -> Option<CorsGrant> {
         let text = single(headers, ORIGIN).ok().flatten()?;
         let origin = match headers.get(ORIGIN) {
             _ if self.origins.all => HeaderValue::from_static("*"),
@@ -333,7 +333,7 @@ impl Guard {
         if !self.readable.is_empty() {
             readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
         }
-        Some(Grant { origin, readable })
+        Some(CorsGrant { origin, readable })
     }
 
     fn may_read(&self, origin: &str) -> bool {
@@ -364,7 +364,7 @@ impl Guard {
     }
 }
 
-impl Grant {
+impl CorsGrant {
     /// Adds the grant to the headers of an answer.
     pub fn apply(&self, headers: &mut HeaderMap) {
         if self.origin != "*" {

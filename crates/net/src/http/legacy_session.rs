@@ -31,7 +31,7 @@ use switchboard_proto::{header, method};
 
 use super::endpoint::{Reply, empty, only_id, refused, stream};
 use super::listen::Peer;
-use super::request_body::{self, Taken, read};
+use super::request_body::{self, ReadBody, read};
 use super::response_body::{Body, OpenLane};
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
@@ -51,7 +51,7 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    by_id: HashMap<SessionId, Open>,
+    by_id: HashMap<SessionId, OpenSession>,
     /// The task that looks for idle sessions, once there was one.
     reaping: Option<OwnedTask>,
     closed: bool,
@@ -59,7 +59,7 @@ struct Table {
 
 /// A session, and its place among those that its owner may have.
 #[derive(Debug)]
-struct Open {
+struct OpenSession {
     face: Arc<Face>,
     _stay: Stay,
 }
@@ -150,7 +150,7 @@ impl Sessions {
             return Err(Refusal::TooManySessions);
         }
         face.mark(id.as_str());
-        table.by_id.insert(id.clone(), Open { face: Arc::clone(face), _stay: stay });
+        table.by_id.insert(id.clone(), OpenSession { face: Arc::clone(face), _stay: stay });
         let reap = || OwnedTask::spawn(reap(Arc::downgrade(self), self.idle));
         table.reaping.get_or_insert_with(reap);
         let (sessions, face) = (Arc::clone(self), Arc::clone(face));
@@ -419,7 +419,7 @@ where
     }
     let answers = face.is_asked();
     let awaited = parts.extensions.get().map(Peer::await_answer);
-    let Taken { text, turns, charge } =
+    let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.

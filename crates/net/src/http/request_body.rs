@@ -154,7 +154,7 @@ const SMALL: usize = 16 << 10;
 const ROOM: usize = 1 << 10;
 
 /// A body that has been read.
-pub(super) struct Taken {
+pub(super) struct ReadBody {
     pub(super) text: Bytes,
     /// Of a large body, before anything is known of it.
     pub(super) turns: Turns,
@@ -174,7 +174,7 @@ pub(super) async fn read<B>(
     who: &Who,
     answers: bool,
     awaited: Option<&Awaited>,
-) -> Result<Taken, Refusal>
+) -> Result<ReadBody, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: fmt::Display,
@@ -186,7 +186,7 @@ where
     if announced > MOST_UNREAD {
         return Err(Refusal::TooLarge { limit });
     }
-    let mut intake = Intake { answers, limit, whole, ..Intake::new(who, bodies) };
+    let mut intake = BodyReader { answers, limit, whole, ..BodyReader::new(who, bodies) };
     if let Err(why) = intake.expect(announced) {
         if headers.contains_key(EXPECT) {
             return Err(why);
@@ -225,7 +225,7 @@ where
 }
 
 /// A body as it arrives.
-struct Intake<'a> {
+struct BodyReader<'a> {
     who: &'a Who,
     bodies: &'a Arc<BodyBudget>,
     answers: bool,
@@ -243,7 +243,7 @@ struct Intake<'a> {
     refused: Option<Refusal>,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> BodyReader<'a> {
     fn new(who: &'a Who, bodies: &'a Arc<BodyBudget>) -> Self {
         Self {
             who,
@@ -298,13 +298,13 @@ impl<'a> Intake<'a> {
         self.refused = Some(why);
     }
 
-    fn finish(self) -> Result<Taken, Refusal> {
+    fn finish(self) -> Result<ReadBody, Refusal> {
         if let Some(why) = self.refused {
             return Err(why);
         }
         let charge = Arc::new(self.charge);
         let text = charged(self.text.into(), &charge);
-        Ok(Taken { text, turns: self.turns, charge })
+        Ok(ReadBody { text, turns: self.turns, charge })
     }
 }
 

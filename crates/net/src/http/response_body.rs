@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::legacy_session::Held;
 use super::listen::Awaited;
-use super::site_control::{Counted, Tally};
+use super::site_control::{BodyCounter, HttpCounters};
 use crate::face::{Face, Written};
 use crate::inside::Works;
 use crate::upstream::Through;
@@ -41,13 +41,13 @@ impl Drop for OpenLane {
 /// The body of a response.
 #[derive(Debug)]
 pub struct Body {
-    kind: Kind,
+    kind: BodyKind,
     /// What is left of a piece that is being written.
     rest: Bytes,
     /// Ready when the last piece is written. The end waits for that: as long as it has
     /// not come, the stream of a client that does not read can be cut.
     written: Option<Written>,
-    counted: Option<Counted>,
+    counted: Option<BodyCounter>,
     /// Whoever waits for it may send nothing more.
     awaited: Option<Awaited>,
     /// What the request came through: it is told on as long as this is open.
@@ -55,7 +55,7 @@ pub struct Body {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BodyKind {
     /// With the client that it is for, if that is known.
     Whole(Option<Bytes>, Option<Arc<Face>>),
     Live(Box<Live>),
@@ -112,22 +112,22 @@ const PIECE: usize = 64 << 10;
 pub(super) const NEVER: Duration = Duration::from_hours(24 * 365);
 
 impl Body {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: BodyKind) -> Self {
         let (rest, written) = (Bytes::new(), None);
         Self { kind, rest, written, counted: None, awaited: None, through: None }
     }
 
     pub(crate) fn empty() -> Self {
-        Self::new(Kind::Whole(None, None))
+        Self::new(BodyKind::Whole(None, None))
     }
 
     pub(crate) fn whole(text: Bytes) -> Self {
-        Self::new(Kind::Whole(Some(text), None))
+        Self::new(BodyKind::Whole(Some(text), None))
     }
 
     /// The same body, counted as unread by a client until it is written.
     pub(super) fn lent_by(mut self, face: &Arc<Face>) -> Self {
-        if let Kind::Whole(text, lender) = &mut self.kind {
+        if let BodyKind::Whole(text, lender) = &mut self.kind {
             let (lent, written) = face.lend(text.take().unwrap_or_default());
             (*text, *lender) = (Some(lent), Some(Arc::clone(face)));
             self.written = written;
@@ -163,22 +163,22 @@ impl Body {
         let ping = Box::pin(tokio::time::sleep(keep_alive));
         let live =
             Live { lane, works, opening, keep_alive, ping, silence: None, over: false, held: None };
-        Self::new(Kind::Live(Box::new(live)))
+        Self::new(BodyKind::Live(Box::new(live)))
     }
 
     /// The same body, ended after a silence if its client knows how to come
     /// back; never if `silence` is zero. It has been silent since `since`.
     pub(super) fn hanging_up(mut self, silence: Duration, since: Instant) -> Self {
-        if let Kind::Live(live) = &mut self.kind {
+        if let BodyKind::Live(live) = &mut self.kind {
             live.silence = (!silence.is_zero()).then(|| Silence::new(silence, since));
         }
         self
     }
 
     /// The same body, counted as it is written.
-    pub(super) fn counted(mut self, tally: &Arc<Tally>) -> Self {
-        let is_stream = matches!(self.kind, Kind::Live(_));
-        self.counted = Some(Counted::new(tally, is_stream));
+    pub(super) fn counted(mut self, tally: &Arc<HttpCounters>) -> Self {
+        let is_stream = matches!(self.kind, BodyKind::Live(_));
+        self.counted = Some(BodyCounter::new(tally, is_stream));
         self
     }
 
@@ -196,7 +196,7 @@ impl Body {
 
     /// The same body, keeping `held` until it is over.
     pub(super) fn holding(mut self, held: Option<Held>) -> Self {
-        if let Kind::Live(live) = &mut self.kind {
+        if let BodyKind::Live(live) = &mut self.kind {
             live.held = held;
         }
         self
@@ -262,7 +262,7 @@ impl Live {
     }
 }
 
-impl Kind {
+impl BodyKind {
     fn lender(&self) -> Option<&Arc<Face>> {
         match self {
             Self::Whole(_, lender) => lender.as_ref(),
@@ -274,8 +274,8 @@ impl Kind {
 impl Body {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match &mut self.kind {
-            Kind::Whole(text, _) => Poll::Ready(text.take()),
-            Kind::Live(live) => {
+            BodyKind::Whole(text, _) => Poll::Ready(text.take()),
+            BodyKind::Live(live) => {
                 if self.awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx)) {
                     // If the client is gone, writing to it says so.
                     sse::comment("ping", &mut live.opening);
@@ -320,16 +320,18 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.kind, Kind::Whole(None, _)) && self.rest.is_empty() && self.written.is_none()
+        matches!(self.kind, BodyKind::Whole(None, _))
+            && self.rest.is_empty()
+            && self.written.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Whole(text, _) => {
+            BodyKind::Whole(text, _) => {
                 let left = self.rest.len() + text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(left as u64)
             }
-            Kind::Live(_) => SizeHint::default(),
+            BodyKind::Live(_) => SizeHint::default(),
         }
     }
 }

@@ -24,11 +24,11 @@ use tower_service::Service;
 
 use super::endpoint::{self, Reply};
 use super::gate::{self, Gate};
-use super::guard::{Grant, Guard};
+use super::guard::{CorsGrant, Guard};
 use super::legacy_session::{self, Sessions};
 use super::request_body::BodyBudget;
 use super::response_body::Body;
-use super::site_control::{InForce, Tally};
+use super::site_control::{CurrentRules, HttpCounters};
 use super::ws::{self, Sockets};
 use crate::face::Face;
 use crate::face::unread::Unread;
@@ -88,7 +88,7 @@ pub struct SiteOptions {
     /// Whether clients of the modern era are served.
     pub modern: bool,
     /// Where it counts what it does.
-    pub tally: Arc<Tally>,
+    pub tally: Arc<HttpCounters>,
 }
 
 impl Default for SiteOptions {
@@ -130,7 +130,7 @@ pub(super) struct Inner {
     pub(super) inside: Arc<dyn Inside>,
     pub(super) options: SiteOptions,
     /// What of the options may be otherwise by now.
-    pub(super) rules: InForce,
+    pub(super) rules: CurrentRules,
     pub(super) sessions: Arc<Sessions>,
     /// Clients of the first revision: their stream is their session.
     pub(super) old: Arc<Sessions>,
@@ -151,7 +151,7 @@ impl Site {
         let (sessions, old, listens) = (new(), new(), new());
         let parking = Parking::new(&options.limits);
         let sockets = Sockets::new();
-        let rules = InForce::of(&options);
+        let rules = CurrentRules::of(&options);
         let stopping = AtomicBool::new(false);
         Self {
             inner: Arc::new(Inner {
@@ -240,7 +240,7 @@ impl Site {
         let Some(place) = options.place(request.uri().path()) else {
             return nothing_here(&format!("{}{}", options.base, options.path));
         };
-        let upgrade = (place == Place::Socket).then(|| hyper::upgrade::on(&mut request));
+        let upgrade = (place == SitePath::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
@@ -248,9 +248,9 @@ impl Site {
         };
         let who = &admitted.who;
         let reply = match (place, upgrade) {
-            (Place::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
-            (Place::Listen, _) => legacy_session::open_sse(&self.inner, who, &parts),
-            (Place::Message, _) => {
+            (SitePath::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
+            (SitePath::Listen, _) => legacy_session::open_sse(&self.inner, who, &parts),
+            (SitePath::Message, _) => {
                 legacy_session::post_sse_message(&self.inner, who, parts, body).await
             }
             _ => endpoint::answer(&self.inner, who, parts, body).await,
@@ -261,14 +261,14 @@ impl Site {
 
 impl SiteOptions {
     /// What is at `path`, with or without a slash at its end.
-    fn place(&self, path: &str) -> Option<Place> {
+    fn place(&self, path: &str) -> Option<SitePath> {
         let is = |place: &str| !place.is_empty() && same_path(place, path);
         // A page of a `WebSocket` may share the place that clients of the first revision send to.
         [
-            (&self.path, Place::Endpoint),
-            (&self.ws_path, Place::Socket),
-            (&self.sse_path, Place::Listen),
-            (&self.message_path, Place::Message),
+            (&self.path, SitePath::Endpoint),
+            (&self.ws_path, SitePath::Socket),
+            (&self.sse_path, SitePath::Listen),
+            (&self.message_path, SitePath::Message),
         ]
         .into_iter()
         .find(|(name, _)| is(name))
@@ -278,7 +278,7 @@ impl SiteOptions {
 
 /// What a site has at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum SitePath {
     Endpoint,
     Listen,
     Message,
@@ -365,7 +365,7 @@ impl Site {
         let grant = guard.grant(&parts.headers);
         match admitted {
             Ok(who) => {
-                let who = gate::told_apart(&who, &parts.headers);
+                let who = gate::mark_by_token(&who, &parts.headers);
                 let through = upstream::through(&parts.headers);
                 let is_loop = !through.is_empty() && self.inner.inside.leads_back(&who, &through);
                 let ids = through.to_vec();
@@ -376,9 +376,9 @@ impl Site {
                 }
                 Ok(admitted)
             }
-            Err(turned) => {
+            Err(denied) => {
                 let admitted = Admitted { who: Who::default(), grant, more, through: None };
-                Err(Box::new(admitted.answer(Ok(turned.response()))))
+                Err(Box::new(admitted.answer(Ok(denied.response()))))
             }
         }
     }
@@ -387,7 +387,7 @@ impl Site {
 /// A request that may be answered, whose it is, and who may read the answer.
 struct Admitted<'a> {
     who: Who,
-    grant: Option<Grant>,
+    grant: Option<CorsGrant>,
     more: &'a HeaderMap,
     /// The servers of other gateways that it came through, if any.
     through: Option<Through>,

@@ -17,7 +17,7 @@ use crate::who::Who;
 
 /// Who may talk to a site, and how much. See [`Site::adjust`].
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct SiteRules {
     /// Who may talk to it.
     pub guard: Guard,
     /// Bounds of each conversation.
@@ -28,20 +28,20 @@ pub struct Rules {
 
 /// The rules of one site, replaced as a whole.
 #[derive(Debug)]
-pub(super) struct InForce(RwLock<Arc<Rules>>);
+pub(super) struct CurrentRules(RwLock<Arc<SiteRules>>);
 
-impl InForce {
+impl CurrentRules {
     /// Those that a site begins with.
     pub(super) fn of(options: &SiteOptions) -> Self {
         let SiteOptions { guard, limits, max_sessions, .. } = options;
         let (guard, limits) = (guard.clone(), Arc::clone(limits));
-        Self(RwLock::new(Arc::new(Rules { guard, limits, max_sessions: *max_sessions })))
+        Self(RwLock::new(Arc::new(SiteRules { guard, limits, max_sessions: *max_sessions })))
     }
 }
 
 impl Inner {
     /// The rules as they are at this time.
-    pub(super) fn rules(&self) -> Arc<Rules> {
+    pub(super) fn rules(&self) -> Arc<SiteRules> {
         Arc::clone(&self.rules.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -49,7 +49,7 @@ impl Inner {
 impl Site {
     /// Goes by these rules from the next request on, whatever its options said.
     /// Sessions that are open stay, with the bounds that they began with.
-    pub fn adjust(&self, rules: Rules) {
+    pub fn adjust(&self, rules: SiteRules) {
         let inner = &*self.inner;
         for sessions in [&inner.sessions, &inner.old, &inner.listens] {
             sessions.bound(rules.max_sessions);
@@ -127,7 +127,7 @@ impl Inner {
 
 /// A client that has a session, or listens.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ConnectedClient {
     /// The client.
     pub face: Arc<Face>,
     /// How it is connected: `http` or `sse`.
@@ -139,11 +139,11 @@ pub struct Seen {
 impl Site {
     /// Everybody who has a session here, but for those on a `WebSocket`, and modern
     /// clients that listen.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ConnectedClient> {
         let Inner { options, sessions, old, listens, .. } = &*self.inner;
         let seen = |faces: Vec<Arc<Face>>, transport, path: &str| {
             let path: Arc<str> = path.into();
-            let seen = move |face| Seen { face, transport, path: Arc::clone(&path) };
+            let seen = move |face| ConnectedClient { face, transport, path: Arc::clone(&path) };
             faces.into_iter().map(seen)
         };
         seen(sessions.faces(), "http", &options.path)
@@ -166,7 +166,7 @@ impl Site {
 
 /// Counters of one site or of several.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct HttpCounters {
     received: AtomicU64,
     sent: AtomicU64,
     streams: AtomicU64,
@@ -175,7 +175,7 @@ pub struct Tally {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-impl Tally {
+impl HttpCounters {
     /// Bytes of bodies that clients have sent.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -220,10 +220,10 @@ impl Tally {
 
 /// Why a request was turned away, for whoever counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reason(pub(super) &'static str);
+pub(super) struct RefusalReason(pub(super) &'static str);
 
 fn reason(response: &Response<Body>) -> Option<&'static str> {
-    if let Some(Reason(name)) = response.extensions().get() {
+    if let Some(RefusalReason(name)) = response.extensions().get() {
         return Some(name);
     }
     match response.status() {
@@ -239,13 +239,13 @@ fn reason(response: &Response<Body>) -> Option<&'static str> {
 
 /// The bytes of one body, and that it is a stream.
 #[derive(Debug)]
-pub(super) struct Counted {
-    tally: Arc<Tally>,
+pub(super) struct BodyCounter {
+    tally: Arc<HttpCounters>,
     is_stream: bool,
 }
 
-impl Counted {
-    pub(super) fn new(tally: &Arc<Tally>, is_stream: bool) -> Self {
+impl BodyCounter {
+    pub(super) fn new(tally: &Arc<HttpCounters>, is_stream: bool) -> Self {
         if is_stream {
             tally.streams.fetch_add(1, Ordering::Relaxed);
         }
@@ -257,7 +257,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for BodyCounter {
     fn drop(&mut self) {
         if self.is_stream {
             self.tally.streams.fetch_sub(1, Ordering::Relaxed);

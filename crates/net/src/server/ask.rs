@@ -16,7 +16,7 @@ use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::context::{Context, Way};
+use super::context::{CallChannel, Context};
 use super::handler::Error;
 use super::server_tasks::Task;
 use super::session::Caller;
@@ -81,10 +81,10 @@ impl Context {
     pub async fn ask_as(&self, key: &str, method: &str, params: Value) -> Result<Value, Error> {
         self.check_asking(method, &params)?;
         self.state.asked.store(true, Ordering::Relaxed);
-        if let Some(answer) = self.brought(key) {
+        if let Some(answer) = self.answer_in_request(key) {
             return Ok(answer);
         }
-        let (asked, answer) = Asked::open(self)?;
+        let (asked, answer) = OpenQuestion::open(self)?;
         if !asked.send(key, method, &params) {
             return Err(Error::internal(format!("this client cannot be asked for {method} now")));
         }
@@ -114,8 +114,9 @@ impl Context {
 
     /// The answer that a modern request brought unasked. Beside a state it belongs
     /// to that, and a state of ours has led to its call already (MRTR-7).
-    fn brought(&self, key: &str) -> Option<Value> {
-        let (Way::Call { .. }, Caller::Request(request)) = (&self.state.way, &self.state.caller)
+    fn answer_in_request(&self, key: &str) -> Option<Value> {
+        let (CallChannel::Call { .. }, Caller::Request(request)) =
+            (&self.state.channel, &self.state.caller)
         else {
             return None;
         };
@@ -161,12 +162,12 @@ pub(super) fn missing(declared: &Value, method: &str, params: &Value) -> Option<
 
 /// The questions that wait for an answer.
 #[derive(Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct OpenQuestions {
     next: AtomicU64,
     open: Mutex<HashMap<Ask, oneshot::Sender<Message>>>,
 }
 
-impl Asks {
+impl OpenQuestions {
     /// An answer came.
     pub(super) fn supply(&self, ask: Ask, answer: Message) {
         let waiting = lock(&self.open).remove(&ask);
@@ -178,12 +179,12 @@ impl Asks {
 }
 
 /// A question that is taken back when nobody waits for its answer any more.
-struct Asked<'a> {
+struct OpenQuestion<'a> {
     cx: &'a Context,
     ask: Ask,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> OpenQuestion<'a> {
     fn open(cx: &'a Context) -> Result<(Self, oneshot::Receiver<Message>), Error> {
         let asks = &cx.state.server.asks;
         let ask = Ask(asks.next.fetch_add(1, Ordering::Relaxed) + 1);
@@ -203,12 +204,12 @@ impl<'a> Asked<'a> {
             let params = params.to_string();
             Message::request(&id, method, Some(params.as_bytes()))
         };
-        match &self.cx.state.way {
-            Way::Call { face, exchange } => {
+        match &self.cx.state.channel {
+            CallChannel::Call { face, exchange } => {
                 face.introduce(&self.cx.server().identity.text);
                 face.ask(Some(*exchange), None, self.ask, &request(params))
             }
-            Way::Task(task) => match task.face() {
+            CallChannel::Task(task) => match task.face() {
                 Some(face) => {
                     task.asked(self.ask);
                     face.ask(None, None, self.ask, &request(&task.related(params.clone())))
@@ -219,26 +220,26 @@ impl<'a> Asked<'a> {
     }
 
     fn task(&self) -> Option<&Arc<Task>> {
-        match &self.cx.state.way {
-            Way::Task(task) => Some(task),
-            Way::Call { .. } => None,
+        match &self.cx.state.channel {
+            CallChannel::Task(task) => Some(task),
+            CallChannel::Call { .. } => None,
         }
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         if let Some(task) = self.task() {
-            task.settle(self.ask);
+            task.close_question(self.ask);
         }
         let waited = lock(&self.cx.state.server.asks.open).remove(&self.ask).is_some();
         if !waited {
             return;
         }
         let note = Message::notification(method::CANCELLED, Some(b"{}"));
-        match &self.cx.state.way {
-            Way::Call { face, .. } => face.recall(self.ask, &note),
-            Way::Task(task) => {
+        match &self.cx.state.channel {
+            CallChannel::Call { face, .. } => face.recall(self.ask, &note),
+            CallChannel::Task(task) => {
                 if let Some(face) = task.face() {
                     face.recall(self.ask, &note);
                 }
@@ -249,13 +250,13 @@ impl Drop for Asked<'_> {
 
 /// A page, and what it is known by until it has been visited.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Page {
+pub struct VisitPage {
     id: String,
     message: String,
     url: String,
 }
 
-impl Page {
+impl VisitPage {
     /// A page at `url`; `message` says to the person what for.
     pub fn new(message: &str, url: &str) -> Result<Self, Error> {
         let (message, url) = (message.to_owned(), url.to_owned());
@@ -280,17 +281,17 @@ impl Page {
 impl Context {
     /// Asks a person to visit a page. Accepting means consent, not that they are done (MRTR-13).
     pub async fn elicit_url(&self, message: &str, url: &str) -> Result<Elicited, Error> {
-        self.visit(&Page::new(message, url)?).await
+        self.visit(&VisitPage::new(message, url)?).await
     }
 
     /// The same for a page that will say when it is done.
-    pub async fn visit(&self, page: &Page) -> Result<Elicited, Error> {
+    pub async fn visit(&self, page: &VisitPage) -> Result<Elicited, Error> {
         self.ask(method::ELICIT, page.to_json(self.era())).await.map(Elicited::read)
     }
 
     /// Tells a legacy client that the person is done with a page, which may be
     /// long after the call (UTL-8). A modern one has no use for it.
-    pub fn visited(&self, page: &Page) {
+    pub fn visited(&self, page: &VisitPage) {
         let Caller::Session(session) = &self.state.caller else { return };
         let asked = page.to_json(Era::Legacy);
         if missing(&session.capabilities, method::ELICIT, &asked).is_some() {
@@ -299,9 +300,9 @@ impl Context {
         let params = json!({"elicitationId": page.id}).to_string();
         let note = Message::notification(method::ELICITED, Some(params.as_bytes()));
         let Some(face) = session.face.upgrade().filter(|face| !face.is_slow()) else { return };
-        match &self.state.way {
-            Way::Call { exchange, .. } => face.note(Some(*exchange), &note),
-            Way::Task(_) => face.note(None, &note),
+        match &self.state.channel {
+            CallChannel::Call { exchange, .. } => face.note(Some(*exchange), &note),
+            CallChannel::Task(_) => face.note(None, &note),
         }
     }
 }
@@ -309,7 +310,7 @@ impl Context {
 impl Error {
     /// The call can be made only after these pages have been visited. Clients of
     /// the last legacy revision know what that means (UTL-8); ask others by [`Context::visit`].
-    pub fn visit_first(pages: &[Page]) -> Self {
+    pub fn visit_first(pages: &[VisitPage]) -> Self {
         let pages: Vec<_> = pages.iter().map(|page| page.to_json(Era::Legacy)).collect();
         let message = "this call needs pages to be visited first";
         Self::new(code::VISIT_FIRST, message).with_data(json!({"elicitations": pages}))

@@ -9,10 +9,10 @@ use switchboard_proto::revision::Revision;
 
 use super::Server;
 use super::builtin_tools::{self, Traces};
-use super::catalog::{Catalog, Completing, Flaw};
+use super::catalog::{Catalog, CompletionRequest, Flaw};
 use super::context::Context;
 use super::dispatch::Cache;
-use super::handler::{Erased, Error, Handler, Hear, Notice};
+use super::handler::{DynMethods, Error, Handler, Notice, NoticeCallback};
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
 use super::session::Identity;
@@ -36,8 +36,8 @@ pub struct Builder {
     catalog: Catalog,
     /// The first thing that was wrong; told at the end.
     flaw: Option<Flaw>,
-    raw: Option<Arc<dyn Erased>>,
-    heard: Option<Arc<Hear>>,
+    raw: Option<Arc<dyn DynMethods>>,
+    heard: Option<Arc<NoticeCallback>>,
     page: usize,
     cache: Cache,
     trace: Option<Traces>,
@@ -122,7 +122,7 @@ impl Builder {
     #[must_use]
     pub fn completion<F, W>(mut self, function: F) -> Self
     where
-        F: Fn(Completing, Context) -> W + Send + Sync + 'static,
+        F: Fn(CompletionRequest, Context) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
     {
         self.catalog.completion =
@@ -231,11 +231,11 @@ impl Builder {
             catalog: RwLock::new(Arc::new(self.catalog)),
             raw: self.raw,
             heard: self.heard,
-            hearing: super::handler::Hearing::default(),
+            notices: super::handler::NoticeCount::default(),
             page: self.page,
             cache: self.cache,
             sessions: super::session::Sessions::default(),
-            asks: super::ask::Asks::default(),
+            asks: super::ask::OpenQuestions::default(),
             listens: super::subscriptions::Listens::default(),
             tasks: super::server_tasks::Tasks::default(),
             trace: self.trace,

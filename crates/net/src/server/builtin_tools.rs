@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchboard_proto::jsonrpc::Part;
 
 use super::Error;
-use super::catalog::Listed;
+use super::catalog::CatalogEntry;
 use super::tool::Tool;
 use super::tool_result::{Nature, ToolOutcome, ToolResult};
 use crate::face::lock;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use switchboard_proto::method::meta;
 
 use super::context::Context;
-use super::handler::{Error, Job, Request};
+use super::handler::{BoxedFuture, Error, Request};
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
 use super::tool::Tool;
@@ -17,7 +17,7 @@ use super::tool::Tool;
 const MOST_ENTRIES: usize = 10_000;
 
 /// Something that stands in a list.
-pub(super) trait Listed {
+pub(super) trait CatalogEntry {
     /// What it is called for by.
     fn key(&self) -> &str;
 
@@ -61,34 +61,34 @@ pub enum Flaw {
 /// All shelves. A change makes a new catalog; calls go on with the one they began with.
 #[derive(Clone, Default)]
 pub(super) struct Catalog {
-    pub(super) tools: Shelf<Tool>,
-    pub(super) prompts: Shelf<Prompt>,
-    pub(super) resources: Shelf<Resource>,
-    pub(super) templates: Shelf<Template>,
+    pub(super) tools: CatalogList<Tool>,
+    pub(super) prompts: CatalogList<Prompt>,
+    pub(super) resources: CatalogList<Resource>,
+    pub(super) templates: CatalogList<Template>,
     pub(super) completion: Option<Arc<Completion>>,
 }
 
 /// Things in the order they were put there (MOD-4).
-pub(super) struct Shelf<T> {
+pub(super) struct CatalogList<T> {
     items: Vec<Arc<T>>,
     by_key: HashMap<String, usize>,
     /// Whether clients are told that there is such a shelf, even if it is empty.
     pub(super) offered: bool,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for CatalogList<T> {
     fn default() -> Self {
         Self { items: Vec::new(), by_key: HashMap::new(), offered: false }
     }
 }
 
-impl<T> Clone for Shelf<T> {
+impl<T> Clone for CatalogList<T> {
     fn clone(&self) -> Self {
         Self { items: self.items.clone(), by_key: self.by_key.clone(), offered: self.offered }
     }
 }
 
-impl<T: Listed> Shelf<T> {
+impl<T: CatalogEntry> CatalogList<T> {
     pub(super) fn add(&mut self, item: T) -> Result<(), Flaw> {
         if let Some(flaw) = item.flaw() {
             return Err(flaw);
@@ -178,9 +178,9 @@ const MOST_VALUES: usize = 100;
 
 /// What is to be completed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Completing {
+pub struct CompletionRequest {
     /// Whose argument it is.
-    pub of: Subject,
+    pub of: CompletionSubject,
     /// The argument.
     pub argument: String,
     /// What was typed so far.
@@ -191,7 +191,7 @@ pub struct Completing {
 
 /// Whose argument is to be completed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Subject {
+pub enum CompletionSubject {
     /// A prompt, by its name.
     Prompt(String),
     /// A resource template, by its text.
@@ -199,9 +199,9 @@ pub enum Subject {
 }
 
 pub(super) type Completion =
-    dyn Fn(Completing, Context) -> Job<Result<Vec<String>, Error>> + Send + Sync;
+    dyn Fn(CompletionRequest, Context) -> BoxedFuture<Result<Vec<String>, Error>> + Send + Sync;
 
-impl Completing {
+impl CompletionRequest {
     pub(super) fn read(call: &Request) -> Result<Self, Error> {
         let params = call.value()?;
         let text = |path: &str| {
@@ -209,8 +209,8 @@ impl Completing {
             text.ok_or_else(|| Error::invalid_params(format!("params{path} must be a string")))
         };
         let of = match params["ref"]["type"].as_str() {
-            Some("ref/prompt") => Subject::Prompt(text("/ref/name")?),
-            Some("ref/resource") => Subject::Template(text("/ref/uri")?),
+            Some("ref/prompt") => CompletionSubject::Prompt(text("/ref/name")?),
+            Some("ref/resource") => CompletionSubject::Template(text("/ref/uri")?),
             _ => return Err(Error::invalid_params("params/ref/type is none we know")),
         };
         let settled = params["context"]["arguments"].clone();
@@ -219,7 +219,7 @@ impl Completing {
     }
 }
 
-impl Subject {
+impl CompletionSubject {
     /// What is on no shelf of ours has no arguments either; where there is no
     /// shelf, a raw handler may have such things.
     pub(super) fn check(&self, catalog: &Catalog) -> Result<(), Error> {

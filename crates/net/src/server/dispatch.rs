@@ -17,7 +17,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
-use super::catalog::{self, Completing};
+use super::catalog::{self, CompletionRequest};
 use super::context::Context;
 use super::handler::{Error, Request};
 use super::session::{Caller, Level, Session};
@@ -161,7 +161,7 @@ impl Server {
             }
             method::COMPLETE => match &catalog.completion {
                 Some(completion) => {
-                    let what = Completing::read(call)?;
+                    let what = CompletionRequest::read(call)?;
                     what.of.check(&catalog)?;
                     completion(what, cx).await.map(catalog::completion_result)
                 }
@@ -245,13 +245,13 @@ fn unknown_level(name: &str) -> String {
 impl Server {
     /// A result as the caller's revision wants it. A tool is written once, in the newest
     /// words; what an older client does not know is put into words that it knows (GW-70).
-    pub(super) fn dress(
+    pub(super) fn project_result(
         &self,
         caller: &Caller,
         call: &Request,
         result: Bytes,
     ) -> Result<Bytes, Error> {
-        let dressed = match caller.era() {
+        let projected = match caller.era() {
             Era::Modern => {
                 project::modern(&result, call.method(), Some(&self.identity.text), self.cache)
             }
@@ -260,7 +260,7 @@ impl Server {
                 project::legacy(result, call.method(), caller.revision(), wrapped)
             }
         };
-        dressed.map_err(|_| Error::internal("the server made a result that is no JSON object"))
+        projected.map_err(|_| Error::internal("the server made a result that is no JSON object"))
     }
 
     /// Whether a call, or the task that it asks for, is one of a tool whose
@@ -278,7 +278,7 @@ impl Server {
 }
 
 /// A result that nobody is to keep: it came of answers to questions (MRTR-12).
-pub(super) fn unkept(result: Bytes) -> Bytes {
+pub(super) fn without_caching(result: Bytes) -> Bytes {
     let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
     Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
 }

@@ -112,28 +112,28 @@ impl Request {
     }
 }
 
-pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(super) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler whose type is forgotten.
-pub(super) trait Erased: Send + Sync {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>>;
-    fn notified(self: Arc<Self>, notice: Notice) -> Job<()>;
+pub(super) trait DynMethods: Send + Sync {
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>>;
+    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()>;
 }
 
-impl<H: Handler> Erased for H {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>> {
+impl<H: Handler> DynMethods for H {
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>> {
         Box::pin(async move { Handler::call(&*self, call, cx).await })
     }
 
-    fn notified(self: Arc<Self>, notice: Notice) -> Job<()> {
+    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()> {
         Box::pin(async move { Handler::notified(&*self, notice).await })
     }
 }
 
 /// A future whose panic is an error: one broken call must not cost a connection.
-pub(super) struct Caught<F>(pub(super) Pin<Box<F>>);
+pub(super) struct CatchPanic<F>(pub(super) Pin<Box<F>>);
 
-impl<F, T> Future for Caught<F>
+impl<F, T> Future for CatchPanic<F>
 where
     F: Future<Output = Result<T, Error>>,
 {
@@ -207,25 +207,25 @@ impl fmt::Debug for Notice {
 }
 
 /// Who hears notifications besides the raw handler.
-pub(super) type Hear = dyn Fn(Notice) -> Job<()> + Send + Sync;
+pub(super) type NoticeCallback = dyn Fn(Notice) -> BoxedFuture<()> + Send + Sync;
 
 /// How many are being heard.
 #[derive(Debug, Default)]
-pub(super) struct Hearing {
+pub(super) struct NoticeCount {
     now: Arc<AtomicUsize>,
 }
 
 /// One that is being heard, until it is dropped.
-struct Heard(Arc<AtomicUsize>);
+struct NoticePermit(Arc<AtomicUsize>);
 
-impl Hearing {
-    fn begin(&self) -> Option<Heard> {
-        let heard = Heard(Arc::clone(&self.now));
+impl NoticeCount {
+    fn begin(&self) -> Option<NoticePermit> {
+        let heard = NoticePermit(Arc::clone(&self.now));
         (self.now.fetch_add(1, Ordering::Relaxed) < MOST_NOTICES).then_some(heard)
     }
 }
 
-impl Drop for Heard {
+impl Drop for NoticePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -245,7 +245,7 @@ impl Server {
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
             return Works::none();
         };
-        let Some(heard) = self.hearing.begin() else {
+        let Some(heard) = self.notices.begin() else {
             tracing::warn!(
                 method = message.method(),
                 "too much is said at once; this was not heard"
@@ -262,7 +262,7 @@ impl Server {
                     hearing.await;
                     Ok(())
                 };
-                _ = Caught(Box::pin(hearing)).await;
+                _ = CatchPanic(Box::pin(hearing)).await;
             }
             drop(heard);
         })

@@ -8,15 +8,16 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::Member;
 
-use super::catalog::{self, Flaw, Listed, describe};
+use super::catalog::{self, CatalogEntry, Flaw, describe};
 use super::context::Context;
-use super::handler::{Error, Job, Request};
+use super::handler::{BoxedFuture, Error, Request};
 use super::tool_result::Content;
 
 /// Arguments of a prompt, by name. They are always strings.
 pub type PromptArguments = BTreeMap<String, String>;
 
-type Fill = dyn Fn(PromptArguments, Context) -> Job<Result<PromptResult, Error>> + Send + Sync;
+type Fill =
+    dyn Fn(PromptArguments, Context) -> BoxedFuture<Result<PromptResult, Error>> + Send + Sync;
 
 /// A prompt that is complete.
 pub struct Prompt {
@@ -147,7 +148,7 @@ impl PromptResult {
     }
 }
 
-impl Listed for Prompt {
+impl CatalogEntry for Prompt {
     fn key(&self) -> &str {
         &self.name
     }

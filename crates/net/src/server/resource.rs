@@ -7,16 +7,17 @@ use std::future::Future;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{self, Flaw, Listed, describe};
+use super::catalog::{self, CatalogEntry, Flaw, describe};
 use super::context::Context;
 use super::dispatch::Cache;
-use super::handler::{Error, Job};
+use super::handler::{BoxedFuture, Error};
 use super::tool_result::Contents;
 
 /// What a template's variables stand for in one URI.
 pub type Variables = BTreeMap<String, String>;
 
-type Read = dyn Fn(String, Variables, Context) -> Job<Result<Vec<Contents>, Error>> + Send + Sync;
+type Read =
+    dyn Fn(String, Variables, Context) -> BoxedFuture<Result<Vec<Contents>, Error>> + Send + Sync;
 
 /// A resource that is complete.
 pub struct Resource {
@@ -116,7 +117,7 @@ impl ResourceDraft {
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
         let listing = self.listing("uri");
-        let read = Box::new(move |uri, _, cx| -> Job<_> { Box::pin(function(uri, cx)) });
+        let read = Box::new(move |uri, _, cx| -> BoxedFuture<_> { Box::pin(function(uri, cx)) });
         let (flaw, cache) = (catalog::meta_flaw(&self.members), self.cache);
         Resource { uri: self.uri, flaw, listing, cache, read }
     }
@@ -132,7 +133,7 @@ impl ResourceDraft {
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
         let listing = self.listing("uriTemplate");
-        let read = Box::new(move |uri, variables, cx| -> Job<_> {
+        let read = Box::new(move |uri, variables, cx| -> BoxedFuture<_> {
             Box::pin(function(uri, variables, cx))
         });
         let pattern = Pattern::parse(&self.uri);
@@ -156,7 +157,7 @@ fn to_bytes(contents: &[Contents], cache: Option<Cache>) -> Bytes {
     result.to_string().into()
 }
 
-impl Listed for Resource {
+impl CatalogEntry for Resource {
     fn key(&self) -> &str {
         &self.uri
     }
@@ -170,7 +171,7 @@ impl Listed for Resource {
     }
 }
 
-impl Listed for Template {
+impl CatalogEntry for Template {
     fn key(&self) -> &str {
         &self.text
     }

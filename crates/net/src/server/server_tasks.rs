@@ -54,7 +54,7 @@ const MOST_QUESTIONS: usize = 64;
 
 /// Whether calls of a tool may go on as tasks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Support {
+pub enum TaskSupport {
     /// Never.
     #[default]
     Forbidden,
@@ -64,7 +64,7 @@ pub enum Support {
     Required,
 }
 
-impl Support {
+impl TaskSupport {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Forbidden => "forbidden",
@@ -173,7 +173,7 @@ impl Task {
     }
 
     /// A question is answered, or does not matter any more.
-    pub(super) fn settle(&self, ask: Ask) {
+    pub(super) fn close_question(&self, ask: Ask) {
         self.change(|progress| {
             let before = progress.questions.len() + progress.elsewhere.len();
             progress.questions.retain(|_, (other, _)| *other != ask);

@@ -264,7 +264,7 @@ impl Server {
             all.insert("logging".to_owned(), json!({}));
         }
         let tasks =
-            catalog.tools.iter().any(|tool| tool.support != server_tasks::Support::Forbidden);
+            catalog.tools.iter().any(|tool| tool.support != server_tasks::TaskSupport::Forbidden);
         if tasks && revision.rules().core_tasks {
             let requests = json!({"tools": {"call": {}}});
             let tasks = json!({"list": {}, "cancel": {}, "requests": requests});

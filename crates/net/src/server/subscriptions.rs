@@ -158,9 +158,9 @@ impl Server {
         for ((_, exchange), listen) in open {
             let Some(face) = listen.face.upgrade() else { continue };
             let result = stamped(json!({}), &listen.id);
-            let dressed =
+            let projected =
                 project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
-            let result = dressed.unwrap_or_else(|_| result.into());
+            let result = projected.unwrap_or_else(|_| result.into());
             face.finish(exchange, Message::result(&listen.id, &result));
         }
     }

@@ -132,21 +132,21 @@ impl From<Vec<Content>> for ToolResult {
 }
 
 /// What a tool may return: a result, anything that becomes one, or an [`Error`].
-pub trait Answer {
+pub trait IntoToolResult {
     /// The result, or why there is none.
-    fn into_answer(self) -> Result<ToolResult, Error>;
+    fn into_tool_result(self) -> Result<ToolResult, Error>;
 }
 
-impl<T: Into<ToolResult>> Answer for Result<T, Error> {
-    fn into_answer(self) -> Result<ToolResult, Error> {
+impl<T: Into<ToolResult>> IntoToolResult for Result<T, Error> {
+    fn into_tool_result(self) -> Result<ToolResult, Error> {
         self.map(Into::into)
     }
 }
 
 macro_rules! answers {
     ($($kind:ty),*) => {$(
-        impl Answer for $kind {
-            fn into_answer(self) -> Result<ToolResult, Error> {
+        impl IntoToolResult for $kind {
+            fn into_tool_result(self) -> Result<ToolResult, Error> {
                 Ok(self.into())
             }
         }

@@ -42,10 +42,10 @@ const MOST_DOUBT: Duration = Duration::from_secs(30);
 /// The connection that a request came by, or its stream on one, among the request's
 /// extensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Peer(Arc<Mutex<State>>);
+pub(crate) struct Peer(Arc<Mutex<PeerState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PeerState {
     /// Answers that somebody works on.
     awaited: usize,
     /// Whether the client sends nothing more.
@@ -57,7 +57,7 @@ struct State {
     is_cut: bool,
 }
 
-impl State {
+impl PeerState {
     fn wake_reader(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -111,7 +111,7 @@ impl Peer {
 /// A client that is answered by a connection, until that is over or answers another.
 #[derive(Debug)]
 pub(crate) struct Carrying {
-    peer: Weak<Mutex<State>>,
+    peer: Weak<Mutex<PeerState>>,
     client: u64,
 }
 
@@ -192,14 +192,14 @@ impl Drop for Awaited {
 }
 
 /// A connection as hyper reads and writes it.
-pub(super) struct Stream {
+pub(super) struct PeerStream {
     read: Reading,
     write: OwnedWriteHalf,
     peer: Peer,
     /// Whether hyper has something to write that the socket does not take yet.
     is_full: bool,
     /// Last, so that it is freed after the connection.
-    _slot: Slot,
+    _slot: ConnectionSlot,
 }
 
 enum Reading {
@@ -209,8 +209,8 @@ enum Reading {
     Over,
 }
 
-impl Stream {
-    pub(super) fn new(stream: TcpStream, peer: Peer, slot: Slot) -> Self {
+impl PeerStream {
+    pub(super) fn new(stream: TcpStream, peer: Peer, slot: ConnectionSlot) -> Self {
         let (read, write) = stream.into_split();
         Self { read: Reading::Open(read), write, peer, is_full: false, _slot: slot }
     }
@@ -223,7 +223,7 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for PeerStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -252,7 +252,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for PeerStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -286,7 +286,7 @@ impl AsyncWrite for Stream {
 
 /// The bounds on open connections: so many in all, a share of them for each address,
 /// and a few more for health checks.
-pub(super) struct Slots {
+pub(super) struct ConnectionSlots {
     free: Arc<Semaphore>,
     reserve: Arc<Semaphore>,
     max: usize,
@@ -297,13 +297,13 @@ pub(super) struct Slots {
 }
 
 /// The place of one connection, free again when it is dropped.
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
     /// None if it is one of the reserve, which does not count for its address.
-    counted: Option<Counted>,
+    counted: Option<SlotCounts>,
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Whether it may only ask for the paths that the reserve is for.
     pub(super) fn is_reserve(&self) -> bool {
         self.counted.is_none()
@@ -311,12 +311,12 @@ impl Slot {
 }
 
 /// One of the connections of an address.
-struct Counted {
+struct SlotCounts {
     each: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
 }
 
-impl Drop for Counted {
+impl Drop for SlotCounts {
     fn drop(&mut self) {
         let mut each = lock(&self.each);
         let Some(open) = each.get_mut(&self.address) else { return };
@@ -327,7 +327,7 @@ impl Drop for Counted {
     }
 }
 
-impl Slots {
+impl ConnectionSlots {
     pub(super) fn new(options: &ListenOptions) -> Self {
         let max = options.max_connections;
         let reserve = if options.reserve_paths.is_empty() { 0 } else { options.reserve };
@@ -346,7 +346,7 @@ impl Slots {
     }
 
     /// The next connection that there is a place for. Never gives up.
-    pub(super) async fn accept(&self, listener: &TcpListener) -> (TcpStream, Slot) {
+    pub(super) async fn accept(&self, listener: &TcpListener) -> (TcpStream, ConnectionSlot) {
         loop {
             self.has_place().await;
             let (stream, peer) = match listener.accept().await {
@@ -385,17 +385,17 @@ impl Slots {
         drop(place);
     }
 
-    fn take(&self, address: IpAddr) -> Option<Slot> {
+    fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned()
             && let Some(counted) = self.count(address)
         {
-            return Some(Slot { _permit: permit, counted: Some(counted) });
+            return Some(ConnectionSlot { _permit: permit, counted: Some(counted) });
         }
         let permit = Arc::clone(&self.reserve).try_acquire_owned().ok()?;
-        Some(Slot { _permit: permit, counted: None })
+        Some(ConnectionSlot { _permit: permit, counted: None })
     }
 
-    fn count(&self, address: IpAddr) -> Option<Counted> {
+    fn count(&self, address: IpAddr) -> Option<SlotCounts> {
         let mut each = lock(&self.each);
         let open = each.entry(address).or_default();
         if *open >= self.max_each {
@@ -403,7 +403,7 @@ impl Slots {
         }
         *open += 1;
         drop(each);
-        Some(Counted { each: Arc::clone(&self.each), address })
+        Some(SlotCounts { each: Arc::clone(&self.each), address })
     }
 }
 
@@ -447,7 +447,7 @@ mod tests {
             reserve_paths: vec!["/healthz".to_owned()],
             ..ListenOptions::default()
         };
-        let slots = Slots::new(&options);
+        let slots = ConnectionSlots::new(&options);
         let take = |address: &str| slots.take(network(address.parse().unwrap()));
         let mut taken: Vec<_> = (0..6).map(|n| take(&format!("2001:db8::{n}"))).collect();
         assert!(taken.iter().flatten().all(|slot| !slot.is_reserve()) && taken.len() == 6);
@@ -456,7 +456,7 @@ mod tests {
         taken.push(take("::ffff:192.0.2.1"));
         assert!(taken.iter().flatten().all(|slot| !slot.is_reserve()));
         let last = take("192.0.2.2");
-        assert!(last.as_ref().is_some_and(Slot::is_reserve), "all are taken");
+        assert!(last.as_ref().is_some_and(ConnectionSlot::is_reserve), "all are taken");
         assert!(take("192.0.2.3").is_none());
         drop((taken, last));
         assert!(lock(&slots.each).is_empty() && slots.taken() == 0);

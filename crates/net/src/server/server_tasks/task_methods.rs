@@ -11,34 +11,34 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use tokio::time::timeout_at;
 
-use super::{EXTENSION, End, LONGEST, SHORTEST, Support, TTL, Task};
+use super::{EXTENSION, End, LONGEST, SHORTEST, TTL, Task, TaskSupport};
 use crate::face::lock;
 use crate::server::Server;
-use crate::server::context::{Context, Way};
-use crate::server::handler::{Caught, Error, Request};
+use crate::server::context::{CallChannel, Context};
+use crate::server::handler::{CatchPanic, Error, Request};
 use crate::server::session::Caller;
 use crate::server::subscriptions::{Change, tell};
 use crate::server::tool::Tool;
-use crate::server::tool_result::{Answer, ToolResult};
+use crate::server::tool_result::{IntoToolResult, ToolResult};
 
 /// Whether the library makes a task of this call (TASK-1, UTL-9).
 pub(in crate::server) fn wanted(tool: &Tool, call: &Request, cx: &Context) -> Result<bool, Error> {
     let accepted = cx.state.task_ttl.is_some();
     let core = cx.revision().rules().core_tasks;
     match tool.support {
-        Support::Forbidden if core && accepted => {
+        TaskSupport::Forbidden if core && accepted => {
             let what = format!("{}: tool {:?} cannot run as a task", call.method(), tool.name());
             Err(Error { message: what, ..Error::unknown_method(call.method()) })
         }
-        Support::Optional => Ok(accepted && !tool.defers),
-        Support::Required if accepted => Ok(!tool.defers),
-        Support::Required if cx.era() == Era::Modern => Err(no_extension(cx)),
-        Support::Required if core => {
+        TaskSupport::Optional => Ok(accepted && !tool.defers),
+        TaskSupport::Required if accepted => Ok(!tool.defers),
+        TaskSupport::Required if cx.era() == Era::Modern => Err(no_extension(cx)),
+        TaskSupport::Required if core => {
             let what = format!("{}: tool {:?} runs as a task only", call.method(), tool.name());
             Err(Error { message: what, ..Error::unknown_method(call.method()) })
         }
         // Who has never heard of tasks waits.
-        Support::Forbidden | Support::Required => Ok(false),
+        TaskSupport::Forbidden | TaskSupport::Required => Ok(false),
     }
 }
 
@@ -68,19 +68,21 @@ impl Context {
     /// it right away.
     ///
     /// For tools that have questions before the long part begins, declared with
-    /// [`Draft::defers`](crate::server::Draft::defers). The result is to be
+    /// [`ToolDraft::defers`](crate::server::ToolDraft::defers). The result is to be
     /// returned as it is.
     pub async fn defer<F, W, R>(&self, work: F) -> Result<ToolResult, Error>
     where
         F: FnOnce(Self) -> W,
         W: Future<Output = R> + Send + 'static,
-        R: Answer,
+        R: IntoToolResult,
     {
-        let (Some(ttl), Way::Call { face, .. }) = (self.state.task_ttl, &self.state.way) else {
-            return work(self.clone()).await.into_answer();
+        let (Some(ttl), CallChannel::Call { face, .. }) =
+            (self.state.task_ttl, &self.state.channel)
+        else {
+            return work(self.clone()).await.into_tool_result();
         };
         let server = Arc::clone(&self.state.server);
-        let wrapped = self.promise.is_wrapped;
+        let wrapped = self.output_check.is_wrapped;
         let task = Task::new(&self.state.caller, face.number(), principal(self), ttl, wrapped)?;
         server.tasks.add(Arc::clone(&task))?;
         let cx = self.as_task(Arc::clone(&task));
@@ -93,9 +95,11 @@ impl Context {
                 created
             }
         };
-        let (work, promise) = (work(cx.clone()), cx.promise.clone());
-        let work = async move { work.await.into_answer().and_then(|result| promise.check(result)) };
-        let work = Caught(Box::pin(work));
+        let (work, output_check) = (work(cx.clone()), cx.output_check.clone());
+        let work = async move {
+            work.await.into_tool_result().and_then(|result| output_check.check(result))
+        };
+        let work = CatchPanic(Box::pin(work));
         tokio::spawn(tell_changes(server, Arc::clone(&task)));
         tokio::spawn(async move {
             let mut running = pin!(cx.state.run(work));
@@ -118,9 +122,9 @@ impl Context {
 
 /// On whose behalf a call is made.
 fn principal(cx: &Context) -> &[u8] {
-    match &cx.state.way {
-        Way::Call { face, .. } => face.principal(),
-        Way::Task(task) => &task.principal,
+    match &cx.state.channel {
+        CallChannel::Call { face, .. } => face.principal(),
+        CallChannel::Task(task) => &task.principal,
     }
 }
 
@@ -146,7 +150,7 @@ impl Server {
     pub(in crate::server) fn has_tasks(&self, cx: &Context) -> bool {
         let speaks = cx.era() == Era::Modern || cx.revision().rules().core_tasks;
         let catalog = self.catalog();
-        speaks && catalog.tools.iter().any(|tool| tool.support != Support::Forbidden)
+        speaks && catalog.tools.iter().any(|tool| tool.support != TaskSupport::Forbidden)
     }
 
     pub(in crate::server) async fn answer_task(
@@ -195,7 +199,7 @@ impl Server {
         for (key, answer) in answers.iter().filter(|(_, answer)| answer.is_object()) {
             let ask = task.progress.borrow().questions.get(key).map(|(ask, _)| *ask);
             if let Some(ask) = ask {
-                task.settle(ask);
+                task.close_question(ask);
                 let answer = answer.to_string();
                 self.asks.supply(ask, Message::result(&Id::Integer(0), answer.as_bytes()));
             }

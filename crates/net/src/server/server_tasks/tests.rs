@@ -73,9 +73,9 @@ fn a_task_asks_a_bounded_number_of_questions_and_none_when_it_is_over() {
         assert!(task.ask(Ask(n as u64), "", json!({})));
     }
     assert!(!task.ask(Ask(999), "", json!({})));
-    task.settle(Ask(0));
+    task.close_question(Ask(0));
     assert!(task.ask(Ask(999), "mine", json!({})));
-    task.settle(Ask(1));
+    task.close_question(Ask(1));
     assert!(!task.ask(Ask(1000), "mine", json!({})), "one of that name is open");
     task.end(End::Cancelled);
     assert!(!task.ask(Ask(1001), "", json!({})));

@@ -12,8 +12,8 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
 use super::CallError;
-use super::cache::Place;
-use super::inbox::{Desk, Patience, Slot};
+use super::cache::CacheOwner;
+use super::inbox::{Inbox, Patience, PendingCall};
 use super::options::ClientOptions;
 use crate::bridge::Bridge;
 use crate::call::{Call, ReplySink};
@@ -24,9 +24,9 @@ use crate::upstream::{Server, Upstream};
 
 /// Everything that a call needs of a connection.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Connection {
     pub(super) far: Far,
-    pub(super) desk: Arc<Desk>,
+    pub(super) inbox: Arc<Inbox>,
     _end: Arc<End>,
 }
 
@@ -40,36 +40,36 @@ impl Drop for End {
     }
 }
 
-impl Line {
+impl Connection {
     pub(super) fn new(server: &Server, era: Era, options: &Arc<ClientOptions>) -> Self {
         let far = Far::new(server, era, Arc::clone(&options.limits));
-        let desk = Desk::new(Place::of(server), Arc::clone(options), &far);
-        far.attach(&desk);
+        let inbox = Inbox::new(CacheOwner::of(server), Arc::clone(options), &far);
+        far.attach(&inbox);
         let end = Arc::new(End(far.clone()));
-        Self { far, desk, _end: end }
+        Self { far, inbox, _end: end }
     }
 
     /// Opens a call; its place, and what keeps it open.
-    pub(super) fn open(&self, exchange: Exchange, slot: &Arc<Slot>) -> Open {
-        self.desk.await_answer(exchange, slot);
-        let sink = Arc::<Desk>::clone(&self.desk);
+    pub(super) fn open(&self, exchange: Exchange, pending: &Arc<PendingCall>) -> OpenCall {
+        self.inbox.await_answer(exchange, pending);
+        let sink = Arc::<Inbox>::clone(&self.inbox);
         // Behind a bridge our calls are beside those of its clients.
         let call = match self.far.face() {
             Some(_) => Call::internal(sink, exchange),
             None => Call::new(sink, exchange),
         };
-        Open { line: self.clone(), call, over: false }
+        OpenCall { connection: self.clone(), call, over: false }
     }
 
     /// Sends a request and waits for its answer, whatever that is.
     pub(super) async fn ask(
         &self,
         exchange: Exchange,
-        slot: Arc<Slot>,
+        pending: Arc<PendingCall>,
         request: &Message,
         patience: Patience,
     ) -> Result<Message, CallError> {
-        let mut open = self.open(exchange, &slot);
+        let mut open = self.open(exchange, &pending);
         let started = now();
         let works = self.far.open(&open.call, request);
         // On HTTP the work is the call itself, so it goes on here.
@@ -77,7 +77,7 @@ impl Line {
             works.await;
             std::future::pending::<()>().await;
         };
-        match race(slot.answer(patience), working).await {
+        match race(pending.answer(patience), working).await {
             Either::Left(Some(outcome)) => {
                 open.over = true;
                 match outcome {
@@ -95,7 +95,7 @@ impl Line {
     }
 
     /// Starts a call that is not answered soon; the works are on their way.
-    pub(super) fn start(&self, open: &Open, request: &Message) {
+    pub(super) fn start(&self, open: &OpenCall, request: &Message) {
         self.far.open(&open.call, request).detach();
     }
 
@@ -107,34 +107,34 @@ impl Line {
         time: Duration,
     ) -> Result<Message, CallError> {
         let request = Message::request(&Id::from(0), method, Some(params));
-        let slot = Arc::new(Slot::new(None, None));
+        let pending = Arc::new(PendingCall::new(None, None));
         let patience = Patience { quiet: time, until: now() + time };
-        self.ask(self.desk.next_exchange(), slot, &request, patience).await
+        self.ask(self.inbox.next_exchange(), pending, &request, patience).await
     }
 }
 
 /// A call that is open. Dropped before it is over, it is cancelled, and the
 /// server told (CAN-1, CAN-2, UTL-1).
 #[derive(Debug)]
-pub(super) struct Open {
-    line: Line,
+pub(super) struct OpenCall {
+    connection: Connection,
     call: Call,
     over: bool,
 }
 
-impl Open {
+impl OpenCall {
     fn give_up(&mut self, reason: &str) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
         let params = serde_json::json!({"requestId": 0, "reason": reason}).to_string();
         let words = Message::notification(method::CANCELLED, Some(params.as_bytes()));
-        self.line.desk.forget(self.call.exchange());
+        self.connection.inbox.forget(self.call.exchange());
         self.call.cancel(Some(&words)).detach();
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.give_up("not wanted any more");
     }
@@ -195,9 +195,9 @@ impl Far {
     }
 
     /// Has it tell the desk what belongs to no call.
-    pub(super) fn attach(&self, desk: &Arc<Desk>) {
+    pub(super) fn attach(&self, inbox: &Arc<Inbox>) {
         if let Self::Own(upstream) = self {
-            upstream.attach(&(Arc::clone(desk) as Arc<dyn ReplySink>));
+            upstream.attach(&(Arc::clone(inbox) as Arc<dyn ReplySink>));
         }
     }
 

@@ -19,7 +19,7 @@ use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision, era_of};
 
-use super::line::{Far, Line};
+use super::connection::{Connection, Far};
 use super::options::ClientOptions;
 use super::{CallError, ConnectError};
 use crate::face::now;
@@ -27,8 +27,8 @@ use crate::upstream::{Behind, Server, Strategy, Target, asked};
 
 /// What is known of a server once it has been met.
 #[derive(Debug)]
-pub(super) struct Met {
-    pub(super) line: Line,
+pub(super) struct Negotiated {
+    pub(super) connection: Connection,
     pub(super) era: Era,
     pub(super) revision: String,
     /// The result of `initialize` or `server/discover`.
@@ -38,39 +38,40 @@ pub(super) struct Met {
 const NO_VERSIONS: &str = "its answer names no versions";
 
 /// Meets a server.
-pub(super) async fn meet(
+pub(super) async fn negotiate(
     server: &Server,
     options: &Arc<ClientOptions>,
-) -> Result<Met, ConnectError> {
+) -> Result<Negotiated, ConnectError> {
     if let Some(behind) = server.through() {
-        return meet_behind(server, behind, options).await;
+        return negotiate_via_bridge(server, behind, options).await;
     }
     let known = options.remembered.filter(|known| known.until > now()).map(|known| known.era);
     let era = options.era.or(known.filter(|&era| era == Era::Legacy));
     match (era, server.target()) {
         (Some(Era::Legacy), _) | (None, Target::Url { strategy: Strategy::SseOnly, .. }) => {
-            greet(Line::new(server, Era::Legacy, options), options, None).await
+            greet(Connection::new(server, Era::Legacy, options), options, None).await
         }
         (None, Target::Url { strategy: Strategy::SseFirst, .. }) => {
-            meet_old_first(server, options).await
+            negotiate_legacy_first(server, options).await
         }
-        (_, Target::Command(_)) => meet_child(server, options).await,
-        (_, Target::Url { .. }) => meet_endpoint(server, options).await,
+        (_, Target::Command(_)) => negotiate_with_child(server, options).await,
+        (_, Target::Url { .. }) => negotiate_with_endpoint(server, options).await,
     }
 }
 
 /// A bridge speaks whatever its clients speak. In a guise without an era it is asked
 /// what the server speaks: what that one says is then not translated for us.
-async fn meet_behind(
+async fn negotiate_via_bridge(
     server: &Server,
     behind: &Behind,
     options: &Arc<ClientOptions>,
-) -> Result<Met, ConnectError> {
+) -> Result<Negotiated, ConnectError> {
     let guise = &behind.guise;
     if guise.era() == Some(Era::Legacy) {
-        return greet(Line::new(server, Era::Legacy, options), options, guise.greeting()).await;
+        return greet(Connection::new(server, Era::Legacy, options), options, guise.greeting())
+            .await;
     }
-    let line = Line::new(server, Era::Modern, options);
+    let connection = Connection::new(server, Era::Modern, options);
     let (question, mut envelope) = (question(options), guise.envelope());
     if guise.era().is_none() {
         let able = options.callbacks.answers.capabilities(Era::Modern, &options.capabilities);
@@ -78,35 +79,35 @@ async fn meet_behind(
     }
     let question = asked(question, envelope);
     let params = question.payload().unwrap_or_default();
-    let answer = line.ask_within(method::DISCOVER, params, options.timeout).await?;
+    let answer = connection.ask_within(method::DISCOVER, params, options.timeout).await?;
     if guise.era().is_none() && behind.bridge.common_era() == Some(Era::Legacy) {
         if answer.kind() == Kind::Error {
             return Err(CallError::from_answer(&answer).into());
         }
         // It has been greeted with that, and answers the same again.
-        return greet(Line::new(server, Era::Legacy, options), options, None).await;
+        return greet(Connection::new(server, Era::Legacy, options), options, None).await;
     }
     match probe::verdict(Carrier::Http, &probe::reply(None, &answer)) {
-        Verdict::Modern(revision) => Ok(modern(line, revision, Some(&answer))),
+        Verdict::Modern(revision) => Ok(modern(connection, revision, Some(&answer))),
         _ => Err(CallError::from_answer(&answer).into()),
     }
 }
 
 /// The older transport has no modern servers; but there may be one where it
 /// was looked for.
-async fn meet_old_first(
+async fn negotiate_legacy_first(
     server: &Server,
     options: &Arc<ClientOptions>,
-) -> Result<Met, ConnectError> {
-    let greeted = greet(Line::new(server, Era::Legacy, options), options, None).await;
+) -> Result<Negotiated, ConnectError> {
+    let greeted = greet(Connection::new(server, Era::Legacy, options), options, None).await;
     let is_other =
         |error: &CallError| matches!(error, CallError::Server { .. }) || error.status().is_some();
     if !matches!(&greeted, Err(ConnectError::Failed(error)) if is_other(error)) {
         return greeted;
     }
     let only_modern = ClientOptions { era: Some(Era::Modern), ..ClientOptions::clone(options) };
-    match meet_endpoint(server, &Arc::new(only_modern)).await {
-        Ok(met) => Ok(met),
+    match negotiate_with_endpoint(server, &Arc::new(only_modern)).await {
+        Ok(negotiated) => Ok(negotiated),
         Err(_) => greeted,
     }
 }
@@ -116,40 +117,43 @@ fn question(options: &ClientOptions) -> Message {
 }
 
 /// wire: NEG-3, NEG-7, NEG-8
-async fn meet_child(server: &Server, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
-    let line = Line::new(server, Era::Modern, options);
+async fn negotiate_with_child(
+    server: &Server,
+    options: &Arc<ClientOptions>,
+) -> Result<Negotiated, ConnectError> {
+    let connection = Connection::new(server, Era::Modern, options);
     let question = question(options);
     let params = question.payload().unwrap_or_default();
     // Who must be modern is not started again as a legacy one.
-    line.far.scout(options.era != Some(Era::Modern));
-    let answer = line.ask_within(method::DISCOVER, params, options.probe_timeout).await;
-    line.far.scout(false);
+    connection.far.scout(options.era != Some(Era::Modern));
+    let answer = connection.ask_within(method::DISCOVER, params, options.probe_timeout).await;
+    connection.far.scout(false);
     let reply = match &answer {
         Ok(answer) => probe::reply(None, answer),
         Err(CallError::Failed(Failure::Timeout { .. })) => Reply::Silence,
         Err(_) => Reply::Broken,
     };
     match probe::verdict(Carrier::Pipe, &reply) {
-        Verdict::Modern(revision) => Ok(modern(line, revision, answer.ok().as_ref())),
-        Verdict::Unusable => Err(nothing_in_common(line, answer.ok().as_ref())),
+        Verdict::Modern(revision) => Ok(modern(connection, revision, answer.ok().as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(connection, answer.ok().as_ref())),
         Verdict::Legacy | Verdict::Undecided if options.era == Some(Era::Modern) => {
-            close_later(line);
+            close_later(connection);
             Err(not_modern(answer))
         }
         Verdict::Legacy | Verdict::Undecided if answer.is_ok() => {
             // It answered, so it lives. But some take the question for the
             // beginning of a modern conversation, and refuse any other.
-            line.far.turn_legacy();
-            match greet(line, options, None).await {
+            connection.far.turn_legacy();
+            match greet(connection, options, None).await {
                 Err(ConnectError::Failed(_)) => {
-                    greet(Line::new(server, Era::Legacy, options), options, None).await
+                    greet(Connection::new(server, Era::Legacy, options), options, None).await
                 }
-                met => met,
+                negotiated => negotiated,
             }
         }
         Verdict::Legacy | Verdict::Undecided => {
-            close_later(line);
-            greet(Line::new(server, Era::Legacy, options), options, None).await
+            close_later(connection);
+            greet(Connection::new(server, Era::Legacy, options), options, None).await
         }
     }
 }
@@ -165,23 +169,27 @@ fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
 }
 
 /// wire: NEG-5, NEG-6
-async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<Met, ConnectError> {
-    let line = Line::new(server, Era::Modern, options);
+async fn negotiate_with_endpoint(
+    server: &Server,
+    options: &Arc<ClientOptions>,
+) -> Result<Negotiated, ConnectError> {
+    let connection = Connection::new(server, Era::Modern, options);
     let question = question(options);
-    let Far::Own(upstream) = &line.far else {
+    let Far::Own(upstream) = &connection.far else {
         return Err(ConnectError::NotModern { why: NO_VERSIONS.to_owned() });
     };
     let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
         return Err(CallError::timeout(options.timeout).into());
     };
     if probed.is_old && options.era.is_none() {
-        return greet(Line::new(&server.sse_only(), Era::Legacy, options), options, None).await;
+        return greet(Connection::new(&server.sse_only(), Era::Legacy, options), options, None)
+            .await;
     }
     match probe::verdict(Carrier::Http, &probed.reply) {
-        Verdict::Modern(revision) => Ok(modern(line, revision, probed.answer.as_ref())),
-        Verdict::Unusable => Err(nothing_in_common(line, probed.answer.as_ref())),
+        Verdict::Modern(revision) => Ok(modern(connection, revision, probed.answer.as_ref())),
+        Verdict::Unusable => Err(nothing_in_common(connection, probed.answer.as_ref())),
         Verdict::Legacy if options.era != Some(Era::Modern) => {
-            greet(Line::new(server, Era::Legacy, options), options, None).await
+            greet(Connection::new(server, Era::Legacy, options), options, None).await
         }
         Verdict::Legacy => {
             let why = probed.failure.map_or_else(|| NO_VERSIONS.to_owned(), |why| why.to_string());
@@ -194,18 +202,18 @@ async fn meet_endpoint(server: &Server, options: &Arc<ClientOptions>) -> Result<
 }
 
 /// The rest of the way down is not waited for.
-fn close_later(line: Line) {
-    tokio::spawn(async move { line.far.close().await });
+fn close_later(connection: Connection) {
+    tokio::spawn(async move { connection.far.close().await });
 }
 
-fn modern(line: Line, revision: Revision, answer: Option<&Message>) -> Met {
+fn modern(connection: Connection, revision: Revision, answer: Option<&Message>) -> Negotiated {
     let answer = answer.filter(|answer| answer.kind() == Kind::Result);
     let welcome = answer.and_then(Message::payload_value).unwrap_or_default();
-    Met { line, era: Era::Modern, revision: revision.to_string(), welcome }
+    Negotiated { connection, era: Era::Modern, revision: revision.to_string(), welcome }
 }
 
-fn nothing_in_common(line: Line, answer: Option<&Message>) -> ConnectError {
-    close_later(line);
+fn nothing_in_common(connection: Connection, answer: Option<&Message>) -> ConnectError {
+    close_later(connection);
     let theirs = answer.and_then(|answer| {
         let supported = answer.body().get(&["supportedVersions"]);
         supported.or_else(|| answer.inside(Member::Data, &["supported"]))
@@ -217,10 +225,10 @@ fn nothing_in_common(line: Line, answer: Option<&Message>) -> ConnectError {
 
 /// wire: LIF-1, LIF-2
 async fn greet(
-    line: Line,
+    connection: Connection,
     options: &Arc<ClientOptions>,
     words: Option<&[u8]>,
-) -> Result<Met, ConnectError> {
+) -> Result<Negotiated, ConnectError> {
     let params = json!({
         "protocolVersion": Revision::NEWEST_LEGACY.as_str(),
         "capabilities": options.callbacks.answers.capabilities(Era::Legacy, &options.capabilities),
@@ -228,26 +236,26 @@ async fn greet(
     });
     let params = params.to_string();
     let params = words.unwrap_or(params.as_bytes());
-    let answer = line.ask_within(method::INITIALIZE, params, options.timeout).await;
+    let answer = connection.ask_within(method::INITIALIZE, params, options.timeout).await;
     let greeted = answer.map_err(ConnectError::from).and_then(|answer| welcome(&answer));
     let (revision, welcome) = match greeted {
         Ok(greeted) => greeted,
         Err(error) => {
-            close_later(line);
+            close_later(connection);
             return Err(error);
         }
     };
-    line.far.note(Message::notification(method::INITIALIZED, None)).detach();
-    line.far.until_listening().await;
+    connection.far.note(Message::notification(method::INITIALIZED, None)).detach();
+    connection.far.until_listening().await;
     if let Some(level) = &options.log_level
         && welcome["capabilities"].get("logging").is_some()
     {
         let params = json!({ "level": level }).to_string();
         let time = options.timeout.min(Duration::from_secs(5));
         // A server that does not take the level can be used all the same.
-        _ = line.ask_within(method::SET_LEVEL, params.as_bytes(), time).await;
+        _ = connection.ask_within(method::SET_LEVEL, params.as_bytes(), time).await;
     }
-    Ok(Met { line, era: Era::Legacy, revision, welcome })
+    Ok(Negotiated { connection, era: Era::Legacy, revision, welcome })
 }
 
 /// What a legacy server settled on. Versions before the newest we know follow
