@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::{HeaderMap, HeaderValue};
-use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::who::Who;
 
 use crate::policy::{Access, Denied, Grant, Principal};
@@ -98,10 +98,10 @@ impl Door {
     }
 
     /// Whoever may not use a server or a group is not to know that it is there.
-    fn shut(&self) -> Turned {
+    fn shut(&self) -> GateDenial {
         match self {
-            Self::Pages => Turned::forbidden("this page is for keys that may use every server"),
-            _ => Turned::nothing_here(ENDPOINT),
+            Self::Pages => GateDenial::forbidden("this page is for keys that may use every server"),
+            _ => GateDenial::nothing_here(ENDPOINT),
         }
     }
 }
@@ -219,7 +219,7 @@ struct Keeper {
 }
 
 impl Gate for Keeper {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
         let roll = self.porter.roll();
         let (principal, key) = roll.access.identify(headers).map_err(refused)?;
         if !self.door.lets(&principal) {
@@ -241,12 +241,12 @@ impl Gate for Keeper {
     }
 }
 
-fn refused(denied: Denied) -> Turned {
+fn refused(denied: Denied) -> GateDenial {
     let challenge = match denied {
         Denied::UnknownKey => HeaderValue::from_static("Bearer error=\"invalid_token\""),
         _ => HeaderValue::from_static("Bearer"),
     };
-    Turned::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
+    GateDenial::unknown(challenge, format!("{denied}; send it as X-API-Key or as a bearer token"))
 }
 
 impl fmt::Debug for Hearing {

@@ -23,7 +23,7 @@ use switchboard_proto::jsonrpc::Message;
 
 use crate::bridge::Permit;
 use crate::face::{Face, lock};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::Works;
 
 /// One request, and who must be told what comes of it. Clones are the same call.

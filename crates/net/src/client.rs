@@ -27,41 +27,36 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use switchboard_proto::jsonrpc::{Member, Message, Part};
+use switchboard_proto::failure::Failure;
+use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
 use crate::face::now;
 use crate::upstream::Server;
+use connection::Connection;
 
 mod cache;
 mod call;
-mod connect;
-mod desk;
-mod error;
-mod far;
-mod line;
-mod list;
-mod listen;
+mod client_tasks;
+mod connection;
+mod inbox;
+mod methods;
+mod negotiate;
 mod options;
-mod question;
-mod raw;
 mod skill;
-mod slot;
-mod task;
+mod subscription;
 
-pub use cache::Cache;
-pub use error::{CallError, ConnectError};
-pub use listen::{Filter, Listening};
+pub use cache::ResponseCache;
+pub use client_tasks::{Called, Task};
 pub use options::{
-    CallOptions, Callback, Callbacks, ClientOptions, Notification, Progress, Remembered,
+    CallOptions, Callback, Callbacks, ClientOptions, Declined, Notification, Progress, Remembered,
+    form_defaults,
 };
-pub use question::{Declined, form_defaults};
-pub(crate) use raw::{Listed, elements};
 pub use skill::Skill;
-pub use task::{Called, Task};
+pub use subscription::{ListenFilter, Listening};
 
-use line::Line;
+pub(crate) use methods::{RawList, elements};
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
 const REMEMBER: Duration = Duration::from_hours(1);
@@ -80,7 +75,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    line: Line,
+    connection: Connection,
     era: Era,
     revision: String,
     welcome: Value,
@@ -94,12 +89,13 @@ impl Client {
     /// greets a legacy one.
     pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConnectError> {
         let options = Arc::new(options);
-        let met = connect::meet(&server, &options).await?;
+        let negotiated = negotiate::negotiate(&server, &options).await?;
         let mut envelope = Vec::new();
-        if met.era == Era::Modern {
+        if negotiated.era == Era::Modern {
             let capabilities =
-                options.callbacks.answers.capabilities(met.era, &options.capabilities);
-            envelope.push((Member::MetaVersion, Value::from(met.revision.as_str()).to_string()));
+                options.callbacks.answers.capabilities(negotiated.era, &options.capabilities);
+            envelope
+                .push((Member::MetaVersion, Value::from(negotiated.revision.as_str()).to_string()));
             envelope.push((Member::MetaClient, options.whoami().to_string()));
             envelope.push((Member::MetaCapabilities, capabilities.to_string()));
             let level = options.log_level.as_deref().map(|level| Value::from(level).to_string());
@@ -112,8 +108,10 @@ impl Client {
                 value.clone_from(said);
             }
         }
-        let connect::Met { line, era, revision, welcome } = met;
-        Ok(Self { inner: Arc::new(Inner { line, era, revision, welcome, envelope, options }) })
+        let negotiate::Negotiated { connection, era, revision, welcome } = negotiated;
+        Ok(Self {
+            inner: Arc::new(Inner { connection, era, revision, welcome, envelope, options }),
+        })
     }
 
     /// Calls a method; the result as it came.
@@ -128,30 +126,30 @@ impl Client {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, CallError> {
-        let params = call::text_of(&params)?;
+        let params = call::to_params(&params)?;
         let result = self.inner.call(method, params, &options).await?;
         Part::new(&result).read().map_err(|error| CallError::Unusable { what: error.to_string() })
     }
 
     /// Says something that wants no answer. It is on its way when this returns.
     pub async fn notify(&self, method: &str, params: impl Serialize) -> Result<(), CallError> {
-        let params = call::text_of(&params)?;
+        let params = call::to_params(&params)?;
         let message = Message::notification(method, Some(&params));
         let message = self.inner.enveloped(&message, &CallOptions::default(), None);
-        self.inner.line.far.note(message).await;
+        self.inner.connection.far.note(message).await;
         Ok(())
     }
 
     /// Ends the connection: what is open fails with `Transport closed`, the
     /// child is stopped, the session deleted.
     pub async fn close(&self) {
-        self.inner.line.desk.close();
-        self.inner.line.far.close().await;
+        self.inner.connection.inbox.close();
+        self.inner.connection.far.close().await;
     }
 
     /// Whether the server was there when last heard of.
     pub fn is_connected(&self) -> bool {
-        self.inner.line.desk.is_connected()
+        self.inner.connection.inbox.is_connected()
     }
 
     /// The era that is spoken.
@@ -200,4 +198,106 @@ pub async fn call_once(
     let result = client.request(method, params).await;
     client.close().await;
     Ok(result?)
+}
+
+/// Why a call has no result. The texts are those of seed 000.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CallError {
+    /// The server answered with an error.
+    #[error("MCP error {code}: {message}")]
+    Server { code: i64, message: String, data: Option<Value> },
+    /// There is no answer: the server could not be reached, went away, or took too long.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// An answer that makes no sense.
+    #[error("the server's answer cannot be used: {what}")]
+    Unusable { what: String },
+    /// The parameters are no JSON object.
+    #[error("parameters must be a JSON object")]
+    BadParams,
+    /// The server needs input that nobody here gives.
+    #[error("the server asks for {method}: {why}")]
+    Unanswered { method: String, why: String },
+    /// The server has not said that it can do this.
+    #[error("the server does not offer {what}")]
+    Unsupported { what: String },
+    /// The task ended because somebody cancelled it.
+    #[error("the task was cancelled")]
+    Cancelled,
+    /// The server kept asking.
+    #[error("the server asked for input more than {rounds} times in a row")]
+    TooManyRounds { rounds: usize },
+}
+
+impl CallError {
+    /// The HTTP status, if one is the reason.
+    pub fn status(&self) -> Option<u16> {
+        self.failure().and_then(Failure::status)
+    }
+
+    /// Why there is no answer, if there is none.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no answer, and the server may be gone.
+    pub(crate) fn is_broken(&self) -> bool {
+        let is_told = |it: &Failure| matches!(it, Failure::Timeout { .. }) || it.status().is_some();
+        self.failure().is_some_and(|failure| !is_told(failure))
+    }
+
+    /// No answer came in this time.
+    pub(crate) fn timeout(waited: Duration) -> Self {
+        Self::Failed(Failure::Timeout { waited })
+    }
+
+    /// What an error answer says.
+    fn from_answer(answer: &Message) -> Self {
+        debug_assert_eq!(answer.kind(), Kind::Error);
+        Self::from_error(&answer.payload_value().unwrap_or_default())
+    }
+
+    /// What an error object says.
+    fn from_error(error: &Value) -> Self {
+        let code = error["code"].as_i64().unwrap_or_default();
+        let message = error["message"].as_str().unwrap_or_default().to_owned();
+        Self::Server { code, message, data: error.get("data").cloned() }
+    }
+}
+
+/// Why there is no connection.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConnectError {
+    /// The first exchange failed.
+    #[error(transparent)]
+    Failed(#[from] CallError),
+    /// Nothing that both sides speak.
+    #[error("no protocol version in common; the server speaks {theirs}")]
+    NoCommonRevision { theirs: String },
+    /// The era that was asked for is not the server's.
+    #[error("the server does not speak the modern protocol: {why}")]
+    NotModern { why: String },
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Failed(CallError::Failed(failure)) => failure,
+            ConnectError::Failed(CallError::Server { code, message, .. }) => {
+                Self::Rejected { code, message: message.into() }
+            }
+            ConnectError::NoCommonRevision { theirs } => {
+                Self::NoCommonRevision { theirs: theirs.into() }
+            }
+            ConnectError::NotModern { .. } => Self::Unusable { what: error.to_string().into() },
+            ConnectError::Failed(error) => Self::Unusable { what: error.to_string().into() },
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The one place where two things are waited for at once, and tasks that end with their owner.
+//! Waiting: for the first of two things, for the time to stop, and for the end of a grace period.
 
 use std::future::Future;
 use std::time::Duration;
@@ -81,5 +81,38 @@ impl Stop {
     /// Sleeps; false if it is time to stop before that.
     pub(crate) async fn sleep(&self, time: Duration) -> bool {
         self.until(tokio::time::sleep(time)).await.is_some()
+    }
+}
+
+/// How long what is in flight may take, where nobody says otherwise: what
+/// container platforms grant before they kill.
+pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(10);
+
+/// More than a network needs to carry a few errors.
+const READ_ERRORS: Duration = Duration::from_secs(1);
+
+/// What of `grace` the clients get, to read that their calls were given up.
+pub(crate) fn time_to_read_errors(grace: Duration) -> Duration {
+    READ_ERRORS.min(grace / 4)
+}
+
+/// What of it the calls get.
+pub(crate) fn time_for_calls(grace: Duration) -> Duration {
+    grace.saturating_sub(time_to_read_errors(grace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_get_all_of_it_but_a_moment() {
+        for (grace, calls) in [(10_000, 9_000), (4_000, 3_000), (1_000, 750), (0, 0)] {
+            let (grace, calls) = (Duration::from_millis(grace), Duration::from_millis(calls));
+            assert_eq!(
+                (time_for_calls(grace), time_to_read_errors(grace)),
+                (calls, grace.saturating_sub(calls))
+            );
+        }
     }
 }

@@ -24,7 +24,7 @@ use switchboard_proto::server::modern::ModernServerHalf;
 use switchboard_proto::server::{Frame, ServerHalf};
 
 use crate::call::{Asker, Call};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};

@@ -1,39 +1,34 @@
-//! HTTP, for whoever serves and whoever calls.
+//! HTTP: serving clients, and calling servers.
 //!
 //! To serve, put a [`site::Site`] before a server or a bridge, and run it with
 //! [`listen::serve`] or mount it in a router of your own:
 //!
 //! - [`site`]: the endpoint for clients of both eras, and the two paths of the first revision.
 //! - [`sites`]: several of them behind one listener, and a few pages.
-//! - [`budget`]: how many bytes of requests are held.
+//! - [`site_control`]: a site while it runs: rules, connected clients, counters, its end.
+//! - [`request_body`]: how many bytes of requests are held.
 //! - [`guard`]: from where one may talk to it: `Host`, `Origin`, CORS.
-//! - [`gate`]: who may; [`key`]: the simplest of them, a key to show.
+//! - [`gate`]: who may; the simplest gate is [a key](gate::ApiKey).
 //! - [`listen`]: the accept loop around any `tower` service, and its graceful stop.
 //! - [`fetch`]: the client that sends our requests: pool, TLS, proxies, redirects.
 //!
-//! `guard`, `gate`, `key`, `listen` and `fetch` know nothing of MCP. Beside them are the few
+//! `guard`, `gate`, `listen` and `fetch` know nothing of MCP. Beside them are the few
 //! questions about headers that both sides ask.
 
-mod body;
-pub mod budget;
 mod endpoint;
 pub mod fetch;
 pub mod gate;
 pub mod guard;
-mod intake;
-pub mod key;
+mod legacy_session;
 pub mod listen;
-mod old;
-pub mod rules;
-pub mod seen;
-mod session;
+pub mod request_body;
+mod response_body;
 pub mod site;
+pub mod site_control;
 pub mod sites;
-mod stateless;
-pub mod tally;
 mod ws;
 
-pub use body::Body;
+pub use response_body::Body;
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};

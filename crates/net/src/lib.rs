@@ -135,10 +135,8 @@ pub mod call;
 pub mod client;
 mod drive;
 pub mod face;
-mod grace;
 pub mod http;
 pub mod inside;
-mod kept;
 mod park;
 mod pipe;
 #[doc(hidden)]

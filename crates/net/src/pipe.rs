@@ -17,13 +17,13 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::drive;
 use crate::drive::{Either, race};
 use crate::face::Face;
 use crate::face::unread::Unread;
-use crate::grace;
-use crate::http::budget::Charge;
+use crate::http::request_body;
+use crate::http::request_body::Charge;
 use crate::inside::{Inside, Works};
-use crate::kept;
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
@@ -61,7 +61,7 @@ impl Pipe {
 
     /// One message of the client, with what it is charged for, or why it could not be read.
     pub(crate) fn take(&self, text: Result<Bytes, Refusal>, charge: Option<&Arc<Charge>>) -> Works {
-        let parsed = text.map_err(InvalidMessage::from).and_then(kept::parse);
+        let parsed = text.map_err(InvalidMessage::from).and_then(request_body::parse_to_keep);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),
             Err(why) => Err(InvalidMessage { id: None, why }),
@@ -132,7 +132,7 @@ impl Pipe {
     }
 
     /// What is asked from here on is not answered.
-    pub(crate) fn hear_no_more(&self) {
+    pub(crate) fn stop_reading(&self) {
         for face in [&self.legacy, &self.modern] {
             face.step(ServerHalf::handle_silence).1.detach();
         }
@@ -147,10 +147,10 @@ impl Pipe {
     /// Waits for the answers that are owed, and gives up on those that do not
     /// come within `grace`, a moment before it is over.
     pub(crate) async fn finish_within(&self, grace: Duration) {
-        if tokio::time::timeout(grace::patience(grace), self.is_quiet()).await.is_err() {
+        if tokio::time::timeout(drive::time_for_calls(grace), self.is_quiet()).await.is_err() {
             // Servers get as long to hear that nobody waits as clients to read it.
             let given_up = self.give_up(&Refusal::Stopping);
-            _ = tokio::time::timeout(grace::moment(grace), given_up).await;
+            _ = tokio::time::timeout(drive::time_to_read_errors(grace), given_up).await;
         }
     }
 

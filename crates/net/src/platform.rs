@@ -11,23 +11,33 @@
 //! | files that are no files | [`open_without_waiting`], [`is_executable`], [`is_stdin_a_pipe`] |
 //! | what we use, and may use | [`open_files`], [`open_files_limit`], [`raise_open_files_limit`], [`resident_memory`] |
 
-mod group;
-mod guard;
-
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 };
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use rustix::process::{Pid, Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, geteuid, getrlimit,
+    kill_process_group, setrlimit, waitid,
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
 
-pub(crate) use self::group::{EmptyGroup, Group};
-pub use self::group::{kill_led_group, lead_own_group};
-pub(crate) use self::guard::{Cleanup, SHELL};
+use crate::stdio::child::Status;
+
+mod guard;
+
+pub(crate) use guard::{Cleanup, SHELL};
 
 fn pid(id: u32) -> io::Result<Pid> {
     let id = i32::try_from(id).ok().and_then(Pid::from_raw);
@@ -124,4 +134,292 @@ pub fn resident_memory() -> Option<u64> {
 /// Files, pipes and sockets that we have open, without the one that it takes to look.
 pub fn open_files() -> Option<usize> {
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
+}
+
+/// The process group of one child, before the child is started. The group ends with its
+/// value, or with us.
+///
+/// Two properties, without `unsafe` and without a hook between fork and exec:
+///
+/// - **No child runs unguarded.** A short-lived process leads the group, so the guard
+///   knows the group before the child is started in it.
+/// - **No signal reaches a stranger.** The id of a group is free for others only when
+///   its last member was reaped. First that is the leader, then the child: we reap the
+///   child last, after the guard has forgotten the group.
+#[derive(Debug)]
+pub(crate) struct EmptyGroup {
+    id: Pid,
+    /// Has nothing to do. It keeps the id until it is reaped, also as a zombie.
+    leader: Child,
+    is_used: bool,
+}
+
+impl EmptyGroup {
+    /// Makes a group. `path` is where the guard finds `sleep`; `cleanup` is what else
+    /// the guard does if we are gone.
+    pub(crate) fn new(path: Option<&OsStr>, cleanup: Cleanup) -> io::Result<Self> {
+        let leader = Command::new(SHELL)
+            .args(["-c", ":"])
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let id = pid(leader.id())?;
+        let group = Self { id, leader, is_used: false };
+        guard::add(id, path, cleanup)?;
+        Ok(group)
+    }
+
+    /// Starts the child in the group.
+    pub(crate) fn start(mut self, command: &mut Command) -> io::Result<Group> {
+        let child = command.process_group(self.id.as_raw_pid()).spawn()?;
+        let group = Group { id: self.id, child_id: pid(child.id())?, child: Mutex::new(None) };
+        *group.child() = Some(child);
+        self.is_used = true;
+        Ok(group)
+    }
+}
+
+impl Drop for EmptyGroup {
+    fn drop(&mut self) {
+        if !self.is_used {
+            guard::remove(self.id);
+        }
+        // Neither fails for a child of ours that was not waited for.
+        _ = self.leader.kill();
+        _ = self.leader.wait();
+    }
+}
+
+/// A process group with a child in it, and with all that the child has started.
+#[derive(Debug)]
+pub(crate) struct Group {
+    id: Pid,
+    child_id: Pid,
+    /// Not reaped, so the ids are ours; none once the group is over.
+    child: Mutex<Option<Child>>,
+}
+
+impl Group {
+    /// The streams of the child that are pipes, the first time.
+    pub(crate) fn streams(&self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        let mut child = self.child();
+        let child = child.as_mut();
+        child.map_or((None, None, None), |it| (it.stdin.take(), it.stdout.take(), it.stderr.take()))
+    }
+
+    /// The id of the child, which does not lead the group.
+    pub(crate) fn child_id(&self) -> u32 {
+        self.child_id.as_raw_pid().cast_unsigned()
+    }
+
+    /// Waits until the child has exited. It is reaped by [`end`](Self::end).
+    pub(crate) async fn exited(&self) -> Status {
+        if readable_at_exit(self.child_id).await.is_err()
+            && let Ok(mut changes) = signal(SignalKind::child())
+        {
+            while matches!(self.look(), Ok(None)) && changes.recv().await.is_some() {}
+        }
+        let status = self.look().ok().flatten();
+        let code = status.as_ref().and_then(WaitIdStatus::exit_status).map(Status::Code);
+        let signal = || Some(Status::Signal(status.as_ref()?.terminating_signal()?));
+        code.or_else(signal).unwrap_or(Status::Unseen)
+    }
+
+    fn look(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.child_id), options)
+    }
+
+    /// Asks every member to end.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+        // A stopped process (say, one that asked the terminal for a password)
+        // sees SIGTERM only once it goes on.
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends every member at once.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if self.child().is_some() {
+            // Nobody left, or nobody we may signal: there is nothing more to do.
+            _ = kill_process_group(self.id, signal);
+        }
+    }
+
+    /// Ends the members that have outlived the child, with TERM and after `grace` with
+    /// KILL, and reaps the child, which has exited.
+    pub(crate) async fn end(&self, grace: Duration) {
+        if has_members(self.id).await {
+            self.terminate();
+            _ = timeout(grace, self.emptied()).await;
+        }
+        self.kill();
+        if let Some(mut child) = self.release() {
+            // It fails only if somebody else has reaped our child.
+            _ = child.wait();
+        }
+    }
+
+    /// Waits until no member lives. The system has no event for this, and
+    /// where it does not show its processes the grace ends the waiting.
+    async fn emptied(&self) {
+        let mut pause = Duration::from_millis(2);
+        while has_members(self.id).await {
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    /// Has the guard forget the group. The child is to be reaped after that.
+    fn release(&self) -> Option<Child> {
+        let child = self.child().take();
+        if child.is_some() {
+            guard::remove(self.id);
+        }
+        child
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Group {
+    /// Only a runtime that ends drops a group before it was ended.
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(mut child) = self.release() {
+            // A process that is stuck in the kernel must not keep us here.
+            let reap = move || _ = child.wait();
+            _ = std::thread::Builder::new().name("reap".to_owned()).spawn(reap);
+        }
+    }
+}
+
+/// Completes when the process has exited, if the system can tell this one process's end.
+#[cfg(target_os = "linux")]
+async fn readable_at_exit(id: Pid) -> io::Result<()> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    let descriptor = pidfd_open(id, PidfdFlags::NONBLOCK)?;
+    #[expect(deprecated, reason = "its successor is unsafe; an owned descriptor is sound in both")]
+    let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
+    descriptor.readable().await.map(|_| ())
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn readable_at_exit(_: Pid) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Has the process lead a group of its own.
+pub fn lead_own_group(command: &mut tokio::process::Command) {
+    command.process_group(0);
+}
+
+/// Kills all members of the group that a process leads. It must not have been reaped.
+pub fn kill_led_group(leader: u32) {
+    if let Ok(leader) = pid(leader) {
+        // Gone is as good as ended.
+        _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
+/// The groups that had members when somebody last looked.
+///
+/// A look at `/proc` costs a file for each process of the machine. When many groups
+/// end at once, as at a shutdown, they share the looks.
+static LATEST: tokio::sync::Mutex<Option<Census>> = tokio::sync::Mutex::const_new(None);
+
+/// One look at all processes.
+struct Census {
+    begun: Instant,
+    /// Groups with a living member; none if the system does not show its processes.
+    groups: Option<HashSet<i32>>,
+}
+
+/// Whether anybody lives in the group. A system without `/proc` cannot tell; then
+/// the answer is yes.
+async fn has_members(group: Pid) -> bool {
+    let asked = Instant::now();
+    let mut latest = LATEST.lock().await;
+    let mut census = latest.take().filter(|census| census.begun >= asked);
+    if census.is_none() {
+        let look = move || Census { begun: Instant::now(), groups: living_groups().ok() };
+        census = tokio::task::spawn_blocking(look).await.ok();
+    }
+    let groups = census.as_ref().and_then(|census| census.groups.as_ref());
+    let has_members = groups.is_none_or(|groups| groups.contains(&group.as_raw_pid()));
+    *latest = census;
+    has_members
+}
+
+fn living_groups() -> io::Result<HashSet<i32>> {
+    let mut groups = HashSet::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_none_or(|name| name.parse::<i32>().is_err()) {
+            continue;
+        }
+        // A process may end between the listing and the reading.
+        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
+        groups.extend(living_group(&String::from_utf8_lossy(&stat)));
+    }
+    Ok(groups)
+}
+
+/// Reads `pid (name) state parent group …`; the name may hold anything. None of
+/// a process that has ended.
+fn living_group(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let is_dead = matches!(fields.next()?, "Z" | "X");
+    let group = fields.nth(1)?.parse().ok()?;
+    (!is_dead).then_some(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_in_the_group_its_stat_names() {
+        assert_eq!(living_group("7 (sh) S 1 42 42 0 -1"), Some(42));
+        assert_eq!(living_group("7 (sh) S 42 1 42 0 -1"), Some(1));
+        assert_eq!(living_group("7 (sh) Z 1 42 42 0 -1"), None);
+        assert_eq!(living_group("7 (a) Z 1 1 (b) R 1 42 42 0 -1"), Some(42));
+        assert_eq!(living_group("7 (sh"), None);
+    }
+
+    /// All of them ask before the first look is over.
+    #[tokio::test]
+    async fn a_group_that_was_filled_before_it_was_asked_for_is_seen() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let id = pid(child.id()).unwrap();
+        let own = living_group(&fs::read_to_string("/proc/self/stat").unwrap()).unwrap();
+        let own = Pid::from_raw(own).unwrap();
+        let (mut asked, mut unknown) = (Vec::new(), Vec::new());
+        for _ in 0..50 {
+            asked.push(tokio::spawn(has_members(own)));
+            unknown.push(tokio::spawn(has_members(id)));
+        }
+        for asked in asked {
+            assert!(asked.await.unwrap());
+        }
+        for unknown in unknown {
+            assert!(!unknown.await.unwrap(), "it is in our group");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -12,29 +12,29 @@ pub const LONG: usize = 8;
 pub const SHORT: usize = 4;
 
 /// Parts of names of what is secret.
-const TELLING: [&str; 9] =
+const SECRET_NAMES: [&str; 9] =
     ["api-key", "api_key", "apikey", "auth", "credential", "key", "pass", "secret", "token"];
 
 /// Whether a name says that its value is secret. Scripts have no name.
-pub fn is_telling(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.len() <= 64 && TELLING.iter().any(|part| name.contains(part))
+    name.len() <= 64 && SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 /// What of a header is secret. `Bearer` is not, and what follows it may be told alone.
 pub fn words<'v>(name: &str, value: &'v str) -> impl Iterator<Item = &'v str> {
-    let is_telling = is_telling(name);
+    let is_secret_name = is_secret_name(name);
     let is_alone = value.split_whitespace().nth(1).is_none();
     let words = value.split_whitespace().enumerate();
     words.filter_map(move |(at, word)| {
-        let least = if is_telling && (at > 0 || is_alone) { SHORT } else { LONG };
+        let least = if is_secret_name && (at > 0 || is_alone) { SHORT } else { LONG };
         (word.len() >= least).then_some(word)
     })
 }
 
 /// `text` of a server that got these headers and may repeat them: what is secret
 /// becomes its name.
-pub(crate) fn veiled(text: &str, sent: &HeaderMap) -> String {
+pub(crate) fn redact(text: &str, sent: &HeaderMap) -> String {
     let mut secrets = Vec::new();
     for (name, value) in sent {
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -59,8 +59,8 @@ mod tests {
         add("x-user", "passed-secret passed-secret-2");
         add("x-mode", "fast");
         let said = "Bearer abcd fast [passed-secret-2,passed-secret]";
-        let veiled = veiled(said, &sent);
-        assert_eq!(veiled, "Bearer ${authorization} fast [${x-user},${x-user}]");
+        let redact = redact(said, &sent);
+        assert_eq!(redact, "Bearer ${authorization} fast [${x-user},${x-user}]");
     }
 
     #[test]

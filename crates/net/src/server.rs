@@ -71,49 +71,38 @@ use crate::call::Call;
 use crate::face::Face;
 use crate::inside::{Inside, Works};
 use catalog::Catalog;
-use context::Way;
-use handler::{Caught, Erased};
+use context::CallChannel;
+use handler::{CatchPanic, DynMethods};
 use session::Caller;
 
-mod build;
+mod ask;
+mod builder;
+mod builtin_tools;
 mod catalog;
-mod complete;
-mod content;
 mod context;
 mod dispatch;
-mod entry;
-mod error;
-mod greet;
 mod handler;
-mod level;
-mod listen;
-mod manifest;
-mod notice;
-mod project;
 mod prompt;
 mod resource;
+mod server_tasks;
 mod session;
-mod task;
+mod subscriptions;
 mod tool;
-mod tool_outcome;
-mod trace;
+mod tool_result;
 
-pub use build::Builder;
-pub use catalog::Flaw;
-pub use complete::{Completing, Subject};
-pub use content::{Content, Contents};
-pub use context::{Context, Elicited, Page};
-pub use error::Error;
-pub use handler::{Handler, Request};
-pub use level::Level;
-pub use notice::Notice;
-pub use project::CacheHints;
+pub use ask::{Elicited, VisitPage};
+pub use builder::Builder;
+pub use catalog::{CompletionRequest, CompletionSubject, Flaw};
+pub use context::Context;
+pub use dispatch::CacheHints;
+pub use handler::{Error, Handler, Notice, Request};
 pub use prompt::{Prompt, PromptArguments, PromptDraft, PromptResult};
 pub use resource::{Resource, ResourceDraft, Template, Variables};
+pub use server_tasks::TaskSupport;
+pub use session::Level;
 pub(crate) use session::covers;
-pub use task::Support;
-pub use tool::{Answer, Draft, Tool, ToolResult};
-pub use tool_outcome::{Nature, ToolOutcome};
+pub use tool::{Tool, ToolDraft};
+pub use tool_result::{Content, Contents, IntoToolResult, Nature, ToolOutcome, ToolResult};
 
 /// A server: serves any number of clients of every revision at once.
 ///
@@ -121,18 +110,18 @@ pub use tool_outcome::{Nature, ToolOutcome};
 /// [`Site`](crate::http::site::Site), or by both. Its lists may change meanwhile: whoever
 /// adds or removes something here, or calls `*_changed`, has clients told.
 pub struct Server {
-    identity: greet::Identity,
+    identity: session::Identity,
     catalog: RwLock<Arc<Catalog>>,
-    raw: Option<Arc<dyn Erased>>,
-    heard: Option<Arc<notice::Hear>>,
-    hearing: notice::Hearing,
+    raw: Option<Arc<dyn DynMethods>>,
+    heard: Option<Arc<handler::NoticeCallback>>,
+    notices: handler::NoticeCount,
     page: usize,
     cache: CacheHints,
     sessions: session::Sessions,
-    asks: context::ask::Asks,
-    listens: listen::Listens,
-    tasks: task::Tasks,
-    trace: Option<trace::Ring>,
+    asks: ask::OpenQuestions,
+    listens: subscriptions::Listens,
+    tasks: server_tasks::Tasks,
+    trace: Option<builtin_tools::Traces>,
     this: Weak<Self>,
 }
 
@@ -232,8 +221,8 @@ impl Server {
     ) -> Works {
         let Some(server) = self.this.upgrade() else { return Works::none() };
         let exchange = record.exchange();
-        let way = Way::Call { face: Arc::clone(face), exchange };
-        let cx = Context::new(Arc::clone(&server), caller, way, &call.request);
+        let channel = CallChannel::Call { face: Arc::clone(face), exchange };
+        let cx = Context::new(Arc::clone(&server), caller, channel, &call.request);
         let state = Arc::downgrade(&cx.state);
         if !record.hold(state) {
             return Works::none();
@@ -241,12 +230,12 @@ impl Server {
         let face = Arc::clone(face);
         Works::one(async move {
             let state = Arc::clone(&cx.state);
-            let answer = Caught(Box::pin(server.answer(&call, &said, cx)));
+            let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
             let answer = state.run(answer).await;
             if let Some(mut result) = answer {
                 let asked = state.asked.load(Ordering::Relaxed) || call.brings_answers();
                 if asked && method::is_cacheable(call.method()) {
-                    result = result.map(project::unkept);
+                    result = result.map(dispatch::without_caching);
                 }
                 server.finish(&face, exchange, &state.caller, &call, result);
             }
@@ -262,9 +251,9 @@ impl Server {
         call: &Request,
         result: Result<Bytes, Error>,
     ) {
-        let dressed = result.and_then(|result| self.dress(caller, call, result));
+        let projected = result.and_then(|result| self.project_result(caller, call, result));
         let id = call.request.id();
-        let answer = match dressed {
+        let answer = match projected {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => error.to_message(id),
         };

@@ -15,8 +15,7 @@ use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::drive::{Either, race};
-use crate::grace::GRACE;
+use crate::drive::{DEFAULT_GRACE, Either, race};
 use crate::inside::Inside;
 use crate::pipe::Pipe;
 use crate::who::Who;
@@ -33,7 +32,7 @@ pub async fn serve(
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(GRACE, inside, shared, limits, shutdown).await
+    serve_within(DEFAULT_GRACE, inside, shared, limits, shutdown).await
 }
 
 /// The same with another time for calls in flight. What is not answered
@@ -59,7 +58,7 @@ pub async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
-    converse(&pipe, (input, output), &limits, GRACE, shutdown).await
+    converse(&pipe, (input, output), &limits, DEFAULT_GRACE, shutdown).await
 }
 
 async fn converse(
@@ -72,7 +71,7 @@ async fn converse(
     let mut writing = std::pin::pin!(write(pipe, output));
     let reading = async {
         _ = race(read(pipe, input, limits), shutdown).await;
-        pipe.hear_no_more();
+        pipe.stop_reading();
         pipe.finish_within(grace).await;
     };
     let result = match race(reading, &mut writing).await {

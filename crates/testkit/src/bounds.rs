@@ -1,7 +1,7 @@
 //! Holds the table of bounds in `docs/reliability.md` to the code.
 //!
 //! A bound is a number or a time: a constant, or the default of an option. The
-//! last cell of a row names it: `` `net/src/grace.rs GRACE = Duration::from_secs(10)` ``.
+//! last cell of a row names it: `` `net/src/drive.rs DEFAULT_GRACE = Duration::from_secs(10)` ``.
 //! Every constant and default of that kind has a row, or is listed in `NO_BOUNDS`.
 
 use std::collections::BTreeMap;
@@ -37,20 +37,20 @@ const NO_BOUNDS: &[&str] = &[
     "gateway/src/view/people.rs LOOK",
     "gateway/src/watch.rs QUIET",
     "net/src/bridge/gate.rs NOBODY",
-    "net/src/http/session.rs LATE",
+    "net/src/http/legacy_session.rs LATE",
     "net/src/bridge/idle.rs LOOK",
     "net/src/client/cache.rs OVERHEAD",
     "net/src/client/call.rs PACE",
     "net/src/client/call.rs SLOWEST",
-    "net/src/client/task.rs INTERVAL",
-    "net/src/client/task.rs SOONEST",
-    "net/src/face/unread.rs SMALL",
-    "net/src/face/identity.rs SHOWN",
-    "net/src/http/body.rs NEVER",
-    "net/src/http/body.rs PIECE",
+    "net/src/client/client_tasks.rs INTERVAL",
+    "net/src/client/client_tasks.rs SOONEST",
+    "net/src/face/lend.rs SMALL",
+    "net/src/face/mark.rs SHOWN",
+    "net/src/http/response_body.rs NEVER",
+    "net/src/http/response_body.rs PIECE",
     "net/src/http/fetch.rs KEEP_ALIVE",
     "net/src/http/fetch/connect.rs KEEP_ALIVE",
-    "net/src/http/listen/slots.rs ACCEPT_PAUSE",
+    "net/src/http/listen/peer.rs ACCEPT_PAUSE",
     "net/src/http/site.rs SiteOptions::keep_alive",
     "net/src/park.rs GATHER",
     "net/src/park.rs SWEEP",
@@ -61,8 +61,8 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/seal.rs TOKEN_LEN",
     "net/src/secret.rs LONG",
     "net/src/secret.rs SHORT",
-    "net/src/server/task.rs POLL_MS",
-    "net/src/server/task.rs SHORTEST",
+    "net/src/server/server_tasks.rs POLL_MS",
+    "net/src/server/server_tasks.rs SHORTEST",
     "net/src/stdio/child/stderr.rs AGAIN",
     "net/src/stdio/child/stderr.rs CHUNK",
     "net/src/upstream/core.rs LEAST_LOOK",

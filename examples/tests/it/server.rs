@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::json;
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
 
@@ -45,7 +45,7 @@ async fn the_http_server_asks_and_learns_on_every_transport() {
         let client = connect(served.server(strategy), era, options).await;
         let greeting = within(client.call_tool("greet", json!({}))).await.unwrap();
         assert_eq!(greeting["content"][0]["text"], "Hello, Ann!");
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = within(client.listen(filter)).await.unwrap();
         let name = format!("new_{round}");
         let learn = json!({"name": name, "says": "hi"});

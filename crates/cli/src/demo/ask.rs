@@ -1,11 +1,11 @@
 //! Tools that ask the client: its person, or its model.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Elicited, Error, Nature, Page, Tool};
+use switchboard_net::server::{Context, Elicited, Error, Nature, Tool, ToolDraft, VisitPage};
 
 use super::text;
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "questions", ..super::NATURE })
 }
 
@@ -53,7 +53,7 @@ fn with_tools() -> Tool {
 fn page() -> Tool {
     tool("test_url_elicitation").description("Asks the person at the client to visit a page").run(
         async |_: Value, cx: Context| {
-            let page = Page::new("Please read this page", "https://modelcontextprotocol.io/")?;
+            let page = VisitPage::new("Please read this page", "https://modelcontextprotocol.io/")?;
             Ok::<_, Error>(match cx.visit(&page).await? {
                 Elicited::Accept(_) => {
                     // There is nothing to do there, so they are done at once.

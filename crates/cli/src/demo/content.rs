@@ -1,11 +1,13 @@
 //! Tools that return each kind of content, and report on the way.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Content, Contents, Context, Draft, Level, Nature, Tool, ToolResult};
+use switchboard_net::server::{
+    Content, Contents, Context, Level, Nature, Tool, ToolDraft, ToolResult,
+};
 
 use super::{PNG, WAV, moment};
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "content", ..super::NATURE })
 }
 
@@ -36,7 +38,7 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-fn plain(name: &str, description: &str) -> Draft<Value> {
+fn plain(name: &str, description: &str) -> ToolDraft<Value> {
     tool(name).description(description)
 }
 

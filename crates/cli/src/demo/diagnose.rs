@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Level, Nature, Tool};
+use switchboard_net::server::{Context, Error, Level, Nature, Tool, ToolDraft};
 
 use super::{moment, round};
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "protocol", ..super::NATURE })
 }
 

@@ -3,13 +3,13 @@
 use std::future::ready;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Nature, Tool, ToolResult};
+use switchboard_net::server::{Context, Error, Nature, Tool, ToolDraft, ToolResult};
 
 use super::resource::{Touched, WATCHED};
 use super::text;
 use crate::log;
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "everyday", ..super::NATURE })
 }
 

@@ -1,7 +1,8 @@
 //! Prompts, and what their arguments could be.
 
 use switchboard_net::server::{
-    Completing, Content, Contents, Context, Prompt, PromptArguments, PromptResult, Subject,
+    CompletionRequest, CompletionSubject, Content, Contents, Context, Prompt, PromptArguments,
+    PromptResult,
 };
 
 use super::PNG;
@@ -64,10 +65,10 @@ fn asking() -> Prompt {
 }
 
 /// Words that begin with what was typed.
-pub(super) fn complete(what: &Completing) -> Vec<String> {
+pub(super) fn complete(what: &CompletionRequest) -> Vec<String> {
     let words: &[&str] = match what.of {
-        Subject::Prompt(_) => &["paris", "park", "party", "test", "testing"],
-        Subject::Template(_) => &["1", "12", "123", "2"],
+        CompletionSubject::Prompt(_) => &["paris", "park", "party", "test", "testing"],
+        CompletionSubject::Template(_) => &["1", "12", "123", "2"],
     };
     let fitting = words.iter().filter(|word| word.starts_with(&what.value));
     fitting.map(|word| (*word).to_owned()).collect()

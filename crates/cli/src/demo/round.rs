@@ -2,11 +2,11 @@
 //! its input rounds. A legacy client is asked by requests all the same.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Nature, Tool};
+use switchboard_net::server::{Context, Error, Nature, Tool, ToolDraft};
 
 use super::ask::question;
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "questions", ..super::NATURE })
 }
 
@@ -57,7 +57,7 @@ const NAME: (&str, &str) = ("name", "string");
 const COLOR: (&str, &str) = ("color", "string");
 const OK: (&str, &str) = ("ok", "boolean");
 
-fn named(name: &str, description: &str) -> Draft<Value> {
+fn named(name: &str, description: &str) -> ToolDraft<Value> {
     tool(format!("test_input_required_result_{name}")).description(description)
 }
 

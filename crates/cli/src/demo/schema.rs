@@ -1,7 +1,7 @@
 //! Tools whose schemas are the point.
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Draft, Nature, Tool};
+use switchboard_net::server::{Nature, Tool, ToolDraft};
 
 /// Listed byte for byte: what a client makes of these keywords is its affair.
 const KEYWORDS: &str = r##"{
@@ -28,7 +28,7 @@ const KEYWORDS: &str = r##"{
   "additionalProperties": false
 }"##;
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "schemas", ..super::NATURE })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Nature, Support, Tool, ToolResult};
+use switchboard_net::server::{Context, Error, Nature, TaskSupport, Tool, ToolDraft, ToolResult};
 
 use super::round::elicit;
 use super::text;
@@ -11,7 +11,7 @@ use super::text;
 /// The longest that `slow_compute` computes.
 const LONGEST: f64 = 600.0;
 
-fn tool(name: impl Into<String>) -> Draft<Value> {
+fn tool(name: impl Into<String>) -> ToolDraft<Value> {
     Tool::new(name).nature(Nature { category: "tasks", ..super::NATURE })
 }
 
@@ -33,7 +33,7 @@ fn greet() -> Tool {
 fn slow() -> Tool {
     tool("slow_compute")
         .description("Computes for some seconds, as a task if you can handle that")
-        .tasks(Support::Optional)
+        .tasks(TaskSupport::Optional)
         .input_schema(&json!({
             "type": "object",
             "properties": {
@@ -54,7 +54,7 @@ fn slow() -> Tool {
 fn failing() -> Tool {
     tool("failing_job")
         .description("Fails after a second; only as a task")
-        .tasks(Support::Required)
+        .tasks(TaskSupport::Required)
         .run(async |_: Value, _| {
             tokio::time::sleep(Duration::from_secs(1)).await;
             ToolResult::error("The job failed, as it always does")
@@ -64,7 +64,7 @@ fn failing() -> Tool {
 fn breaking() -> Tool {
     tool("protocol_error_job")
         .description("Ends with an error of the protocol; as a task if you can handle that")
-        .tasks(Support::Optional)
+        .tasks(TaskSupport::Optional)
         .run(async |_: Value, _| {
             Err::<ToolResult, _>(Error::internal("The job broke, as it always does"))
         })
@@ -73,7 +73,7 @@ fn breaking() -> Tool {
 fn confirm() -> Tool {
     tool("confirm_delete")
         .description("Asks before it deletes (nothing is deleted)")
-        .tasks(Support::Optional)
+        .tasks(TaskSupport::Optional)
         .input_schema(&json!({
             "type": "object",
             "properties": {"filename": {"type": "string"}},
@@ -90,7 +90,7 @@ fn confirm() -> Tool {
 }
 
 fn multiple() -> Tool {
-    tool("multi_input").description("Asks two things at once").tasks(Support::Optional).run(
+    tool("multi_input").description("Asks two things at once").tasks(TaskSupport::Optional).run(
         async |_: Value, cx: Context| {
             let (name, color) = tokio::join!(
                 elicit(&cx, "name", "What is your name?", ("name", "string")),
@@ -104,7 +104,7 @@ fn multiple() -> Tool {
 fn late() -> Tool {
     tool("test_tool_with_task")
         .description("Asks for your name first, and goes on as a task")
-        .defers(Support::Optional)
+        .defers(TaskSupport::Optional)
         .run(async |_: Value, cx: Context| {
             let answer = elicit(&cx, "user_name", "What is your name?", ("name", "string")).await?;
             let name = text(&answer["content"], "name");

@@ -11,13 +11,13 @@ use serde_json::json;
 use switchboard_gateway::plan::Bounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::face::unread::Unread;
-use switchboard_net::http::budget::BodyBudget;
+use switchboard_net::http::gate::ApiKey;
 use switchboard_net::http::guard::{Guard, Regex};
-use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::listen::{self, ListenOptions};
-use switchboard_net::http::rules::Rules;
+use switchboard_net::http::request_body::BodyBudget;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::sites::{Page, Sites};
+use switchboard_net::http::site_control::SiteRules;
+use switchboard_net::http::sites::{SitePage, Sites};
 use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -102,7 +102,7 @@ pub(crate) async fn serve(
 /// What is around that which is served.
 #[derive(Default)]
 pub(crate) struct Around {
-    pub(crate) pages: Vec<(String, Page)>,
+    pub(crate) pages: Vec<(String, SitePage)>,
     /// Who is at the doors; none for `--api-key` alone, or nobody.
     pub(crate) porter: Option<Arc<Porter>>,
     pub(crate) bounds: Option<Bounds>,
@@ -159,9 +159,9 @@ impl Mount {
     }
 
     /// The rules of a site that is there, as it would be made by now.
-    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> Rules {
+    pub(crate) fn rules(&self, limits: &Arc<Limits>, is_light: bool) -> SiteRules {
         let (guard, max_sessions) = (self.template.guard.clone(), self.max_sessions(is_light));
-        Rules { guard, limits: Arc::clone(limits), max_sessions }
+        SiteRules { guard, limits: Arc::clone(limits), max_sessions }
     }
 
     /// Who may look at the pages.
@@ -325,17 +325,17 @@ fn header_name(text: &str) -> Result<HeaderName, CommandError> {
     text.trim().parse().map_err(|_| CommandError::new(format!("{text:?} is no name of a header")))
 }
 
-fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, Page)> {
+fn pages(web: &WebArgs, places: Vec<Place>) -> Vec<(String, SitePage)> {
     let mut pages = Vec::new();
     for page in &web.health {
         let (path, word) = page.split_once('=').unwrap_or((page, "ok"));
         let path = format!("/{}", path.trim_start_matches('/'));
-        pages.push((path, Page::Text(word.to_owned())));
+        pages.push((path, SitePage::Text(word.to_owned())));
     }
     if let Some(path) = &web.status {
         let path = format!("/{}", path.trim_start_matches('/'));
         let page = move |sites: &Sites| status(sites, &places);
-        pages.push((path, Page::Json(Box::new(page))));
+        pages.push((path, SitePage::Json(Box::new(page))));
     }
     pages
 }

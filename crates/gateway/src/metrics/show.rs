@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use switchboard_net::http::site::Site;
+use switchboard_net::http::site_control::HttpCounters;
 use switchboard_net::http::sites::Sites;
-use switchboard_net::http::tally::Tally;
 use switchboard_net::platform;
 use switchboard_net::upstream::Traffic;
 
@@ -63,8 +63,8 @@ fn ourselves(text: &mut Text, tap: &Tap) {
 }
 
 /// The counters of all sites; several sites may share theirs.
-fn tallies(sites: &[Site]) -> Vec<Arc<Tally>> {
-    let mut tallies: Vec<Arc<Tally>> = Vec::new();
+fn tallies(sites: &[Site]) -> Vec<Arc<HttpCounters>> {
+    let mut tallies: Vec<Arc<HttpCounters>> = Vec::new();
     for site in sites {
         let tally = &site.options().tally;
         if !tallies.iter().any(|known| Arc::ptr_eq(known, tally)) {
@@ -149,11 +149,11 @@ fn histogram(text: &mut Text, name: &str, labels: super::Labels<'_>, series: &Se
 }
 
 #[rustfmt::skip]
-const CLIENTS: [Row<Tally, u64>; 4] = [
-    row("switchboard_streams", Kind::Gauge, "Event streams that are open.", Tally::streams),
-    row("switchboard_stream_resumes_total", Kind::Counter, "Streams that clients came back to.", Tally::resumed),
-    row("switchboard_received_bytes_total", Kind::Counter, "Bytes of bodies from clients.", Tally::received),
-    row("switchboard_sent_bytes_total", Kind::Counter, "Bytes of bodies to clients.", Tally::sent),
+const CLIENTS: [Row<HttpCounters, u64>; 4] = [
+    row("switchboard_streams", Kind::Gauge, "Event streams that are open.", HttpCounters::streams),
+    row("switchboard_stream_resumes_total", Kind::Counter, "Streams that clients came back to.", HttpCounters::resumed),
+    row("switchboard_received_bytes_total", Kind::Counter, "Bytes of bodies from clients.", HttpCounters::received),
+    row("switchboard_sent_bytes_total", Kind::Counter, "Bytes of bodies to clients.", HttpCounters::sent),
 ];
 
 #[rustfmt::skip]

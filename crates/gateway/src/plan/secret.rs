@@ -4,7 +4,7 @@
 //! short or plain words would be found everywhere: they count only where their
 //! name says that they are secret.
 
-use switchboard_net::secret::{LONG, SHORT, is_telling, words};
+use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
 use switchboard_net::upstream::Target;
 
 use super::{Plan, ServerPlan};
@@ -71,7 +71,7 @@ impl Found {
     /// Adds a value that is `long` enough, or whose name tells that it is secret.
     fn add(&mut self, name: &str, value: &str, long: usize) {
         let value = value.trim();
-        if value.len() >= long || value.len() >= SHORT && is_telling(name) {
+        if value.len() >= long || value.len() >= SHORT && is_secret_name(name) {
             self.secrets.push(Secret { name: name.to_owned(), value: value.to_owned() });
         }
     }
@@ -80,9 +80,11 @@ impl Found {
     fn add_args(&mut self, args: &[String]) {
         let mut before = "";
         for arg in args {
-            if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_telling(name)) {
+            if let Some((name, value)) =
+                arg.split_once('=').filter(|(name, _)| is_secret_name(name))
+            {
                 self.add(name.trim_start_matches('-'), value, SHORT);
-            } else if before.starts_with('-') && !before.contains('=') && is_telling(before) {
+            } else if before.starts_with('-') && !before.contains('=') && is_secret_name(before) {
                 self.add(before.trim_start_matches('-'), arg, SHORT);
             }
             before = arg;

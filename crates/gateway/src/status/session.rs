@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::face::Face;
-use switchboard_net::http::seen::Seen;
 use switchboard_net::http::site::Site;
+use switchboard_net::http::site_control::ConnectedClient;
 use switchboard_proto::revision::Revision;
 
 use super::era;
@@ -56,7 +56,7 @@ fn list(sites: &[Site]) -> Vec<Value> {
     seen.iter().map(row).collect()
 }
 
-fn row(Seen { face, transport, path }: &Seen) -> Value {
+fn row(ConnectedClient { face, transport, path }: &ConnectedClient) -> Value {
     let said = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(escaped);
     let intro = face.intro();
     json!({

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::json;
-use switchboard_net::client::{Client, ClientOptions, Filter};
+use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
@@ -113,7 +113,7 @@ async fn who_may_see_something_else_sees_it_in_the_session_that_is_open() {
         let ada = place.client("ada", era).await;
         let bob = place.client("bob", era).await;
         assert_eq!((seen(&ada).await, seen(&bob).await), ("a__t + -".into(), "b__t - +".into()));
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = within(ada.listen(filter)).await.unwrap();
         place.porter.replace(access(Some(&["a", "b"]), &["b"]));
         if era == Era::Legacy {
@@ -133,7 +133,7 @@ async fn a_key_that_is_taken_away_works_no_more_and_others_go_on() {
         let place = open(access(Some(&["a"]), &["b"])).await;
         let (ada, bob) = (place.client("ada", era).await, place.client("bob", era).await);
         assert_eq!((seen(&ada).await, seen(&bob).await), ("a__t + -".into(), "b__t - +".into()));
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let _listening = within(ada.listen(filter)).await.unwrap();
         assert!(place.porter.sessions() > 0, "{era:?}");
         place.porter.replace(access(None, &["b"]));

@@ -1,7 +1,7 @@
 //! A process for each user, whose lists are those of its user.
 
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, Filter};
+use switchboard_net::client::{Client, ListenFilter};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::script::gone;
 
@@ -59,7 +59,8 @@ async fn each_user_sees_what_their_own_process_shows_and_hears_when_that_changes
         let [ada, bob] = both(&gateway, era).await;
         until_listed(&ada, &["pid", "sign_in"]).await;
         until_listed(&bob, &["pid", "sign_in"]).await;
-        let filter = Filter { tools: true, prompts: true, resources: true, ..Filter::default() };
+        let filter =
+            ListenFilter { tools: true, prompts: true, resources: true, ..ListenFilter::default() };
         let mut listening = ada.listen(filter).await.unwrap();
         let room = format!("{era:?}").to_lowercase();
         sign_in(&ada, &room).await;

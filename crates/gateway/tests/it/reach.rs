@@ -2,7 +2,7 @@
 //! a name, lists that are another person's.
 
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, Filter};
+use switchboard_net::client::{Client, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use crate::served::{ADA, BOB, ERAS, PATIENCE, Served, key, lenient};
@@ -48,8 +48,11 @@ async fn another_spelling_of_a_uri_is_no_way_to_what_is_hidden() {
             for uri in ["box://open/doc", "page://7", "page://ä b"] {
                 assert!(client.read(uri).await.is_ok(), "{what} {uri}");
             }
-            let filter =
-                Filter { uris: vec![hidden[2].to_owned()], tools: true, ..Filter::default() };
+            let filter = ListenFilter {
+                uris: vec![hidden[2].to_owned()],
+                tools: true,
+                ..ListenFilter::default()
+            };
             match client.listen(filter).await {
                 Ok(listening) => {
                     let honoured = listening.honoured().to_string();

@@ -31,7 +31,7 @@ const OVERHEAD: usize = 256;
 /// Results kept for later, in memory. Clones share them, and so may clients:
 /// what a server calls private stays with the headers that it was asked with.
 #[derive(Clone)]
-pub struct Cache {
+pub struct ResponseCache {
     entries: Arc<Mutex<Entries>>,
     most: usize,
 }
@@ -62,12 +62,12 @@ type Identity = [u8; 32];
 
 /// Which server, and who we are to it.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct CacheOwner {
     server: Arc<str>,
     identity: Identity,
 }
 
-impl Place {
+impl CacheOwner {
     /// A child is nobody else's, so each is a server of its own.
     pub(super) fn of(server: &Server) -> Self {
         let (server, mut said) = match server.target() {
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-impl Cache {
+impl ResponseCache {
     /// Keeps at most `most` bytes; what is stale soonest goes first.
     pub fn new(most: usize) -> Self {
         Self { entries: Arc::default(), most }
@@ -105,7 +105,7 @@ impl Cache {
 
     pub(super) fn get(
         &self,
-        place: &Place,
+        place: &CacheOwner,
         method: &str,
         params: &Bytes,
         now: Instant,
@@ -122,7 +122,7 @@ impl Cache {
     /// Keeps a result, if its server allows that. `emptied` is from before it was asked for.
     pub(super) fn put(
         &self,
-        place: &Place,
+        place: &CacheOwner,
         (method, params): (&str, &Bytes),
         result: &Bytes,
         emptied: u64,
@@ -152,7 +152,12 @@ impl Cache {
     }
 
     /// Something has changed at the server.
-    pub(super) fn handle_note(&self, place: &Place, note: &str, params: impl FnOnce() -> Value) {
+    pub(super) fn handle_note(
+        &self,
+        place: &CacheOwner,
+        note: &str,
+        params: impl FnOnce() -> Value,
+    ) {
         let lists: &[&str] = match note {
             method::UPDATED => &[method::READ_RESOURCE],
             _ if method::list_changed("tools") == Some(note) => &[method::LIST_TOOLS],
@@ -174,7 +179,7 @@ impl Cache {
 
     /// A list has changed under its reader: its pages do not fit together any
     /// more. Whether there were any.
-    pub(super) fn forget_list(&self, place: &Place, method: &str) -> bool {
+    pub(super) fn forget_list(&self, place: &CacheOwner, method: &str) -> bool {
         let mut entries = lock(&self.entries);
         let before = entries.by_key.len();
         entries.forget(|key| key.server == place.server && key.method == method);
@@ -182,7 +187,7 @@ impl Cache {
     }
 }
 
-impl Place {
+impl CacheOwner {
     fn key(&self, method: &str, params: &Bytes, private: bool) -> Key {
         let identity = private.then_some(self.identity);
         let (server, method) = (Arc::clone(&self.server), method.to_owned());
@@ -209,7 +214,7 @@ impl Entries {
 
     /// Whether a page is private because another one of its list is. If this one
     /// is, the others were not for everybody either.
-    fn narrow(&mut self, place: &Place, method: &str, private: bool) -> bool {
+    fn narrow(&mut self, place: &CacheOwner, method: &str, private: bool) -> bool {
         let is_page = |key: &Key| key.server == place.server && key.method == method;
         if private {
             self.retain(|key, _| !is_page(key) || key.identity.is_some());
@@ -230,20 +235,20 @@ impl Entries {
 }
 
 /// What is kept is somebody's, and so are the addresses: only how much there is.
-impl fmt::Debug for Cache {
+impl fmt::Debug for ResponseCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = lock(&self.entries);
         let (count, bytes) = (entries.by_key.len(), entries.bytes);
-        f.debug_struct("Cache")
+        f.debug_struct("ResponseCache")
             .field("entries", &count)
             .field("bytes", &bytes)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for CacheOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Place")
+        f.write_str("CacheOwner")
     }
 }
 

@@ -12,11 +12,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::task::JoinSet;
 
-use super::Inner;
-use super::error::CallError;
+use super::inbox::{Patience, PendingCall};
 use super::options::CallOptions;
-use super::slot::{Patience, Slot};
-use super::task;
+use super::{CallError, Inner, client_tasks};
 use crate::face::now;
 
 /// How often a server may ask before it can answer (MRTR-11).
@@ -33,7 +31,7 @@ fn pace(round: usize) -> Duration {
 }
 
 /// Parameters as text: an object, or nothing.
-pub(super) fn text_of(params: &impl Serialize) -> Result<Bytes, CallError> {
+pub(super) fn to_params(params: &impl Serialize) -> Result<Bytes, CallError> {
     let text = serde_json::to_vec(params).map_err(|_| CallError::BadParams)?;
     match text.first() {
         Some(b'{') => Ok(text.into()),
@@ -56,7 +54,7 @@ impl Inner {
         let Some(cache) = cache else {
             return Ok(self.converse(method, params, options).await?.0);
         };
-        let place = &self.line.desk.place;
+        let place = &self.connection.inbox.place;
         if let Some(kept) = cache.get(place, method, &params, now()) {
             return Ok(kept);
         }
@@ -122,8 +120,9 @@ impl Inner {
     /// Whether a call may go on as a task (TASK-1).
     fn takes_tasks(&self, options: &CallOptions) -> bool {
         let always = self.options.capabilities.get("extensions");
-        let always = always.is_some_and(|extensions| extensions.get(task::EXTENSION).is_some());
-        always || options.extensions.contains_key(task::EXTENSION)
+        let always =
+            always.is_some_and(|extensions| extensions.get(client_tasks::EXTENSION).is_some());
+        always || options.extensions.contains_key(client_tasks::EXTENSION)
     }
 
     async fn ask(
@@ -132,11 +131,11 @@ impl Inner {
         options: &CallOptions,
         patience: Patience,
     ) -> Result<Message, CallError> {
-        let exchange = self.line.desk.next_exchange();
+        let exchange = self.connection.inbox.next_exchange();
         let reports = method::may_ask(request.method()) || options.on_progress.is_some();
         let request = self.enveloped(request, options, reports.then_some(exchange));
-        let slot = Arc::new(Slot::new(options.on_progress.clone(), None));
-        self.line.ask(exchange, slot, &request, patience).await
+        let pending = Arc::new(PendingCall::new(options.on_progress.clone(), None));
+        self.connection.ask(exchange, pending, &request, patience).await
     }
 
     /// Adds what every request says about itself: in `_meta`, where its own
@@ -217,7 +216,7 @@ impl Inner {
         let mut answering = JoinSet::new();
         for (key, mut request) in requests {
             let method = request["method"].as_str().unwrap_or_default().to_owned();
-            let params = taken(&mut request, "params");
+            let params = take_member(&mut request, "params");
             let Some(answer) = self.options.callbacks.answers.find(&method, &params) else {
                 let why = "nobody here answers that".to_owned();
                 return Err(CallError::Unanswered { method, why });
@@ -244,7 +243,7 @@ impl Inner {
 
 /// A member of what a server said, whatever that is: writing `value["member"]`
 /// to change it would panic where there is no object.
-pub(super) fn taken(value: &mut Value, member: &str) -> Value {
+pub(super) fn take_member(value: &mut Value, member: &str) -> Value {
     value.get_mut(member).map(Value::take).unwrap_or_default()
 }
 

@@ -15,7 +15,7 @@ use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, now};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::Works;
 use crate::who::{Turns, Who};
 

@@ -18,7 +18,7 @@ use switchboard_proto::server::legacy::Phase;
 
 use super::{Face, lock, now, wait};
 use crate::call::{Asker, ReplySink};
-use crate::http::budget::Charge;
+use crate::http::request_body::Charge;
 use crate::inside::Works;
 use crate::park::Parking;
 use crate::who::Turns;

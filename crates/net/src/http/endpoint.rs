@@ -20,26 +20,22 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use switchboard_proto::exchange::{Carrier, Exchange};
-use switchboard_proto::header;
 use switchboard_proto::jsonrpc::{Id, Incoming, InvalidMessage, Message};
-use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::classify;
 use switchboard_proto::server::legacy::Phase;
 use switchboard_proto::server::{Frame, ServerHalf};
-use switchboard_proto::trace;
+use switchboard_proto::{header, method, trace};
 use tokio::time::Instant;
 
-use super::body::{Body, OpenLane};
-use super::budget::Charge;
-use super::intake::{Taken, read};
+use super::legacy_session::{Held, SessionId};
 use super::listen::{Awaited, Peer};
-use super::session::{Held, SessionId};
+use super::request_body::{Charge, ReadBody, read};
+use super::response_body::{Body, OpenLane};
 use super::site::{Inner, SiteOptions};
-use super::stateless;
-use super::tally::Reason;
-use super::{accepts, content_type, is_json};
+use super::site_control::RefusalReason;
+use super::{accepts, content_type, is_json, legacy_session};
 use crate::face::Face;
 use crate::inside::Works;
 use crate::who::{Turns, Who};
@@ -65,7 +61,7 @@ where
     B::Error: fmt::Display,
 {
     if let Some(response) =
-        site.options.stateless.and_then(|_| stateless::refuse_others(&parts.method))
+        site.options.stateless.and_then(|_| legacy_session::refuse_others(&parts.method))
     {
         return Ok(response);
     }
@@ -99,9 +95,9 @@ where
     // A client that sends nothing more may still wait for its answer.
     let peer: Option<&Peer> = parts.extensions.get();
     let awaited = peer.map(Peer::await_answer);
-    let Taken { text, turns, charge } =
+    let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
-    let incoming = match crate::kept::parse(text) {
+    let incoming = match crate::http::request_body::parse_to_keep(text) {
         Ok(Incoming::One(message)) => {
             let traced = trace::from_headers(&message, &parts.headers);
             Incoming::One(traced.unwrap_or(message))
@@ -181,10 +177,11 @@ async fn converse(
     }
     check_version(headers)?;
     if let Some(revision) = site.options.stateless {
-        if stateless::wants_nothing(incoming) {
+        if legacy_session::wants_nothing(incoming) {
             return Ok(None);
         }
-        let (face, held) = stateless::face(site, who, revision, incoming, headers).await?;
+        let (face, held) =
+            legacy_session::stateless_face(site, who, revision, incoming, headers).await?;
         return Ok(Some(Talk::with(face, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
@@ -391,7 +388,7 @@ pub(super) fn stream(body: Body) -> Response<Body> {
 /// A refusal as a response.
 pub(super) fn refused(id: Option<&Id>, why: &Refusal) -> Response<Body> {
     let mut response = json(why.http_status(), Message::refusal(id, why).text().clone());
-    response.extensions_mut().insert(Reason(why.name()));
+    response.extensions_mut().insert(RefusalReason(why.name()));
     if let Refusal::WrongHttpMethod { allow } = why {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     }

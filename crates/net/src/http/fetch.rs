@@ -9,32 +9,31 @@
 //! is how a request is cancelled. No deadlines beyond the connection: whoever
 //! calls knows how long an answer may take.
 
-mod connect;
-mod error;
-mod proxy;
-pub(crate) mod redirect;
-mod tls;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::PROXY_AUTHORIZATION;
+use connect::Connector;
+use http::header::{LOCATION, PROXY_AUTHORIZATION};
+use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-pub use rustls::pki_types::CertificateDer;
+use proxy::Proxies;
 use rustls::pki_types::pem::PemObject;
 use tower_service::Service as _;
 
-use connect::Connector;
-pub use error::{Cause, FetchError, SetupError};
-use proxy::Proxies;
+mod connect;
+mod fetch_error;
+mod proxy;
+
+pub use fetch_error::{Cause, FetchError, SetupError};
 pub use proxy::ProxySettings;
+pub use rustls::pki_types::CertificateDer;
 
 /// How to reach servers.
 #[derive(Clone, Debug)]
@@ -90,7 +89,7 @@ impl Fetch {
     /// A client with an empty pool; connects to nothing yet.
     pub fn new(options: FetchOptions) -> Result<Self, SetupError> {
         let proxies = Arc::new(options.proxy.compile()?);
-        let tls = tls::config(options.extra_roots)?;
+        let tls = connect::tls_config(options.extra_roots)?;
         let connector =
             Connector::new(tls, Arc::clone(&proxies), options.connect_timeout, options.only_ipv4);
         let client = Client::builder(TokioExecutor::new())
@@ -107,7 +106,7 @@ impl Fetch {
     /// Makes a connection and closes it, to see whether that works and how long
     /// it takes: name lookup, proxy, TCP and TLS.
     pub async fn dial(&self, target: &Uri) -> Result<(), FetchError> {
-        redirect::check(target)?;
+        check_target(target)?;
         let dialled = self.connector.clone().call(target.clone()).await;
         dialled.map(drop).map_err(|error| {
             FetchError::from_connector(error.as_ref(), target, self.connect_timeout)
@@ -116,14 +115,14 @@ impl Fetch {
 
     /// The proxy on the way to a server, if there is one.
     pub fn proxy_for(&self, target: &Uri) -> Option<String> {
-        self.proxies.towards(target).map(|proxy| redirect::origin(proxy.uri()))
+        self.proxies.towards(target).map(|proxy| origin(proxy.uri()))
     }
 
     /// Sends a request to an absolute URL and follows what may be followed.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, FetchError> {
-        let copy = Copy::of(&request);
+        let copy = RequestCopy::of(&request);
         let response = self.send_once(request).await?;
-        if !redirect::is_redirect(response.status()) {
+        if !is_redirect(response.status()) {
             return Ok(response);
         }
         // Rare, so that the common path need not make room for it.
@@ -136,7 +135,7 @@ impl Fetch {
         mut request: Request<Bytes>,
     ) -> Result<Response<Incoming>, FetchError> {
         let target = request.uri().clone();
-        redirect::check(&target)?;
+        check_target(&target)?;
         // A proxy for plain HTTP reads each request, so each one carries the credentials.
         let proxy = self.proxies.reading(&target);
         if let Some(auth) = proxy.as_ref().and_then(Intercept::basic_auth) {
@@ -155,17 +154,17 @@ impl Fetch {
 
     async fn follow(
         &self,
-        mut copy: Copy,
+        mut copy: RequestCopy,
         mut response: Response<Incoming>,
     ) -> Result<Response<Incoming>, FetchError> {
         for _ in 0..MAX_REDIRECTS {
-            let Some(target) = redirect::target(&copy.target, &response)? else {
+            let Some(target) = redirect_target(&copy.target, &response)? else {
                 return Ok(response);
             };
             copy.target = target;
             response = self.send_once(copy.request()).await?;
         }
-        match redirect::target(&copy.target, &response)? {
+        match redirect_target(&copy.target, &response)? {
             Some(_) => Err(FetchError::TooManyRedirects { max: MAX_REDIRECTS }),
             None => Ok(response),
         }
@@ -180,14 +179,14 @@ impl fmt::Debug for Fetch {
 
 /// What it takes to send a request again. A list of shared values: the client
 /// consumes the header map, and copying one costs more.
-struct Copy {
+struct RequestCopy {
     method: Method,
     target: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
 
-impl Copy {
+impl RequestCopy {
     fn of(request: &Request<Bytes>) -> Self {
         let headers = request.headers().iter();
         Self {
@@ -215,3 +214,154 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_IDLE: usize = 64;
 /// How often a connection with a silent stream proves that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Refuses targets that we cannot send to.
+fn check_target(target: &Uri) -> Result<(), FetchError> {
+    let is_web = target.scheme() == Some(&Scheme::HTTP) || target.scheme() == Some(&Scheme::HTTPS);
+    match target.host() {
+        Some(host) if is_web && !host.is_empty() => Ok(()),
+        _ => Err(FetchError::BadUrl),
+    }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Where `response` sends us, if anywhere and if we may go there.
+fn redirect_target<B>(from: &Uri, response: &Response<B>) -> Result<Option<Uri>, FetchError> {
+    let status = response.status();
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect(status)) else {
+        return Ok(None);
+    };
+    let target = location.to_str().ok().and_then(|location| resolve(from, location));
+    let keeps_method = matches!(status.as_u16(), 307 | 308);
+    match target {
+        Some(target) if keeps_method && is_same_origin(from, &target) => Ok(Some(target)),
+        Some(target) => Err(FetchError::RedirectRefused { status, origin: origin(&target) }),
+        None => Err(FetchError::RedirectRefused { status, origin: "nowhere".to_owned() }),
+    }
+}
+
+/// Scheme, host and port; never the credentials that a URL may contain.
+fn origin(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let host = url.host().unwrap_or_default();
+    match url.port_u16().filter(|port| Some(*port) != default_port(url)) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    }
+}
+
+/// Whether both are of one scheme, host and port.
+pub(crate) fn is_same_origin(one: &Uri, two: &Uri) -> bool {
+    let port = |url: &Uri| url.port_u16().or(default_port(url));
+    let host = |url: &Uri| url.host().map(str::to_ascii_lowercase);
+    one.scheme() == two.scheme() && host(one) == host(two) && port(one) == port(two)
+}
+
+fn default_port(url: &Uri) -> Option<u16> {
+    match url.scheme_str()? {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    }
+}
+
+/// A reference against the URL it was found at, as RFC 3986 5.2 has it.
+pub(crate) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+    let reference = reference.split('#').next()?.trim();
+    let scheme = base.scheme_str()?;
+    if has_scheme(reference) {
+        return reference.parse().ok();
+    }
+    if reference.starts_with("//") {
+        return format!("{scheme}:{reference}").parse().ok();
+    }
+    let (path, query) = match reference.find('?') {
+        Some(at) => reference.split_at(at),
+        None => (reference, ""),
+    };
+    let directory = base.path().rfind('/').map_or("/", |at| &base.path()[..=at]);
+    let target = match path {
+        "" if query.is_empty() => base.path_and_query()?.to_string(),
+        "" => format!("{}{query}", base.path()),
+        _ if path.starts_with('/') => format!("{}{query}", without_dots(path)),
+        _ => format!("{}{query}", without_dots(&format!("{directory}{path}"))),
+    };
+    format!("{scheme}://{}{target}", base.authority()?).parse().ok()
+}
+
+fn has_scheme(reference: &str) -> bool {
+    let end = reference.find([':', '/', '?']);
+    end.is_some_and(|end| end > 0 && reference[end..].starts_with(':'))
+}
+
+fn without_dots(path: &str) -> String {
+    let mut kept = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => _ = kept.pop(),
+            _ => kept.push(segment),
+        }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_lead_where_the_rfc_says() {
+        let base = Uri::from_static("http://host:81/a/b/mcp?x=1");
+        for (reference, expected) in [
+            ("/mcp/", "http://host:81/mcp/"),
+            ("other", "http://host:81/a/b/other"),
+            ("./other?y#part", "http://host:81/a/b/other?y"),
+            ("../c", "http://host:81/a/c"),
+            ("../../../c", "http://host:81/c"),
+            ("..", "http://host:81/a/"),
+            ("?y=2", "http://host:81/a/b/mcp?y=2"),
+            ("#part", "http://host:81/a/b/mcp?x=1"),
+            ("//other/c", "http://other/c"),
+            ("https://other:8443/c", "https://other:8443/c"),
+            ("/c?next=http://x/../y", "http://host:81/c?next=http://x/../y"),
+        ] {
+            assert_eq!(resolve(&base, reference).unwrap(), *expected, "{reference}");
+        }
+    }
+
+    #[test]
+    fn only_method_preserving_redirects_within_the_origin_are_followed() {
+        // wire: MH-18, OLD-3
+        let from = Uri::from_static("http://host/mcp");
+        for (status, location, expected) in [
+            (307, "/mcp/", "goes to http://host/mcp/"),
+            (308, "http://HOST:80/mcp/", "goes to http://HOST:80/mcp/"),
+            (301, "/mcp/", "http://host"),
+            (302, "/mcp/", "http://host"),
+            (303, "/mcp/", "http://host"),
+            (307, "https://host/mcp", "https://host"),
+            (307, "http://host:81/mcp", "http://host:81"),
+            (308, "//user:secret@evil.example/mcp", "http://evil.example"),
+            (308, "http://host@evil.example/", "http://evil.example"),
+            (308, "http://[bad", "nowhere"),
+            (304, "/mcp/", "stays"),
+            (200, "/mcp/", "stays"),
+        ] {
+            let response = Response::builder().status(status).header(LOCATION, location).body(());
+            let found = match redirect_target(&from, &response.unwrap()) {
+                Ok(Some(target)) => format!("goes to {target}"),
+                Ok(None) => "stays".to_owned(),
+                Err(FetchError::RedirectRefused { origin, .. }) => origin,
+                Err(other) => panic!("{other}"),
+            };
+            assert_eq!(found, expected, "{status} {location}");
+        }
+    }
+}

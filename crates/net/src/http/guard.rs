@@ -15,18 +15,17 @@
 //! Pure: looks at the head of a request and at nothing else. Does not
 //! authenticate anybody.
 
-mod authority;
-mod cors;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use std::net::SocketAddr;
-
-use http::header::{HOST, ORIGIN};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN, VARY,
+};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, StatusCode, Version};
-pub use regex::{Error as PatternError, Regex};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
-use authority::{Authority, Origin};
-pub use cors::Grant;
+pub use regex::{Error as PatternError, Regex};
 
 /// The rules for one listener; cheap to ask, made once.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +53,7 @@ struct Allowed {
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum GuardError {
     /// More than one `Host`, or one that is no host: RFC 9112 asks for 400.
     #[error("host header is malformed")]
     HostMalformed,
@@ -69,7 +68,7 @@ pub enum Refused {
     OriginNotAllowed { origin: String },
 }
 
-impl Refused {
+impl GuardError {
     /// What to answer with.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -136,25 +135,25 @@ impl Guard {
     }
 
     /// Checks host and origin of a request.
-    pub fn check(&self, parts: &Parts) -> Result<(), Refused> {
+    pub fn check(&self, parts: &Parts) -> Result<(), GuardError> {
         let host = self.check_host(parts)?;
         self.check_origin(&parts.headers, host)
     }
 
-    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, Refused> {
+    fn check_host<'a>(&self, parts: &'a Parts) -> Result<Option<Authority<'a>>, GuardError> {
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        let header = single(&parts.headers, HOST).map_err(|_| Refused::HostMalformed)?;
+        let header = single(&parts.headers, HOST).map_err(|_| GuardError::HostMalformed)?;
         if target.is_none() && header.is_none() {
             // Browsers do not speak HTTP/1.0, health checks do.
             let excused = self.hosts.all || parts.version <= Version::HTTP_10;
-            return if excused { Ok(None) } else { Err(Refused::HostMissing) };
+            return if excused { Ok(None) } else { Err(GuardError::HostMissing) };
         }
         let mut host = None;
         // Where a request names two hosts, a service behind us may look at either.
         for text in [header, target].into_iter().flatten() {
-            let authority = Authority::parse(text).ok_or(Refused::HostMalformed)?;
+            let authority = Authority::parse(text).ok_or(GuardError::HostMalformed)?;
             if !self.knows(&authority) {
-                return Err(Refused::HostUnknown { host: text.to_owned() });
+                return Err(GuardError::HostUnknown { host: text.to_owned() });
             }
             host = Some(authority);
         }
@@ -165,8 +164,8 @@ impl Guard {
         &self,
         headers: &HeaderMap,
         host: Option<Authority<'_>>,
-    ) -> Result<(), Refused> {
-        let refused = |text: &str| Err(Refused::OriginNotAllowed { origin: text.to_owned() });
+    ) -> Result<(), GuardError> {
+        let refused = |text: &str| Err(GuardError::OriginNotAllowed { origin: text.to_owned() });
         let text = match single(headers, ORIGIN) {
             Ok(None) => return Ok(()),
             Ok(Some(text)) => text,
@@ -227,3 +226,173 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear
         _ => Err(Unclear),
     }
 }
+
+/// A host and the port that was written, if any.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Authority<'a> {
+    host: HostName<'a>,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HostName<'a> {
+    Address(IpAddr),
+    Domain(&'a str),
+}
+
+impl PartialEq for HostName<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Address(one), Self::Address(two)) => one == two,
+            (Self::Domain(one), Self::Domain(two)) => one.eq_ignore_ascii_case(two),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for HostName<'_> {}
+
+impl<'a> Authority<'a> {
+    /// `None` for anything that is not exactly a host with an optional port:
+    /// userinfo, spaces, an IPv6 address without brackets, port 70000.
+    fn parse(text: &'a str) -> Option<Self> {
+        let (host, rest) = if let Some(rest) = text.strip_prefix('[') {
+            let (address, rest) = rest.split_once(']')?;
+            (HostName::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
+        } else {
+            let end = text.find(':').unwrap_or(text.len());
+            (HostName::parse(&text[..end])?, &text[end..])
+        };
+        let port = if rest.is_empty() { None } else { Some(port(rest.strip_prefix(':')?)?) };
+        Some(Self { host, port })
+    }
+
+    /// Whether only this machine answers to it, whatever DNS says.
+    fn is_loopback(&self) -> bool {
+        match self.host {
+            HostName::Address(address) => address.to_canonical().is_loopback(),
+            HostName::Domain(name) => name.eq_ignore_ascii_case("localhost"),
+        }
+    }
+
+    /// Whether it is an address: no DNS server can point it elsewhere.
+    fn is_address(&self) -> bool {
+        matches!(self.host, HostName::Address(_))
+    }
+}
+
+impl<'a> HostName<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Some(Self::Address(address.into()));
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        (!text.is_empty() && text.bytes().all(fits)).then_some(Self::Domain(text))
+    }
+}
+
+fn port(digits: &str) -> Option<u16> {
+    // `parse` alone would take a sign.
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// An `Origin` that has a host; `null` has none.
+#[derive(Clone, Copy, Debug)]
+struct Origin<'a> {
+    /// Whether a web page can have it, unlike `vscode-webview://` and the like.
+    is_web: bool,
+    authority: Authority<'a>,
+}
+
+impl<'a> Origin<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (scheme, authority) = text.split_once("://")?;
+        let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+        Some(Self { is_web, authority: Authority::parse(authority)? })
+    }
+}
+
+/// The CORS headers that let a page of another origin read an answer. Only origins that
+/// the user listed get them, and those of this machine where it serves itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CorsGrant {
+    origin: HeaderValue,
+    readable: HeaderValue,
+}
+
+impl Guard {
+    /// The CORS grant for the answer to this request, if its origin is listed or local.
+    pub fn grant(&self, headers: &HeaderMap) -> Option<CorsGrant> {
+        let text = single(headers, ORIGIN).ok().flatten()?;
+        let origin = match headers.get(ORIGIN) {
+            _ if self.origins.all => HeaderValue::from_static("*"),
+            origin => origin.filter(|_| self.may_read(text))?.clone(),
+        };
+        let mut readable = HeaderValue::from_static(EXPOSED);
+        if !self.readable.is_empty() {
+            readable = listing(EXPOSED, self.readable.iter().map(String::as_str));
+        }
+        Some(CorsGrant { origin, readable })
+    }
+
+    fn may_read(&self, origin: &str) -> bool {
+        self.origins.contains(origin)
+            || Origin::parse(origin).is_some_and(|origin| self.is_local(&origin))
+    }
+
+    /// The headers of a 204 answer, if the request is a preflight of such an origin.
+    pub fn preflight(&self, parts: &Parts) -> Option<HeaderMap> {
+        let asks = parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let grant =
+            self.grant(&parts.headers).filter(|_| asks && parts.method == Method::OPTIONS)?;
+        let mut headers = HeaderMap::with_capacity(6);
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, self.allowed_headers(&parts.headers));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        grant.apply(&mut headers);
+        Some(headers)
+    }
+
+    /// Ours, those that the user lists, and those `Mcp-Param-*` that the page asks
+    /// for: their names are not known beforehand.
+    fn allowed_headers(&self, request: &HeaderMap) -> HeaderValue {
+        let asked = single(request, ACCESS_CONTROL_REQUEST_HEADERS).ok().flatten();
+        let asked = asked.unwrap_or_default().split(',').map(str::trim);
+        let parameters = asked.filter(|name| is_parameter(name));
+        listing(HEADERS, self.sendable.iter().map(String::as_str).chain(parameters))
+    }
+}
+
+impl CorsGrant {
+    /// Adds the grant to the headers of an answer.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        if self.origin != "*" {
+            // Without it a cache could hand one origin the grant of another.
+            headers.append(VARY, HeaderValue::from_static("origin"));
+        }
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.readable.clone());
+    }
+}
+
+/// `usual`, and `more`.
+fn listing<'a>(usual: &'static str, more: impl Iterator<Item = &'a str>) -> HeaderValue {
+    let mut list = usual.to_owned();
+    for name in more {
+        list.push_str(", ");
+        list.push_str(name);
+    }
+    HeaderValue::try_from(list).unwrap_or(HeaderValue::from_static(usual))
+}
+
+fn is_parameter(name: &str) -> bool {
+    name.get(..PARAMETER.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER))
+}
+
+const PARAMETER: &str = "mcp-param-";
+const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-api-key";
+const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+/// Two hours, in seconds: the longest that browsers honour.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");

@@ -37,12 +37,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tower_service::Service;
 
-use crate::grace::GRACE;
+use crate::drive::DEFAULT_GRACE;
 pub(crate) use peer::{Awaited, Carrying, Peer};
-use slots::{Slot, Slots};
+use peer::{ConnectionSlot, ConnectionSlots};
 
 mod peer;
-mod slots;
 
 /// The bounds of a listener.
 #[derive(Clone, Debug)]
@@ -79,7 +78,7 @@ impl Default for ListenOptions {
             max_head: 64 * 1024,
             // Longer than any honest client needs, short enough to free slots.
             head_timeout: Duration::from_secs(30),
-            grace: GRACE,
+            grace: DEFAULT_GRACE,
         }
     }
 }
@@ -100,7 +99,7 @@ pub async fn serve<S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let (phase, watcher) = watch::channel(Phase::Serving);
-    let slots = Slots::new(&options);
+    let slots = ConnectionSlots::new(&options);
     let http = builder(&options, options.head_timeout, watcher.clone());
     let brief = builder(&options, RESERVE_TIME, watcher.clone());
     let reserved: Arc<[String]> = options.reserve_paths.into();
@@ -195,7 +194,7 @@ where
 
 struct Connection {
     /// Goes with the stream, which may become a socket and outlive this.
-    slot: Slot,
+    slot: ConnectionSlot,
     phase: watch::Receiver<Phase>,
     patience: Duration,
     /// What it may ask for, if not everything: it is one of the reserve.
@@ -250,7 +249,7 @@ impl Connection {
             }
         });
         let cutting = peer.clone();
-        let stream = TokioIo::new(peer::Stream::new(stream, peer, slot));
+        let stream = TokioIo::new(peer::PeerStream::new(stream, peer, slot));
         let mut connection = pin!(http.serve_connection_with_upgrades(stream, noting));
         // hyper's own timer starts only after it knows the HTTP version, which a
         // peer that sends nothing, or the start of a preface, never lets it know.

@@ -14,33 +14,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Revision;
 use tower_service::Service;
 
-use super::body::Body;
-use super::budget::BodyBudget;
-use super::endpoint;
-use super::gate::Gate;
-use super::guard::Guard;
-use super::old;
-use super::rules::InForce;
-use super::session::Sessions;
-use super::tally::Tally;
+use super::endpoint::{self, Reply};
+use super::gate::{self, Gate};
+use super::guard::{CorsGrant, Guard};
+use super::legacy_session::{self, Sessions};
+use super::request_body::BodyBudget;
+use super::response_body::Body;
+use super::site_control::{CurrentRules, HttpCounters};
 use super::ws::{self, Sockets};
 use crate::face::Face;
 use crate::face::unread::Unread;
 use crate::inside::Inside;
 use crate::park::Parking;
+use crate::upstream::{self, Through};
 use crate::who::Who;
-
-mod admit;
-mod stop;
-
-pub(super) use admit::preflight_of_stranger;
 
 /// How a site behaves.
 #[derive(Clone, Debug)]
@@ -93,7 +88,7 @@ pub struct SiteOptions {
     /// Whether clients of the modern era are served.
     pub modern: bool,
     /// Where it counts what it does.
-    pub tally: Arc<Tally>,
+    pub tally: Arc<HttpCounters>,
 }
 
 impl Default for SiteOptions {
@@ -135,7 +130,7 @@ pub(super) struct Inner {
     pub(super) inside: Arc<dyn Inside>,
     pub(super) options: SiteOptions,
     /// What of the options may be otherwise by now.
-    pub(super) rules: InForce,
+    pub(super) rules: CurrentRules,
     pub(super) sessions: Arc<Sessions>,
     /// Clients of the first revision: their stream is their session.
     pub(super) old: Arc<Sessions>,
@@ -156,7 +151,7 @@ impl Site {
         let (sessions, old, listens) = (new(), new(), new());
         let parking = Parking::new(&options.limits);
         let sockets = Sockets::new();
-        let rules = InForce::of(&options);
+        let rules = CurrentRules::of(&options);
         let stopping = AtomicBool::new(false);
         Self {
             inner: Arc::new(Inner {
@@ -245,7 +240,7 @@ impl Site {
         let Some(place) = options.place(request.uri().path()) else {
             return nothing_here(&format!("{}{}", options.base, options.path));
         };
-        let upgrade = (place == Place::Socket).then(|| hyper::upgrade::on(&mut request));
+        let upgrade = (place == SitePath::Socket).then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
         let admitted = match self.admit(&parts) {
             Ok(admitted) => admitted,
@@ -253,9 +248,11 @@ impl Site {
         };
         let who = &admitted.who;
         let reply = match (place, upgrade) {
-            (Place::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
-            (Place::Listen, _) => old::listen(&self.inner, who, &parts),
-            (Place::Message, _) => old::message(&self.inner, who, parts, body).await,
+            (SitePath::Socket, Some(upgrade)) => ws::open(&self.inner, who, &parts, upgrade),
+            (SitePath::Listen, _) => legacy_session::open_sse(&self.inner, who, &parts),
+            (SitePath::Message, _) => {
+                legacy_session::post_sse_message(&self.inner, who, parts, body).await
+            }
             _ => endpoint::answer(&self.inner, who, parts, body).await,
         };
         options.tally.count(admitted.answer(reply))
@@ -264,14 +261,14 @@ impl Site {
 
 impl SiteOptions {
     /// What is at `path`, with or without a slash at its end.
-    fn place(&self, path: &str) -> Option<Place> {
+    fn place(&self, path: &str) -> Option<SitePath> {
         let is = |place: &str| !place.is_empty() && same_path(place, path);
         // A page of a `WebSocket` may share the place that clients of the first revision send to.
         [
-            (&self.path, Place::Endpoint),
-            (&self.ws_path, Place::Socket),
-            (&self.sse_path, Place::Listen),
-            (&self.message_path, Place::Message),
+            (&self.path, SitePath::Endpoint),
+            (&self.ws_path, SitePath::Socket),
+            (&self.sse_path, SitePath::Listen),
+            (&self.message_path, SitePath::Message),
         ]
         .into_iter()
         .find(|(name, _)| is(name))
@@ -281,7 +278,7 @@ impl SiteOptions {
 
 /// What a site has at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum SitePath {
     Endpoint,
     Listen,
     Message,
@@ -343,4 +340,87 @@ impl fmt::Debug for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Site").field("options", &self.inner.options).finish_non_exhaustive()
     }
+}
+
+impl Site {
+    /// Turns strangers away, and answers preflights.
+    fn admit(&self, parts: &Parts) -> Result<Admitted<'_>, Box<Response<Body>>> {
+        let rules = self.inner.rules();
+        let guard = &rules.guard;
+        if let Err(refused) = guard.check(parts) {
+            return Err(Box::new(plain(refused.status(), format!("{refused}\n"))));
+        }
+        let SiteOptions { gate, headers: more, .. } = &self.inner.options;
+        let admitted = gate::admit(gate.as_ref(), &parts.headers);
+        if parts.method == Method::OPTIONS {
+            if admitted.is_err() {
+                return Err(Box::new(preflight_of_stranger(guard, parts)));
+            }
+            // What is passed on must be sent first.
+            let carried = self.inner.inside.carries();
+            let carried = carried.iter().flat_map(|names| names.iter());
+            let guard = carried.fold(guard.clone(), Guard::allow_header);
+            return Err(Box::new(preflight(&guard, parts)));
+        }
+        let grant = guard.grant(&parts.headers);
+        match admitted {
+            Ok(who) => {
+                let who = gate::mark_by_token(&who, &parts.headers);
+                let through = upstream::through(&parts.headers);
+                let is_loop = !through.is_empty() && self.inner.inside.leads_back(&who, &through);
+                let ids = through.to_vec();
+                let through = Some(through).filter(|through| !through.is_empty());
+                let admitted = Admitted { who, grant, more, through };
+                if is_loop {
+                    return Err(Box::new(admitted.answer(Err(Refusal::Loop { ids }))));
+                }
+                Ok(admitted)
+            }
+            Err(denied) => {
+                let admitted = Admitted { who: Who::default(), grant, more, through: None };
+                Err(Box::new(admitted.answer(Ok(denied.response()))))
+            }
+        }
+    }
+}
+
+/// A request that may be answered, whose it is, and who may read the answer.
+struct Admitted<'a> {
+    who: Who,
+    grant: Option<CorsGrant>,
+    more: &'a HeaderMap,
+    /// The servers of other gateways that it came through, if any.
+    through: Option<Through>,
+}
+
+impl Admitted<'_> {
+    /// The answer, marked for the browsers that may read it.
+    fn answer(self, reply: Reply) -> Response<Body> {
+        let mut response = reply.unwrap_or_else(|refusal| endpoint::refused(None, &refusal));
+        for (name, value) in self.more {
+            response.headers_mut().insert(name, value.clone());
+        }
+        if let Some(grant) = self.grant {
+            grant.apply(response.headers_mut());
+        }
+        response.map(|body| body.through(self.through))
+    }
+}
+
+/// A preflight carries no key. It may ask to send any header: the answer is the
+/// same on every path, so it does not tell which servers exist or what they pass on.
+pub(super) fn preflight_of_stranger(guard: &Guard, parts: &Parts) -> Response<Body> {
+    let asked = parts.headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let asked = asked.filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    let guard = asked.fold(guard.clone(), |guard, name| guard.allow_header(&name));
+    preflight(&guard, parts)
+}
+
+fn preflight(guard: &Guard, parts: &Parts) -> Response<Body> {
+    let mut response = endpoint::empty(StatusCode::NO_CONTENT);
+    let allow = (header::ALLOW, HeaderValue::from_static(endpoint::METHODS));
+    let headers = guard.preflight(parts).unwrap_or_else(|| HeaderMap::from_iter([allow]));
+    *response.headers_mut() = headers;
+    response
 }

@@ -17,15 +17,16 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
-use super::body::Body;
 use super::endpoint;
 use super::gate::{self, Gate};
 use super::guard::Guard;
+use super::response_body::Body;
 use super::site::{Site, nothing_here, plain, preflight_of_stranger, same_path};
-
-mod stop;
+use crate::drive;
+use crate::inside::Works;
 
 /// Sites and pages, as one `tower` service. Cheap to clone.
 #[derive(Clone)]
@@ -36,14 +37,14 @@ pub struct Sites {
 struct Inner {
     guard: RwLock<Arc<Guard>>,
     sites: RwLock<Arc<[Site]>>,
-    pages: Vec<(String, Page)>,
+    pages: Vec<(String, SitePage)>,
     gate: Option<Arc<dyn Gate>>,
     /// When a client was last heard, in milliseconds of Unix time.
     used: AtomicU64,
 }
 
 /// What a page says.
-pub enum Page {
+pub enum SitePage {
     /// Always the same words.
     Text(String),
     /// JSON, made when it is asked for.
@@ -54,7 +55,7 @@ pub enum Page {
     Metrics(Box<dyn Fn(&Sites) -> String + Send + Sync>),
 }
 
-impl Page {
+impl SitePage {
     /// Whether it only says that we are well: it needs no key.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Text(_) | Self::Check(_))
@@ -63,7 +64,7 @@ impl Page {
 
 impl Sites {
     /// All that is served. `guard` is for the pages; the sites have their own.
-    pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, Page)>) -> Self {
+    pub fn new(guard: Guard, sites: Vec<Site>, pages: Vec<(String, SitePage)>) -> Self {
         Self::behind(None, guard, sites, pages)
     }
 
@@ -73,7 +74,7 @@ impl Sites {
         gate: Option<Arc<dyn Gate>>,
         guard: Guard,
         sites: Vec<Site>,
-        pages: Vec<(String, Page)>,
+        pages: Vec<(String, SitePage)>,
     ) -> Self {
         let used = AtomicU64::new(unix_millis());
         let sites = RwLock::new(sites.into());
@@ -127,7 +128,7 @@ impl Sites {
     }
 
     /// A page, or that there is none.
-    fn show(&self, page: Option<&Page>, parts: &Parts) -> Response<Body> {
+    fn show(&self, page: Option<&SitePage>, parts: &Parts) -> Response<Body> {
         let Inner { guard, gate, .. } = &*self.inner;
         let guard = Arc::clone(&guard.read().unwrap_or_else(PoisonError::into_inner));
         if let Err(refused) = guard.check(parts) {
@@ -136,11 +137,11 @@ impl Sites {
         if parts.method == Method::OPTIONS {
             return preflight_of_stranger(&guard, parts);
         }
-        let is_open = page.is_some_and(Page::is_open);
+        let is_open = page.is_some_and(SitePage::is_open);
         let gate = gate.as_ref().filter(|_| !is_open);
         let mut response = match (gate::admit(gate, &parts.headers), page) {
             (Ok(_), Some(page)) => self.read(page, &parts.method),
-            (Err(turned), page) if page.is_some() || turned.is_unknown() => turned.response(),
+            (Err(denied), page) if page.is_some() || denied.is_unknown() => denied.response(),
             _ => nothing_here(self.each().first().map_or("", |site| site.options().path.as_str())),
         };
         if let Some(grant) = guard.grant(&parts.headers) {
@@ -149,18 +150,18 @@ impl Sites {
         response
     }
 
-    fn read(&self, page: &Page, method: &Method) -> Response<Body> {
+    fn read(&self, page: &SitePage, method: &Method) -> Response<Body> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "read it\n".to_owned());
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
         match page {
-            Page::Text(text) => plain(StatusCode::OK, text.clone()),
-            Page::Json(text) => endpoint::json(200, text(self).into()),
-            Page::Metrics(text) => metrics(text(self)),
-            Page::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
-            Page::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
+            SitePage::Text(text) => plain(StatusCode::OK, text.clone()),
+            SitePage::Json(text) => endpoint::json(200, text(self).into()),
+            SitePage::Metrics(text) => metrics(text(self)),
+            SitePage::Check(is_so) if is_so() => plain(StatusCode::OK, "ok".to_owned()),
+            SitePage::Check(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "not yet".to_owned()),
         }
     }
 }
@@ -199,5 +200,51 @@ where
 impl fmt::Debug for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sites").field("sites", &self.each()).finish_non_exhaustive()
+    }
+}
+
+impl Sites {
+    /// Ends every site; see [`Site::close`].
+    pub fn close(&self) {
+        self.each().iter().for_each(Site::close);
+    }
+
+    /// Ends every site within `grace`, which is that of the listener: calls go on
+    /// until a moment before it is over; then each that is open is answered with an
+    /// error of its own, and its server is told that nobody waits.
+    ///
+    /// To be begun when the listener is told to stop, and awaited beside it;
+    /// `served` completes when it has no connection left.
+    pub async fn stop(&self, grace: Duration, served: impl Future<Output = ()>) {
+        let begin = Instant::now();
+        let (patience, end) = (begin + drive::time_for_calls(grace), begin + grace);
+        let finished = async {
+            for site in self.each().iter() {
+                site.all_answered().await;
+            }
+            self.close();
+            // What was on its way when we looked is still answered.
+            served.await;
+            self.sockets_closed().await;
+        };
+        if timeout_at(patience, finished).await.is_ok() {
+            return;
+        }
+        tracing::warn!("the grace period is all but over: calls that are open are given up");
+        let mut works = Works::none();
+        for site in self.each().iter() {
+            works.append(site.give_up());
+        }
+        // Before the sessions end, and with them the connections to their servers.
+        _ = timeout_at(patience + drive::time_to_read_errors(grace) / 2, works).await;
+        self.close();
+        _ = timeout_at(end, self.sockets_closed()).await;
+    }
+
+    /// Waits until the last `WebSocket` of any site is closed.
+    async fn sockets_closed(&self) {
+        for site in self.each().iter() {
+            site.sockets_closed().await;
+        }
     }
 }

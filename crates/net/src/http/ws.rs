@@ -10,11 +10,14 @@
 //!                                      └─ told to stop ──▶ in flight answered ──▶ close frame
 //! ```
 
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{
@@ -27,26 +30,24 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::body::Body;
 use super::endpoint::{Reply, empty};
+use super::request_body::{BodyBudget, Charge, charged};
+use super::response_body::Body;
 use super::site::{Inner, plain};
-use crate::drive::{Either, race};
+use crate::drive::{DEFAULT_GRACE, Either, race, time_to_read_errors};
 use crate::face::lock;
-use crate::grace::{GRACE, moment};
 use crate::pipe::Pipe;
 use crate::who::Who;
-use metered::{Meter, Metered};
 
 type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
-
-mod metered;
 
 /// For the connection to change hands, and for the peer to confirm that it is over.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -206,7 +207,7 @@ async fn converse(
         match race(read(pipe, meter, &mut stream, &heard), told_to_stop).await {
             Either::Left(code) => code,
             Either::Right(()) => {
-                pipe.finish_within(GRACE).await;
+                pipe.finish_within(DEFAULT_GRACE).await;
                 CloseCode::Away
             }
         }
@@ -218,14 +219,14 @@ async fn converse(
         // not read what is on its way does not keep the socket.
         let cut = async {
             pipe.over().await;
-            tokio::time::sleep(moment(GRACE)).await;
+            tokio::time::sleep(time_to_read_errors(DEFAULT_GRACE)).await;
         };
         match race(reading, race(&mut writing, cut)).await {
             Either::Left(read) => {
                 code = read;
                 pipe.end();
                 // Whoever does not read what is left does not keep us.
-                _ = tokio::time::timeout(GRACE, writing).await;
+                _ = tokio::time::timeout(DEFAULT_GRACE, writing).await;
             }
             Either::Right(Either::Left(())) => {}
             Either::Right(Either::Right(())) => {
@@ -323,3 +324,115 @@ async fn say(sink: &mut SplitSink<Socket, Message>, messages: Vec<Bytes>) -> Res
 
 /// A peer that leaves so many pings without a word is gone.
 const MOST_UNANSWERED: u32 = 2;
+
+/// Charges the bytes that one socket has read since its last whole message.
+///
+/// A message may come in many frames, and a frame in many pieces. All of them are kept
+/// until the last one is there, so they are charged as they are read.
+#[derive(Debug)]
+struct Meter {
+    budget: Arc<BodyBudget>,
+    who: Who,
+    unfinished: Mutex<Unfinished>,
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    charge: Charge,
+    bytes: usize,
+    is_refused: bool,
+}
+
+impl Meter {
+    fn new(budget: &Arc<BodyBudget>, who: &Who) -> Arc<Self> {
+        let unfinished = Unfinished { charge: budget.charge(who), bytes: 0, is_refused: false };
+        let (budget, who) = (Arc::clone(budget), who.clone());
+        Arc::new(Self { budget, who, unfinished: Mutex::new(unfinished) })
+    }
+
+    /// A message has ended: what it holds is charged for as long as it lives.
+    fn finish(&self, text: Bytes) -> Result<(Bytes, Arc<Charge>), Refusal> {
+        let mut unfinished = lock(&self.unfinished);
+        unfinished.charge = self.budget.charge(&self.who);
+        unfinished.bytes = 0;
+        drop(unfinished);
+        let mut charge = self.budget.charge(&self.who);
+        charge.grow_to(text.len())?;
+        let charge = Arc::new(charge);
+        Ok((charged(text, &charge), charge))
+    }
+
+    /// A control frame with so much in it is no part of a message.
+    fn forgive(&self, payload: usize) {
+        let mut unfinished = lock(&self.unfinished);
+        // Its head and its mask have six bytes.
+        unfinished.bytes = unfinished.bytes.saturating_sub(payload + 6);
+    }
+
+    /// Whether there was no room for what came.
+    fn is_refused(&self) -> bool {
+        lock(&self.unfinished).is_refused
+    }
+
+    fn add(&self, bytes: usize) -> Result<(), Refusal> {
+        let mut unfinished = lock(&self.unfinished);
+        unfinished.bytes += bytes;
+        let all = unfinished.bytes;
+        let charged = unfinished.charge.grow_to(all);
+        unfinished.is_refused = charged.is_err();
+        charged
+    }
+}
+
+/// A connection whose bytes are counted as they are read. Once they are refused,
+/// further ones are read and dropped: a peer that still sends would not hear why.
+struct Metered<T> {
+    stream: T,
+    meter: Arc<Meter>,
+}
+
+impl<T> Metered<T> {
+    fn new(stream: T, meter: &Arc<Meter>) -> Self {
+        Self { stream, meter: Arc::clone(meter) }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let is_refused = self.meter.is_refused();
+        loop {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+            let read = buffer.filled().len() - before;
+            if read == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if !is_refused {
+                return Poll::Ready(self.meter.add(read).map_err(io::Error::other));
+            }
+            buffer.set_filled(before);
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

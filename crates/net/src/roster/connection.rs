@@ -18,7 +18,7 @@ use super::definition::{Kind, Terms};
 use super::entry::ServerEntry;
 use super::inner::Inner;
 use super::state::Change;
-use crate::client::{CallError, Client, ClientOptions, ConnectError, Filter, Listed};
+use crate::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter, RawList};
 use crate::drive::{Either, Stop, race};
 use crate::face::{lock, now};
 
@@ -285,11 +285,11 @@ async fn listen(client: &Client, link: &Link) {
         let declared = &client.capabilities()[kind.capability()];
         client.capabilities().is_null() || declared["listChanged"] == true
     };
-    let filter = Filter {
+    let filter = ListenFilter {
         tools: offers(Kind::Tools),
         prompts: offers(Kind::Prompts),
         resources: offers(Kind::Resources),
-        ..Filter::default()
+        ..ListenFilter::default()
     };
     let kinds: Vec<_> = Kind::ALL.into_iter().filter(|&kind| offers(kind)).collect();
     let mut pace = Reconnect::new(LISTENS);
@@ -353,7 +353,7 @@ async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option
         return Ok(Some(List { kind, items: Vec::new(), terms: None }));
     }
     match client.list_raw(kind.method(), kind.member().key(), LIST).await {
-        Ok(Listed { items, ttl, is_public }) => {
+        Ok(RawList { items, ttl, is_public }) => {
             let ttl = (client.era() == Era::Modern).then_some(ttl);
             let terms = Some(Terms { read_at: now(), ttl, is_public });
             Ok(Some(List { kind, items, terms }))

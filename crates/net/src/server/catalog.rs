@@ -1,19 +1,23 @@
 //! What a server has to offer: shelves of tools, prompts, resources and templates.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::complete::Completion;
-use super::error::Error;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use switchboard_proto::method::meta;
+
+use super::context::Context;
+use super::handler::{BoxedFuture, Error, Request};
 use super::prompt::Prompt;
 use super::resource::{Resource, Template};
 use super::tool::Tool;
 
 /// Things on one shelf. A list longer than this helps no model.
-const MOST: usize = 10_000;
+const MOST_ENTRIES: usize = 10_000;
 
 /// Something that stands in a list.
-pub(super) trait Listed {
+pub(super) trait CatalogEntry {
     /// What it is called for by.
     fn key(&self) -> &str;
 
@@ -57,40 +61,40 @@ pub enum Flaw {
 /// All shelves. A change makes a new catalog; calls go on with the one they began with.
 #[derive(Clone, Default)]
 pub(super) struct Catalog {
-    pub(super) tools: Shelf<Tool>,
-    pub(super) prompts: Shelf<Prompt>,
-    pub(super) resources: Shelf<Resource>,
-    pub(super) templates: Shelf<Template>,
+    pub(super) tools: CatalogList<Tool>,
+    pub(super) prompts: CatalogList<Prompt>,
+    pub(super) resources: CatalogList<Resource>,
+    pub(super) templates: CatalogList<Template>,
     pub(super) completion: Option<Arc<Completion>>,
 }
 
 /// Things in the order they were put there (MOD-4).
-pub(super) struct Shelf<T> {
+pub(super) struct CatalogList<T> {
     items: Vec<Arc<T>>,
     by_key: HashMap<String, usize>,
     /// Whether clients are told that there is such a shelf, even if it is empty.
     pub(super) offered: bool,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for CatalogList<T> {
     fn default() -> Self {
         Self { items: Vec::new(), by_key: HashMap::new(), offered: false }
     }
 }
 
-impl<T> Clone for Shelf<T> {
+impl<T> Clone for CatalogList<T> {
     fn clone(&self) -> Self {
         Self { items: self.items.clone(), by_key: self.by_key.clone(), offered: self.offered }
     }
 }
 
-impl<T: Listed> Shelf<T> {
+impl<T: CatalogEntry> CatalogList<T> {
     pub(super) fn add(&mut self, item: T) -> Result<(), Flaw> {
         if let Some(flaw) = item.flaw() {
             return Err(flaw);
         }
-        if self.items.len() >= MOST {
-            return Err(Flaw::Full { limit: MOST });
+        if self.items.len() >= MOST_ENTRIES {
+            return Err(Flaw::Full { limit: MOST_ENTRIES });
         }
         let key = item.key().to_owned();
         if self.by_key.contains_key(&key) {
@@ -167,4 +171,126 @@ fn from_cursor(cursor: &str) -> Option<String> {
     use base64::Engine as _;
     let key = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
     String::from_utf8(key).ok()
+}
+
+/// Values in one answer; the specification allows no more.
+const MOST_VALUES: usize = 100;
+
+/// What is to be completed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompletionRequest {
+    /// Whose argument it is.
+    pub of: CompletionSubject,
+    /// The argument.
+    pub argument: String,
+    /// What was typed so far.
+    pub value: String,
+    /// Arguments that are settled.
+    pub settled: BTreeMap<String, String>,
+}
+
+/// Whose argument is to be completed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum CompletionSubject {
+    /// A prompt, by its name.
+    Prompt(String),
+    /// A resource template, by its text.
+    Template(String),
+}
+
+pub(super) type Completion =
+    dyn Fn(CompletionRequest, Context) -> BoxedFuture<Result<Vec<String>, Error>> + Send + Sync;
+
+impl CompletionRequest {
+    pub(super) fn read(call: &Request) -> Result<Self, Error> {
+        let params = call.value()?;
+        let text = |path: &str| {
+            let text = params.pointer(path).and_then(Value::as_str).map(str::to_owned);
+            text.ok_or_else(|| Error::invalid_params(format!("params{path} must be a string")))
+        };
+        let of = match params["ref"]["type"].as_str() {
+            Some("ref/prompt") => CompletionSubject::Prompt(text("/ref/name")?),
+            Some("ref/resource") => CompletionSubject::Template(text("/ref/uri")?),
+            _ => return Err(Error::invalid_params("params/ref/type is none we know")),
+        };
+        let settled = params["context"]["arguments"].clone();
+        let settled = serde_json::from_value(settled).unwrap_or_default();
+        Ok(Self { of, argument: text("/argument/name")?, value: text("/argument/value")?, settled })
+    }
+}
+
+impl CompletionSubject {
+    /// What is on no shelf of ours has no arguments either; where there is no
+    /// shelf, a raw handler may have such things.
+    pub(super) fn check(&self, catalog: &Catalog) -> Result<(), Error> {
+        let (is_known, what) = match self {
+            Self::Prompt(name) => {
+                let prompts = &catalog.prompts;
+                (!prompts.offered || prompts.get(name).is_some(), format!("prompt: {name}"))
+            }
+            Self::Template(uri) => {
+                let (templates, resources) = (&catalog.templates, &catalog.resources);
+                let is_listed = templates.get(uri).is_some() || resources.get(uri).is_some();
+                let fits = || templates.iter().any(|template| template.matches(uri).is_some());
+                (!templates.offered || is_listed || fits(), format!("template: {uri}"))
+            }
+        };
+        if is_known { Ok(()) } else { Err(Error::invalid_params(format!("Unknown {what}"))) }
+    }
+}
+
+pub(super) fn completion_result(mut values: Vec<String>) -> Bytes {
+    let total = values.len();
+    values.truncate(MOST_VALUES);
+    let more = total > values.len();
+    json!({"completion": {"values": values, "total": total, "hasMore": more}}).to_string().into()
+}
+
+/// The methods that describe a draft, which keeps them in `members`.
+macro_rules! describe {
+    ($draft:ident $(<$arguments:ident>)?) => {
+        impl $(<$arguments>)? $draft $(<$arguments>)? {
+            /// What it is for: models read this.
+            #[must_use]
+            pub fn description(self, text: impl Into<String>) -> Self {
+                self.member("description", text.into())
+            }
+
+            /// A name for people.
+            #[must_use]
+            pub fn title(self, text: impl Into<String>) -> Self {
+                self.member("title", text.into())
+            }
+
+            /// Pictures for people: a list of `{src, mimeType?, sizes?}`.
+            #[must_use]
+            pub fn icons(self, icons: ::serde_json::Value) -> Self {
+                self.member("icons", icons)
+            }
+
+            /// Any other member of its entry in the list.
+            #[must_use]
+            pub fn member(mut self, name: &str, value: impl Into<::serde_json::Value>) -> Self {
+                self.members.insert(name.to_owned(), value.into());
+                self
+            }
+
+            /// A member of `_meta`. Keys have a fixed shape, `prefix/name` or `name` (MSG-6).
+            #[must_use]
+            pub fn meta(mut self, key: &str, value: impl Into<::serde_json::Value>) -> Self {
+                let meta = self.members.entry("_meta").or_insert_with(|| ::serde_json::json!({}));
+                meta[key] = value.into();
+                self
+            }
+        }
+    };
+}
+
+pub(super) use describe;
+
+/// A key of `_meta` that nobody may use.
+pub(super) fn meta_flaw(members: &Map<String, Value>) -> Option<Flaw> {
+    let keys = members.get("_meta")?.as_object()?.keys();
+    let wrong = keys.into_iter().find(|key| !meta::is_key(key))?;
+    Some(Flaw::Meta { key: wrong.clone() })
 }

@@ -16,21 +16,13 @@ use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
 
 use super::Server;
-use super::level::Level;
-use super::session::Caller;
-use super::task::{self, Task};
-use super::tool::schema::Promise;
+use super::server_tasks::{self, Task};
+use super::session::{Caller, Level};
+use super::tool::OutputCheck;
 use crate::call::{Call, CallHolder};
 use crate::drive::{Either, Stop, race};
 use crate::face::{Face, lock};
 use crate::inside::Works;
-
-pub(super) mod ask;
-mod form;
-mod page;
-
-pub use ask::Elicited;
-pub use page::Page;
 
 /// One call, towards the client that made it. Cheap to clone.
 ///
@@ -44,7 +36,7 @@ pub use page::Page;
 pub struct Context {
     pub(super) state: Arc<State>,
     /// What the tool that is called says of its results.
-    pub(super) promise: Promise,
+    pub(super) output_check: OutputCheck,
 }
 
 /// What is known of a call while it lasts.
@@ -53,7 +45,7 @@ pub(super) struct State {
     pub(super) caller: Caller,
     /// What its client said the last time it came back with input.
     retry: Mutex<Option<Message>>,
-    pub(super) way: Way,
+    pub(super) channel: CallChannel,
     /// What progress goes by, as the client wrote it first.
     token: Option<Bytes>,
     /// How long a task for this call is to be remembered; none if its client takes none.
@@ -69,12 +61,12 @@ pub(super) struct State {
 }
 
 impl State {
-    fn new(server: Arc<Server>, caller: Caller, way: Way) -> Self {
+    fn new(server: Arc<Server>, caller: Caller, channel: CallChannel) -> Self {
         Self {
             server,
             caller,
             retry: Mutex::default(),
-            way,
+            channel,
             token: None,
             task_ttl: None,
             reported: Mutex::new(f64::NEG_INFINITY),
@@ -139,7 +131,7 @@ impl CallHolder for State {
 
 /// Where a call's words go.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum CallChannel {
     Call {
         face: Arc<Face>,
         exchange: Exchange,
@@ -149,19 +141,27 @@ pub(super) enum Way {
 }
 
 impl Context {
-    pub(super) fn new(server: Arc<Server>, caller: Caller, way: Way, request: &Message) -> Self {
+    pub(super) fn new(
+        server: Arc<Server>,
+        caller: Caller,
+        channel: CallChannel,
+        request: &Message,
+    ) -> Self {
         let task_ttl = match request.method() {
-            method::CALL_TOOL => task::ttl(&caller, request),
+            method::CALL_TOOL => server_tasks::ttl(&caller, request),
             _ => None,
         };
-        let state =
-            State { token: progress_token(request), task_ttl, ..State::new(server, caller, way) };
-        Self { state: Arc::new(state), promise: Promise::default() }
+        let state = State {
+            token: progress_token(request),
+            task_ttl,
+            ..State::new(server, caller, channel)
+        };
+        Self { state: Arc::new(state), output_check: OutputCheck::default() }
     }
 
     /// The same call, of a tool that has promised something.
-    pub(super) fn promising(self, promise: Promise) -> Self {
-        Self { promise, ..self }
+    pub(super) fn with_output_check(self, output_check: OutputCheck) -> Self {
+        Self { output_check, ..self }
     }
 
     /// The same call, going on as a task.
@@ -170,9 +170,9 @@ impl Context {
         let state = State {
             token: self.state.token(),
             reported: Mutex::new(*lock(&self.state.reported)),
-            ..State::new(server, caller, Way::Task(task))
+            ..State::new(server, caller, CallChannel::Task(task))
         };
-        Self { state: Arc::new(state), promise: self.promise.clone() }
+        Self { state: Arc::new(state), output_check: self.output_check.clone() }
     }
 
     /// Reports how far the call has got.
@@ -217,9 +217,9 @@ impl Context {
 
     /// Any other notification about this call.
     pub(super) fn note(&self, message: &Message) {
-        let (face, exchange) = match &self.state.way {
-            Way::Call { face, exchange } => (Arc::clone(face), Some(*exchange)),
-            Way::Task(_) => match &self.state.caller {
+        let (face, exchange) = match &self.state.channel {
+            CallChannel::Call { face, exchange } => (Arc::clone(face), Some(*exchange)),
+            CallChannel::Task(_) => match &self.state.caller {
                 Caller::Session(session) => match session.face.upgrade() {
                     Some(face) => (face, None),
                     None => return,
@@ -238,7 +238,7 @@ impl Context {
     /// takes long: the client comes back for it after a moment. Only clients of
     /// 2025-11-25 can do that; for others this does nothing (HTTP-11).
     pub fn hang_up(&self) {
-        if let Way::Call { face, exchange } = &self.state.way {
+        if let CallChannel::Call { face, exchange } = &self.state.channel {
             face.hang_up(*exchange);
         }
     }

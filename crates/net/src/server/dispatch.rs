@@ -12,21 +12,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_proto::exchange::{Exchange, Said};
-use switchboard_proto::jsonrpc::Member;
-use switchboard_proto::method;
+use switchboard_proto::jsonrpc::{Member, Part};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::{method, project};
 
-use super::complete::{self, Completing};
+use super::catalog::{self, CompletionRequest};
 use super::context::Context;
-use super::error::Error;
-use super::handler::Request;
-use super::level::Level;
-use super::session::{Caller, Session};
-use super::tool::{Tool, ToolResult};
-use super::{Server, task};
+use super::handler::{Error, Request};
+use super::session::{Caller, Level, Session};
+use super::tool::Tool;
+use super::tool_result::ToolResult;
+use super::{Server, server_tasks};
 use crate::face::{Face, lock};
 use crate::seal::Sealer;
+
+pub use project::CacheHints;
 
 /// The capability to tell of changed resources.
 const SUBSCRIBE: &str = "/resources/subscribe";
@@ -160,9 +161,9 @@ impl Server {
             }
             method::COMPLETE => match &catalog.completion {
                 Some(completion) => {
-                    let what = Completing::read(call)?;
+                    let what = CompletionRequest::read(call)?;
                     what.of.check(&catalog)?;
-                    completion(what, cx).await.map(complete::to_bytes)
+                    completion(what, cx).await.map(catalog::completion_result)
                 }
                 None => self.raw(call, cx).await,
             },
@@ -195,7 +196,7 @@ impl Server {
             Some(it) => it.read().map_err(|error| Error::invalid_params(error.to_string()))?,
         };
         tool.check_headers(&arguments, said)?;
-        let as_task = task::wanted(&tool, call, &cx)?;
+        let as_task = server_tasks::wanted(&tool, call, &cx)?;
         let started = crate::face::now();
         let result = match tool.complaint(&arguments) {
             Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
@@ -239,4 +240,45 @@ fn check_state(call: &Request) -> Result<(), Refusal> {
 fn unknown_level(name: &str) -> String {
     let names = Level::ALL.map(Level::as_str).join(", ");
     format!("there is no log level {name:?}; there are {names}")
+}
+
+impl Server {
+    /// A result as the caller's revision wants it. A tool is written once, in the newest
+    /// words; what an older client does not know is put into words that it knows (GW-70).
+    pub(super) fn project_result(
+        &self,
+        caller: &Caller,
+        call: &Request,
+        result: Bytes,
+    ) -> Result<Bytes, Error> {
+        let projected = match caller.era() {
+            Era::Modern => {
+                project::modern(&result, call.method(), Some(&self.identity.text), self.cache)
+            }
+            Era::Legacy => {
+                let wrapped = self.is_wrapped(call);
+                project::legacy(result, call.method(), caller.revision(), wrapped)
+            }
+        };
+        projected.map_err(|_| Error::internal("the server made a result that is no JSON object"))
+    }
+
+    /// Whether a call, or the task that it asks for, is one of a tool whose
+    /// output schema is listed inside another.
+    fn is_wrapped(&self, call: &Request) -> bool {
+        let text = |name| call.text(name).unwrap_or_default();
+        match call.method() {
+            method::CALL_TOOL => {
+                self.catalog().tools.get(&text("name")).is_some_and(|it| it.is_wrapped())
+            }
+            method::TASK_RESULT => self.tasks.is_wrapped(&text("taskId")),
+            _ => false,
+        }
+    }
+}
+
+/// A result that nobody is to keep: it came of answers to questions (MRTR-12).
+pub(super) fn without_caching(result: Bytes) -> Bytes {
+    let result = Part::new(&result).with("ttlMs", b"0").unwrap_or(result);
+    Part::new(&result).with("cacheScope", b"\"private\"").unwrap_or(result)
 }

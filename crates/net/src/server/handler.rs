@@ -1,18 +1,25 @@
-//! The raw level: a method and its parameters in, a result out.
+//! The raw level of a server: its [`Handler`] with requests, notifications and errors.
 
+use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
-use serde_json::Value;
-use switchboard_proto::jsonrpc::{Member, Message, Part};
+use serde_json::{Value, json};
+use switchboard_proto::jsonrpc::{Id, Kind, Member, Message, Part};
+use switchboard_proto::method;
+use switchboard_proto::refusal::{Refusal, code};
+use switchboard_proto::revision::{Era, Revision};
 
+use super::Server;
 use super::context::Context;
-use super::error::Error;
-use super::notice::Notice;
+use super::session::Caller;
+use crate::face::Face;
+use crate::inside::Works;
 
 /// Answers the methods that the library does not answer by itself.
 ///
@@ -105,28 +112,28 @@ impl Request {
     }
 }
 
-pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(super) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler whose type is forgotten.
-pub(super) trait Erased: Send + Sync {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>>;
-    fn notified(self: Arc<Self>, notice: Notice) -> Job<()>;
+pub(super) trait DynMethods: Send + Sync {
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>>;
+    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()>;
 }
 
-impl<H: Handler> Erased for H {
-    fn call(self: Arc<Self>, call: Request, cx: Context) -> Job<Result<Bytes, Error>> {
+impl<H: Handler> DynMethods for H {
+    fn call(self: Arc<Self>, call: Request, cx: Context) -> BoxedFuture<Result<Bytes, Error>> {
         Box::pin(async move { Handler::call(&*self, call, cx).await })
     }
 
-    fn notified(self: Arc<Self>, notice: Notice) -> Job<()> {
+    fn notified(self: Arc<Self>, notice: Notice) -> BoxedFuture<()> {
         Box::pin(async move { Handler::notified(&*self, notice).await })
     }
 }
 
 /// A future whose panic is an error: one broken call must not cost a connection.
-pub(super) struct Caught<F>(pub(super) Pin<Box<F>>);
+pub(super) struct CatchPanic<F>(pub(super) Pin<Box<F>>);
 
-impl<F, T> Future for Caught<F>
+impl<F, T> Future for CatchPanic<F>
 where
     F: Future<Output = Result<T, Error>>,
 {
@@ -138,5 +145,221 @@ where
             tracing::error!("a call panicked");
             Poll::Ready(Err(Error::internal("the server failed while it served this call")))
         })
+    }
+}
+
+/// Notifications that are being heard at once, over all clients. A client that
+/// says more than anybody can listen to must not make us keep it all.
+const MOST_NOTICES: usize = 1024;
+
+/// A notification of a client: changed roots, progress on a question, or one of its own.
+///
+/// The end of the handshake and a cancelled call are not among them. A call learns
+/// that it is cancelled by [`Context::cancelled`].
+#[derive(Clone)]
+pub struct Notice {
+    message: Message,
+    caller: Caller,
+    server: Arc<Server>,
+}
+
+impl Notice {
+    /// Its method, such as `notifications/roots/list_changed`.
+    pub fn method(&self) -> &str {
+        self.message.method()
+    }
+
+    /// The parameters as they were written; an empty object if there were none.
+    pub fn params(&self) -> &[u8] {
+        self.message.payload().unwrap_or(b"{}")
+    }
+
+    /// One member of the parameters as it was written; a path names members from the outside in.
+    pub fn param(&self, path: &[&str]) -> Option<&[u8]> {
+        self.message.body().get(path).map(Part::text)
+    }
+
+    /// What the client calls itself. Never to be trusted (MOD-7).
+    pub fn client_info(&self) -> Option<Value> {
+        self.caller.client()
+    }
+
+    /// The era that the client speaks.
+    pub fn era(&self) -> Era {
+        self.caller.era()
+    }
+
+    /// The revision that the client speaks.
+    pub fn revision(&self) -> Revision {
+        self.caller.revision()
+    }
+
+    /// The server that was told.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notice").field("method", &self.method()).finish_non_exhaustive()
+    }
+}
+
+/// Who hears notifications besides the raw handler.
+pub(super) type NoticeCallback = dyn Fn(Notice) -> BoxedFuture<()> + Send + Sync;
+
+/// How many are being heard.
+#[derive(Debug, Default)]
+pub(super) struct NoticeCount {
+    now: Arc<AtomicUsize>,
+}
+
+/// One that is being heard, until it is dropped.
+struct NoticePermit(Arc<AtomicUsize>);
+
+impl NoticeCount {
+    fn begin(&self) -> Option<NoticePermit> {
+        let heard = NoticePermit(Arc::clone(&self.now));
+        (self.now.fetch_add(1, Ordering::Relaxed) < MOST_NOTICES).then_some(heard)
+    }
+}
+
+impl Drop for NoticePermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Passes on what a client said. Who hears it begins in the order it was said.
+    pub(super) fn hear(&self, face: &Arc<Face>, message: Message) -> Works {
+        let nobody = self.raw.is_none() && self.heard.is_none();
+        if nobody || message.method() == method::INITIALIZED {
+            return Works::none();
+        }
+        let caller = match face.era() {
+            Era::Modern => Some(Caller::Request(message.clone())),
+            Era::Legacy => self.sessions.get(face.number()).map(Caller::Session),
+        };
+        let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
+            return Works::none();
+        };
+        let Some(heard) = self.notices.begin() else {
+            tracing::warn!(
+                method = message.method(),
+                "too much is said at once; this was not heard"
+            );
+            return Works::none();
+        };
+        let notice = Notice { message, caller, server };
+        let raw = self.raw.clone().map(|handler| handler.notified(notice.clone()));
+        let own = self.heard.as_ref().map(|hear| hear(notice));
+        Works::one(async move {
+            for hearing in raw.into_iter().chain(own) {
+                // A panic has been logged, and there is nobody to tell it.
+                let hearing = async move {
+                    hearing.await;
+                    Ok(())
+                };
+                _ = CatchPanic(Box::pin(hearing)).await;
+            }
+            drop(heard);
+        })
+    }
+}
+
+/// A JSON-RPC error: the call was wrong, or we cannot serve it.
+///
+/// What a tool has to say about its own failure is a result with `isError`
+/// instead ([`ToolResult::error`](super::ToolResult::error)): models read that.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// Outside -32768..-32000 if it is your own (ERR-1).
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// For programs.
+    pub data: Option<Value>,
+}
+
+impl Error {
+    /// An error with a code of your own.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The same, with something for programs.
+    #[must_use]
+    pub fn with_data(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// The parameters are wrong.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The fault is ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(code::INTERNAL, message)
+    }
+
+    /// There is no such method.
+    pub fn unknown_method(method: &str) -> Self {
+        Refusal::UnknownMethod { method: method.to_owned() }.into()
+    }
+
+    /// There is no such resource; each era has its own code for that (ERR-3).
+    pub fn no_such_resource(uri: &str, era: Era) -> Self {
+        let code = match era {
+            Era::Legacy => code::RESOURCE_NOT_FOUND,
+            Era::Modern => code::INVALID_PARAMS,
+        };
+        Self::new(code, format!("Resource not found: {uri}")).with_data(json!({"uri": uri}))
+    }
+
+    /// The client did not declare what the call needs of it (META-3).
+    pub fn missing_capability(required: &Value, era: Era) -> Self {
+        let names = required.as_object().into_iter().flat_map(|members| members.keys());
+        let names: Vec<_> = names.map(String::as_str).collect();
+        let message =
+            format!("this call needs a client that declares the capability {}", names.join(", "));
+        match era {
+            Era::Modern => Self::new(code::MISSING_CAPABILITY, message)
+                .with_data(json!({"requiredCapabilities": required})),
+            Era::Legacy => Self::new(code::INVALID_REQUEST, message),
+        }
+    }
+
+    /// The error in an answer of the client.
+    pub(super) fn from_answer(answer: &Message) -> Option<Self> {
+        if answer.kind() != Kind::Error {
+            return None;
+        }
+        let error = answer.payload_value()?;
+        let message = error["message"].as_str().unwrap_or("the client refused").to_owned();
+        let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
+        Some(Self { code, message, data: error.get("data").cloned() })
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(data) = &self.data {
+            error["data"] = data.clone();
+        }
+        error
+    }
+
+    pub(super) fn to_message(&self, id: Option<&Id>) -> Message {
+        Message::error(id, &self.to_json())
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(why: Refusal) -> Self {
+        Self { code: why.rpc_code().into(), message: why.to_string(), data: why.data() }
     }
 }

@@ -8,17 +8,16 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::Member;
 
-use super::catalog::{Flaw, Listed};
-use super::content::Content;
+use super::catalog::{self, CatalogEntry, Flaw, describe};
 use super::context::Context;
-use super::entry::{self, describe};
-use super::error::Error;
-use super::handler::{Job, Request};
+use super::handler::{BoxedFuture, Error, Request};
+use super::tool_result::Content;
 
 /// Arguments of a prompt, by name. They are always strings.
 pub type PromptArguments = BTreeMap<String, String>;
 
-type Fill = dyn Fn(PromptArguments, Context) -> Job<Result<PromptResult, Error>> + Send + Sync;
+type Fill =
+    dyn Fn(PromptArguments, Context) -> BoxedFuture<Result<PromptResult, Error>> + Send + Sync;
 
 /// A prompt that is complete.
 pub struct Prompt {
@@ -95,7 +94,7 @@ impl PromptDraft {
         }
         Prompt {
             name,
-            flaw: entry::flaw(&self.members),
+            flaw: catalog::meta_flaw(&self.members),
             listing: Value::Object(self.members).to_string(),
             required,
             fill: Box::new(move |arguments, cx| Box::pin(function(arguments, cx))),
@@ -149,7 +148,7 @@ impl PromptResult {
     }
 }
 
-impl Listed for Prompt {
+impl CatalogEntry for Prompt {
     fn key(&self) -> &str {
         &self.name
     }

@@ -7,21 +7,17 @@ use std::future::Future;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{Flaw, Listed};
-use super::content::Contents;
+use super::catalog::{self, CatalogEntry, Flaw, describe};
 use super::context::Context;
-use super::entry::{self, describe};
-use super::error::Error;
-use super::handler::Job;
-use super::project::CacheHints;
-use pattern::Pattern;
-
-mod pattern;
+use super::dispatch::CacheHints;
+use super::handler::{BoxedFuture, Error};
+use super::tool_result::Contents;
 
 /// What a template's variables stand for in one URI.
 pub type Variables = BTreeMap<String, String>;
 
-type Read = dyn Fn(String, Variables, Context) -> Job<Result<Vec<Contents>, Error>> + Send + Sync;
+type Read =
+    dyn Fn(String, Variables, Context) -> BoxedFuture<Result<Vec<Contents>, Error>> + Send + Sync;
 
 /// A resource that is complete.
 pub struct Resource {
@@ -121,8 +117,8 @@ impl ResourceDraft {
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
         let listing = self.listing("uri");
-        let read = Box::new(move |uri, _, cx| -> Job<_> { Box::pin(function(uri, cx)) });
-        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        let read = Box::new(move |uri, _, cx| -> BoxedFuture<_> { Box::pin(function(uri, cx)) });
+        let (flaw, cache) = (catalog::meta_flaw(&self.members), self.cache);
         Resource { uri: self.uri, flaw, listing, cache, read }
     }
 
@@ -137,11 +133,11 @@ impl ResourceDraft {
         W: Future<Output = Result<Vec<Contents>, Error>> + Send + 'static,
     {
         let listing = self.listing("uriTemplate");
-        let read = Box::new(move |uri, variables, cx| -> Job<_> {
+        let read = Box::new(move |uri, variables, cx| -> BoxedFuture<_> {
             Box::pin(function(uri, variables, cx))
         });
         let pattern = Pattern::parse(&self.uri);
-        let (flaw, cache) = (entry::flaw(&self.members), self.cache);
+        let (flaw, cache) = (catalog::meta_flaw(&self.members), self.cache);
         Template { text: self.uri, pattern, flaw, listing, cache, read }
     }
 
@@ -161,7 +157,7 @@ fn to_bytes(contents: &[Contents], cache: Option<CacheHints>) -> Bytes {
     result.to_string().into()
 }
 
-impl Listed for Resource {
+impl CatalogEntry for Resource {
     fn key(&self) -> &str {
         &self.uri
     }
@@ -175,7 +171,7 @@ impl Listed for Resource {
     }
 }
 
-impl Listed for Template {
+impl CatalogEntry for Template {
     fn key(&self) -> &str {
         &self.text
     }
@@ -201,5 +197,133 @@ impl fmt::Debug for Resource {
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Template").field("template", &self.text).finish_non_exhaustive()
+    }
+}
+
+/// A URI template, cut at its variables, to find which values make it a given URI.
+///
+/// Of RFC 6570 there is what can be read backwards without guessing: `{name}`,
+/// which ends at the next slash, and `{+name}`, which may hold any.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Pattern {
+    parts: Vec<PatternPart>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum PatternPart {
+    Literal(String),
+    Variable { name: String, slashes: bool },
+}
+
+impl Pattern {
+    fn parse(template: &str) -> Result<Self, &'static str> {
+        let mut parts = Vec::new();
+        let mut rest = template;
+        while let Some((literal, after)) = rest.split_once('{') {
+            if !literal.is_empty() {
+                parts.push(PatternPart::Literal(literal.to_owned()));
+            } else if let Some(PatternPart::Variable { .. }) = parts.last() {
+                return Err("two variables with nothing between them cannot be told apart");
+            }
+            let (expression, tail) = after.split_once('}').ok_or("a brace is not closed")?;
+            let (name, slashes) = match expression.strip_prefix('+') {
+                Some(name) => (name, true),
+                None => (expression, false),
+            };
+            let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+            if name.is_empty() || !name.chars().all(is_name) {
+                return Err("only {name} and {+name} are understood");
+            }
+            parts.push(PatternPart::Variable { name: name.to_owned(), slashes });
+            rest = tail;
+        }
+        if rest.contains('}') {
+            return Err("a brace is not opened");
+        }
+        if !rest.is_empty() {
+            parts.push(PatternPart::Literal(rest.to_owned()));
+        }
+        Ok(Self { parts })
+    }
+
+    /// The values of the variables, if the template stands for `uri`. Each takes
+    /// as little as it can; none is empty.
+    fn matches(&self, uri: &str) -> Option<Variables> {
+        let mut variables = Variables::new();
+        let mut rest = uri;
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
+            let (name, slashes) = match part {
+                PatternPart::Literal(literal) => {
+                    rest = rest.strip_prefix(literal.as_str())?;
+                    continue;
+                }
+                PatternPart::Variable { name, slashes } => (name, *slashes),
+            };
+            let is_last = parts.len() == 1;
+            let end = match parts.peek() {
+                Some(PatternPart::Literal(next)) if is_last => {
+                    rest.len().checked_sub(next.len()).filter(|&end| rest.is_char_boundary(end))?
+                }
+                Some(PatternPart::Literal(next)) => rest.find(next.as_str())?,
+                _ => rest.len(),
+            };
+            let value = &rest[..end];
+            if value.is_empty() || (!slashes && value.contains('/')) {
+                return None;
+            }
+            variables.insert(name.clone(), decode(value));
+            rest = &rest[end..];
+        }
+        rest.is_empty().then_some(variables)
+    }
+}
+
+/// Undoes percent-encoding; what is no UTF-8 then stays as it was.
+fn decode(value: &str) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        // A sign would be a number's, too.
+        let hex = tail.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let hex = hex.filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_read_back_from_a_uri() {
+        check("a://{id}/data", "a://12/data", "id=12");
+        check("a://{id}/data", "a://data/data", "id=data");
+        check("a://{id}/data", "a://1/2/data", "-");
+        check("a://{id}/data", "a:///data", "-");
+        check("a://{id}/data", "a://1/dat", "-");
+        check("a://{+path}", "a://x/y%20z", "path=x/y z");
+        check("a://{x}/{y}", "a://1/2", "x=1 y=2");
+        check("a://b", "a://b", "");
+        check("a://{x}", "a://é%", "x=é%");
+        check("a://{x}", "a://%+1%zz", "x=%+1%zz");
+        for broken in ["a://{", "a://{}", "a://}", "a://{x}{y}", "a://{?q}"] {
+            assert!(Pattern::parse(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[track_caller]
+    fn check(template: &str, uri: &str, expected: &str) {
+        let seen = Pattern::parse(template).unwrap().matches(uri).map_or_else(
+            || "-".to_owned(),
+            |variables| {
+                let pairs = variables.iter().map(|(name, value)| format!("{name}={value}"));
+                pairs.collect::<Vec<_>>().join(" ")
+            },
+        );
+        assert_eq!(seen, expected, "{template} for {uri}");
     }
 }

@@ -1,16 +1,19 @@
-//! Who calls: a legacy session, or a modern request that speaks for itself.
+//! The callers of a server: legacy sessions with their handshake, and modern requests.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use serde_json::Value;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::legacy::Phase;
 
-use super::error::Error;
-use super::level::Level;
+use super::catalog::Catalog;
+use super::handler::{Error, Request};
+use super::{Server, server_tasks};
 use crate::face::{Face, lock};
 
 /// Resources that one legacy client may watch.
@@ -170,5 +173,166 @@ impl Sessions {
     /// A client is gone.
     pub(super) fn forget(&self, face: u64) {
         lock(self.part(face)).remove(&face);
+    }
+}
+
+/// Who we are and what else we say about ourselves.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) info: Map<String, Value>,
+    /// The same as text.
+    pub(super) text: Bytes,
+    pub(super) instructions: Option<String>,
+    pub(super) logging: bool,
+    pub(super) capabilities: Map<String, Value>,
+    pub(super) extensions: Map<String, Value>,
+    /// What is spoken; the newest first.
+    pub(super) speaks: Vec<Revision>,
+}
+
+impl Server {
+    /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
+    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Request) -> Result<Bytes, Error> {
+        let params = call.value()?;
+        let asked = params["protocolVersion"].as_str();
+        let asked = asked
+            .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;
+        let revision = self.settle_on(asked)?;
+        let offered = self.capabilities(&self.catalog(), revision);
+        let session = Session::new(face, revision, &params, offered.clone());
+        self.sessions.greet(face.number(), session);
+        let mut result = json!({
+            "protocolVersion": revision.as_str(),
+            "capabilities": offered,
+            "serverInfo": self.identity.info,
+        });
+        if let Some(instructions) = &self.identity.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        Ok(result.to_string().into())
+    }
+
+    /// The revision that was asked for, else our newest with a handshake (NEG-11).
+    fn settle_on(&self, asked: &str) -> Result<Revision, Error> {
+        let legacy = |revision: &Revision| revision.era() == Era::Legacy;
+        let speaks = || self.identity.speaks.iter().copied().filter(legacy);
+        let same = speaks().find(|revision| revision.as_str() == asked);
+        same.or_else(|| speaks().max()).ok_or_else(|| {
+            let asked = asked.to_owned();
+            Refusal::WrongEra { asked, serves: "modern" }.into()
+        })
+    }
+
+    /// Whether a client of that era is served at all.
+    pub(super) fn speaks(&self, era: Era) -> bool {
+        self.identity.speaks.iter().any(|revision| revision.era() == era)
+    }
+
+    /// Whether clients are told that we log to them (LIF-3).
+    pub(super) fn logs(&self) -> bool {
+        self.identity.logging || self.identity.capabilities.contains_key("logging")
+    }
+
+    /// `server/discover` (DISC-1, DISC-2).
+    pub(super) fn discover(&self) -> Bytes {
+        let revision = Revision::NEWEST_MODERN;
+        let mut result = json!({
+            "supportedVersions": Revision::names(Era::Modern),
+            "capabilities": self.capabilities(&self.catalog(), revision),
+        });
+        if let Some(instructions) = &self.identity.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        result.to_string().into()
+    }
+
+    /// What is offered, derived from what is there (META-6).
+    pub(super) fn capabilities(&self, catalog: &Catalog, revision: Revision) -> Value {
+        let mut all = Map::new();
+        let shelves = [("tools", catalog.tools.offered), ("prompts", catalog.prompts.offered)];
+        for (name, _) in shelves.into_iter().filter(|(_, offered)| *offered) {
+            all.insert(name.to_owned(), json!({"listChanged": true}));
+        }
+        if catalog.resources.offered || catalog.templates.offered {
+            let resources = json!({"subscribe": true, "listChanged": true});
+            all.insert("resources".to_owned(), resources);
+        }
+        if catalog.completion.is_some() {
+            all.insert("completions".to_owned(), json!({}));
+        }
+        if self.identity.logging {
+            all.insert("logging".to_owned(), json!({}));
+        }
+        let tasks =
+            catalog.tools.iter().any(|tool| tool.support != server_tasks::TaskSupport::Forbidden);
+        if tasks && revision.rules().core_tasks {
+            let requests = json!({"tools": {"call": {}}});
+            let tasks = json!({"list": {}, "cancel": {}, "requests": requests});
+            all.insert("tasks".to_owned(), tasks);
+        }
+        if revision.era() == Era::Modern {
+            let mut extensions = self.identity.extensions.clone();
+            if tasks {
+                extensions.insert(server_tasks::EXTENSION.to_owned(), json!({}));
+            }
+            if !extensions.is_empty() {
+                all.insert("extensions".to_owned(), extensions.into());
+            }
+        }
+        all.extend(self.identity.capabilities.clone());
+        all.into()
+    }
+}
+
+/// The eight levels of syslog, least grave first.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[expect(missing_docs, reason = "the names are syslog's own")]
+pub enum Level {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl Level {
+    /// Least grave first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// As it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// The level of that name, if there is one.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

@@ -23,8 +23,7 @@ use super::pipe::End;
 use super::{Trial, Upstream, via};
 use crate::drive::{Either, race};
 use crate::face::lock;
-use crate::http::fetch::Fetch;
-use crate::http::fetch::redirect::{is_same_origin, resolve};
+use crate::http::fetch::{Fetch, is_same_origin, resolve};
 use crate::http::{content_type, is_event_stream};
 use crate::inside::Works;
 

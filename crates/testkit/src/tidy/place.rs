@@ -34,7 +34,6 @@ const PLATFORM: &[&str] = &[
     // Which signals mean what is for the binary to say.
     "crates/cli/src/signal.rs",
     "crates/net/src/platform.rs",
-    "crates/net/src/platform/group.rs",
     "crates/net/src/platform/guard.rs",
 ];
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use switchboard_net::client::{CallOptions, Filter, Notification};
+use switchboard_net::client::{CallOptions, ListenFilter, Notification};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::revision::Era;
 use tokio::sync::broadcast::Receiver;
@@ -60,7 +60,8 @@ pub(super) async fn log(connection: &Connection) -> Result<(), Failure> {
 pub(super) async fn subscribe(connection: &Connection) -> Result<(), Failure> {
     let mut notes = connection.notes();
     let uris = vec!["peer://watched".to_owned()];
-    let mut listening = connection.client.listen(Filter { uris, ..Filter::default() }).await?;
+    let mut listening =
+        connection.client.listen(ListenFilter { uris, ..ListenFilter::default() }).await?;
     same(&connection.call("touch", json!({})).await?, &"touched".to_owned())?;
     let note = timeout(ARRIVAL, listening.next()).await?.ok_or("the listen ended")?;
     same(&note.method.as_str(), &method::UPDATED)?;
@@ -72,7 +73,7 @@ pub(super) async fn subscribe(connection: &Connection) -> Result<(), Failure> {
 
 pub(super) async fn list_changed(connection: &Connection) -> Result<(), Failure> {
     let mut notes = connection.notes();
-    let filter = Filter { tools: true, ..Filter::default() };
+    let filter = ListenFilter { tools: true, ..ListenFilter::default() };
     let mut listening = connection.client.listen(filter).await?;
     let name = connection.call("grow", json!({})).await?;
     let note = timeout(ARRIVAL, listening.next()).await?.ok_or("the listen ended")?;

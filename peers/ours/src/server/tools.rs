@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::server::{Context, Draft, Error, Level, Tool, ToolResult};
+use switchboard_net::server::{Context, Error, Level, Tool, ToolDraft, ToolResult};
 use switchboard_proto::revision::Era;
 use tokio::time::sleep;
 
@@ -45,7 +45,7 @@ pub(super) fn all() -> Vec<Tool> {
 }
 
 /// A tool all of whose arguments are required.
-fn with(name: &str, arguments: &[(&str, &str)]) -> Draft<Value> {
+fn with(name: &str, arguments: &[(&str, &str)]) -> ToolDraft<Value> {
     let mut schema = json!({"type": "object", "properties": {}, "required": []});
     for (argument, kind) in arguments {
         schema["properties"][argument] = json!({"type": kind});

@@ -1,7 +1,7 @@
 //! Changes, as they happen.
 
 use serde_json::json;
-use switchboard_net::client::Filter;
+use switchboard_net::client::ListenFilter;
 
 use super::{Asked, failed, usage};
 use crate::exit::{CommandError, ExitStatus};
@@ -28,7 +28,7 @@ pub(in crate::command) async fn listen(asked: Asked) -> Result<(), CommandError>
 }
 
 /// All lists, unless something is named.
-fn filter(words: &[String]) -> Result<Filter, CommandError> {
+fn filter(words: &[String]) -> Result<ListenFilter, CommandError> {
     let lists = ["tools", "prompts", "resources"];
     let strange = words.iter().find(|word| !word.contains(':') && !lists.contains(&word.as_str()));
     if let Some(strange) = strange {
@@ -40,5 +40,5 @@ fn filter(words: &[String]) -> Result<Filter, CommandError> {
     let has = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     let uris = words.iter().filter(|word| word.contains(':')).cloned().collect();
     let [tools, prompts, resources] = lists.map(has);
-    Ok(Filter { tools, prompts, resources, uris })
+    Ok(ListenFilter { tools, prompts, resources, uris })
 }

@@ -8,7 +8,7 @@ use switchboard_gateway::span::Spans;
 use switchboard_gateway::tap::{Tap, Tapped};
 use switchboard_gateway::{metrics, status};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::http::sites::Page;
+use switchboard_net::http::sites::SitePage;
 use switchboard_net::inside::Inside;
 
 use super::otel;
@@ -44,7 +44,7 @@ pub(super) fn tapped(
 }
 
 /// Whether we are well, whether a server is there, how everything stands, and what was counted.
-pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Page)> {
+pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, SitePage)> {
     let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
     let is_ready = move || {
         let states = ready.states();
@@ -57,9 +57,9 @@ pub(super) fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, Pag
     };
     let metrics = move |sites: &_| metrics::page(&counted, sites);
     vec![
-        ("/healthz".to_owned(), Page::Text("ok".to_owned())),
-        ("/readyz".to_owned(), Page::Check(Box::new(is_ready))),
-        ("/status".to_owned(), Page::Json(Box::new(status))),
-        ("/metrics".to_owned(), Page::Metrics(Box::new(metrics))),
+        ("/healthz".to_owned(), SitePage::Text("ok".to_owned())),
+        ("/readyz".to_owned(), SitePage::Check(Box::new(is_ready))),
+        ("/status".to_owned(), SitePage::Json(Box::new(status))),
+        ("/metrics".to_owned(), SitePage::Metrics(Box::new(metrics))),
     ]
 }

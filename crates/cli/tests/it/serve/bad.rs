@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{CallError, ClientOptions, Filter};
+use switchboard_net::client::{CallError, ClientOptions, ListenFilter};
 
 use super::{ERAS, Gateway, demo, late, names, text};
 use crate::named::Home;
@@ -86,7 +86,7 @@ async fn a_server_that_comes_late_is_announced() {
         let servers = json!({"good": demo(&[]), "late": late(&home, "")});
         let gateway = Gateway::start_in(home, &servers, &json!({}));
         let client = gateway.client(era, &["good"]).await;
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = client.listen(filter).await.unwrap();
         let before = client.tools().await.unwrap();
         assert!(!names(&before).contains(&"late__echo"));

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, ClientOptions, Filter};
+use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 
 use super::{ERAS, Gateway, demo, eventually, names, pid, text};
 use crate::named::Home;
@@ -66,7 +66,7 @@ async fn a_tool_that_appears_is_listed_told_and_called_by_everybody() {
     let _legacy = gateway.client_at("/mcp", ERAS[0], options).await;
     for path in ["/mcp", "/servers/it/mcp"] {
         let modern = gateway.client_at(path, ERAS[1], ClientOptions::default()).await;
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         hears.push(modern.listen(filter).await.unwrap());
     }
     for (grown, (client, prefix)) in (3..).zip(&all) {

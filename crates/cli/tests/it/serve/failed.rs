@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 
 use super::{ERAS, Gateway, demo, names, text};
 use crate::named::Home;
@@ -39,7 +39,7 @@ async fn a_server_that_always_ends_has_failed_in_the_end_and_is_back_once_it_wor
         let list = client.request("tools/list", json!({})).await.unwrap();
         let missing = json!([{"server": "bad", "state": "failed", "cached": false}]);
         assert_eq!(list["_meta"]["switchboard/deferred"], missing, "{era:?}");
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let heard = client.listen(filter).await.unwrap();
         listening.push((era, client, heard));
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, Filter};
+use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use super::{ERAS, Gateway, demo, names, rude, text};
@@ -120,7 +120,7 @@ async fn who_watches_a_resource_of_a_server_hears_that_it_changed() {
     with_each(async |gateway, era, what| {
         let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
         let uri = "test://watched-resource".to_owned();
-        let filter = Filter { uris: vec![uri.clone()], ..Filter::default() };
+        let filter = ListenFilter { uris: vec![uri.clone()], ..ListenFilter::default() };
         let mut listening = client.listen(filter).await.unwrap();
         assert_eq!(listening.honoured()["resourceSubscriptions"], json!([uri]), "{what}");
         touch(&client).await;
@@ -138,7 +138,8 @@ async fn only_who_watches_a_resource_hears_that_it_changed() {
         let told = Arc::default();
         let watcher = gateway.client_at("/mcp", era, ClientOptions::default()).await;
         let other = gateway.client_at("/mcp", era, asked(&told)).await;
-        let uris = |uri: &str| Filter { uris: vec![uri.to_owned()], ..Filter::default() };
+        let uris =
+            |uri: &str| ListenFilter { uris: vec![uri.to_owned()], ..ListenFilter::default() };
         let mut watching = watcher.listen(uris("test://watched-resource")).await.unwrap();
         // Something else of the same server.
         let elsewhere = other.listen(uris("test://static-text")).await.unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use switchboard_net::client::{Called, Client, ClientOptions, Filter};
+use switchboard_net::client::{Called, Client, ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use super::access::{ADA, ROOT, key, keyed};
@@ -160,7 +160,7 @@ async fn who_may_use_other_tools_hears_that_the_list_is_another() {
         let shown =
             |names: &[&str]| names.iter().map(|name| format!("{prefix}{name}")).collect::<Vec<_>>();
         assert_eq!(names(&ada.tools().await.unwrap()), shown(&["echo"]), "{path}");
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut heard = ada.listen(filter).await.unwrap();
         gateway.rewrite(&servers, &keys(&["a__echo", "a__pid"]));
         let note = tokio::time::timeout(PATIENCE, heard.next()).await.unwrap().unwrap();
@@ -176,7 +176,7 @@ async fn tools_of_our_own_that_come_and_go_are_told() {
     for era in ERAS {
         let mut gateway = Gateway::start(&servers);
         let client = gateway.client(era, &["a"]).await;
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut heard = client.listen(filter).await.unwrap();
         for (diagnostics, count) in [(true, 3), (false, 1)] {
             gateway.rewrite(&servers, &json!({"switchboard": {"diagnostics": diagnostics}}));
@@ -205,7 +205,7 @@ async fn who_listens_at_a_server_alone_looks_again_when_they_may_see_something_e
     gateway.ready(&["a"]);
     let ada = gateway.client_as(ADA, "/servers/a/mcp", Era::Modern).await;
     let root = gateway.client_as(ROOT, "/servers/a/mcp", Era::Modern).await;
-    let filter = || Filter { tools: true, ..Filter::default() };
+    let filter = || ListenFilter { tools: true, ..ListenFilter::default() };
     let mut adas = ada.listen(filter()).await.unwrap();
     let mut roots = root.listen(filter()).await.unwrap();
     gateway.rewrite(&hiding(&[]), &section(&["a__echo", "a__add"]));

@@ -1,7 +1,7 @@
 //! What the file keeps from clients: in no list, and not to be had by name either.
 
 use serde_json::{Value, json};
-use switchboard_net::client::{CallError, Client, ClientOptions, Filter};
+use switchboard_net::client::{CallError, Client, ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use super::reload::{call_at, session_at};
@@ -149,7 +149,7 @@ async fn what_is_excluded_is_not_to_be_watched() {
             for era in ERAS {
                 let client = gateway.client_at(path, era, ClientOptions::default()).await;
                 let uris = vec!["test://watched-resource".to_owned()];
-                let filter = Filter { uris, tools: true, ..Filter::default() };
+                let filter = ListenFilter { uris, tools: true, ..ListenFilter::default() };
                 let listening = client.listen(filter).await;
                 match listening {
                     Ok(listening) => {
@@ -186,7 +186,7 @@ async fn what_becomes_excluded_is_heard_of_no_more() {
             gateway.until_ready(&["a"]);
             let client = gateway.client_at(path, era, ClientOptions::default()).await;
             let uris = vec!["test://watched-resource".to_owned()];
-            let filter = Filter { uris, tools: true, ..Filter::default() };
+            let filter = ListenFilter { uris, tools: true, ..ListenFilter::default() };
             let mut heard = client.listen(filter).await.unwrap();
             let mut next = async || {
                 let note = tokio::time::timeout(PATIENCE, heard.next()).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use super::{ERAS, Gateway, demo, names, rude, text};
@@ -73,7 +73,7 @@ async fn a_list_whose_time_is_over_is_shown_once_more_while_it_is_read_again() {
         let servers = json!({"a": lists(&home, "a", 0, "public"), "b": lists(&home, "b", 1_000_000, "public")});
         let gateway = Gateway::start_in(home, &servers, &json!({}));
         let client = gateway.client(era, &["a", "b"]).await;
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = client.listen(filter).await.unwrap();
         assert_eq!(names(&client.tools().await.unwrap()), ["a__first", "b__first"]);
         for file in ["a", "b"] {

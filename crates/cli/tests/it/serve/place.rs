@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use rustix::process::Signal;
 use serde_json::json;
-use switchboard_net::client::{Client, ClientOptions, Filter};
+use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Strategy};
@@ -115,7 +115,8 @@ async fn check(client: &Client, prefix: &str, what: &str) {
     let read = client.read("test://static-text").await.unwrap();
     assert_eq!(read["contents"][0]["uri"], "test://static-text", "{what}");
     let uris = vec!["test://watched-resource".to_owned()];
-    let mut watching = client.listen(Filter { uris, ..Filter::default() }).await.unwrap();
+    let mut watching =
+        client.listen(ListenFilter { uris, ..ListenFilter::default() }).await.unwrap();
     client.call_tool(&named("touch"), json!({})).await.unwrap();
     assert_eq!(watching.next().await.unwrap().params["uri"], "test://watched-resource", "{what}");
 }

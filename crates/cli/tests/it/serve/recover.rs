@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use switchboard_net::client::{CallError, Client, ClientOptions, Filter};
+use switchboard_net::client::{CallError, Client, ClientOptions, ListenFilter};
 
 use super::{ERAS, Gateway, demo, text};
 use crate::process::{PATIENCE, Switchboard};
@@ -43,8 +43,10 @@ async fn a_session_outlives_its_server_and_hears_what_it_watched_before() {
             let before = gateway.process.children();
             let client = gateway.client_at("/mcp", era, ClientOptions::default()).await;
             let uris = vec!["test://watched-resource".to_owned()];
-            let mut listening =
-                client.listen(Filter { uris: uris.clone(), ..Filter::default() }).await.unwrap();
+            let mut listening = client
+                .listen(ListenFilter { uris: uris.clone(), ..ListenFilter::default() })
+                .await
+                .unwrap();
             client.call_tool("it__touch", json!({})).await.unwrap();
             let heard = listening.next().await.unwrap();
             assert_eq!(heard.params["uri"], uris[0], "{args:?}, {era:?}");
@@ -54,7 +56,7 @@ async fn a_session_outlives_its_server_and_hears_what_it_watched_before() {
                 // A listen of a modern client ends with its server, and is begun again.
                 listening = loop {
                     if listening.next().await.is_none() {
-                        let filter = Filter { uris: uris.clone(), ..Filter::default() };
+                        let filter = ListenFilter { uris: uris.clone(), ..ListenFilter::default() };
                         break client.listen(filter).await.unwrap();
                     }
                 };
@@ -77,7 +79,8 @@ async fn a_session_outlives_an_endpoint_that_forgets_it() {
         let gateway = Gateway::start(&json!({"it": {"type": "http", "url": url}}));
         let client = gateway.client(era, &["it"]).await;
         let uris = vec!["test://watched-resource".to_owned()];
-        let mut listening = client.listen(Filter { uris, ..Filter::default() }).await.unwrap();
+        let mut listening =
+            client.listen(ListenFilter { uris, ..ListenFilter::default() }).await.unwrap();
         client.call_tool("it__touch", json!({})).await.unwrap();
         assert!(listening.next().await.is_some());
         web.signal(Signal::KILL);

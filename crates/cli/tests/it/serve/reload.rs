@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, ClientOptions, Filter, Listening};
+use switchboard_net::client::{Client, ClientOptions, ListenFilter, Listening};
 use switchboard_proto::revision::Era;
 
 use super::{ERAS, Gateway, demo, file, late, names, text};
@@ -29,7 +29,7 @@ async fn pid(client: &Client, tool: &str) -> u32 {
 }
 
 async fn listening(client: &Client) -> Listening {
-    client.listen(Filter { tools: true, ..Filter::default() }).await.unwrap()
+    client.listen(ListenFilter { tools: true, ..ListenFilter::default() }).await.unwrap()
 }
 
 async fn hears(listening: &mut Listening) {
@@ -240,7 +240,8 @@ async fn who_watches_a_resource_still_hears_of_it_from_the_server_that_comes_aft
         gateway.until_ready(&["a"]);
         let client = gateway.client_at(path, Era::Legacy, ClientOptions::default()).await;
         let uris = vec!["test://watched-resource".to_owned()];
-        let mut heard = client.listen(Filter { uris, ..Filter::default() }).await.unwrap();
+        let mut heard =
+            client.listen(ListenFilter { uris, ..ListenFilter::default() }).await.unwrap();
         gateway.rewrite(&json!({"a": server("two")}), &json!({}));
         // Before that the new one is greeted, and told what is watched.
         client.call_tool(touch, json!({})).await.unwrap();

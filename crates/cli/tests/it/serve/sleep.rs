@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 
 use super::task::{PAIRS, begin};
 use super::{ERAS, Gateway, demo, names, pid, rude_with, text};
@@ -106,7 +106,7 @@ async fn a_server_that_somebody_watches_does_not_sleep() {
             let client = gateway.client(era, &["other"]).await;
             gateway.until_state("it", "asleep");
             let uris = vec!["test://watched-resource".to_owned()];
-            let filter = Filter { uris, ..Filter::default() };
+            let filter = ListenFilter { uris, ..ListenFilter::default() };
             let mut listening = client.listen(filter).await.unwrap();
             // Long enough for somebody to look several times.
             for _ in 0..10 {

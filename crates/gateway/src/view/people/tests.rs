@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use switchboard_net::client::{Client, ClientOptions, Filter};
+use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
@@ -181,7 +181,7 @@ async fn a_change_for_one_is_told_to_that_one_alone() {
         let bob = place.client("bob", "blue", options).await;
         until_listed(&ada, &["all__t", "house__red"]).await;
         until_listed(&bob, &["all__t", "house__blue"]).await;
-        let filter = || Filter { tools: true, ..Filter::default() };
+        let filter = || ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = within(ada.listen(filter())).await.unwrap();
         let _bobs = within(bob.listen(filter())).await.unwrap();
         let before = told.load(Ordering::SeqCst);
@@ -263,7 +263,7 @@ async fn who_calls_without_having_listed_is_understood() {
         let list = within(ada.request("tools/list", json!({}))).await.unwrap();
         let late = json!([{"server": "house", "state": "starting", "cached": false}]);
         assert_eq!(list["_meta"]["switchboard/deferred"], late, "{era:?}");
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = within(ada.listen(filter)).await.unwrap();
 
         let call = |client: Client| async move {
@@ -337,7 +337,7 @@ async fn nothing_is_left_of_those_who_are_gone() {
     let place = open(Era::Legacy, None, bounds, |_| {}).await;
     for era in ERAS {
         let [ada, bob] = place.both(era).await;
-        let filter = Filter { tools: true, ..Filter::default() };
+        let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let listening = within(ada.listen(filter)).await.unwrap();
         until_listed(&ada, &["all__t", "house__red"]).await;
         until_listed(&bob, &["all__t", "house__blue"]).await;

@@ -7,12 +7,12 @@ use super::*;
 use crate::http::fetch::{Fetch, FetchOptions};
 use crate::upstream::Strategy;
 
-fn place(url: &'static str, token: &'static str) -> Place {
+fn place(url: &'static str, token: &'static str) -> CacheOwner {
     let headers =
         HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static(token))]);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
     let url = http::Uri::from_static(url);
-    Place::of(&Server::url(url, Strategy::HttpOnly, headers, fetch))
+    CacheOwner::of(&Server::url(url, Strategy::HttpOnly, headers, fetch))
 }
 
 fn result(ttl: &Value, scope: &str, text: &str) -> Bytes {
@@ -27,21 +27,21 @@ const A: &str = "http://127.0.0.1:1/a";
 const LIST: &str = method::LIST_TOOLS;
 
 struct Keeper {
-    cache: Cache,
+    cache: ResponseCache,
     now: Instant,
 }
 
 impl Keeper {
     fn new(most: usize) -> Self {
-        Self { cache: Cache::new(most), now: Instant::now() }
+        Self { cache: ResponseCache::new(most), now: Instant::now() }
     }
 
-    fn put(&self, place: &Place, cursor: &str, result: &Bytes) {
+    fn put(&self, place: &CacheOwner, cursor: &str, result: &Bytes) {
         let emptied = self.cache.emptied();
         self.cache.put(place, (LIST, &params(cursor)), result, emptied, self.now);
     }
 
-    fn has(&self, place: &Place, cursor: &str) -> bool {
+    fn has(&self, place: &CacheOwner, cursor: &str) -> bool {
         self.cache.get(place, LIST, &params(cursor), self.now).is_some()
     }
 }
@@ -82,8 +82,8 @@ fn private_results_stay_with_their_identity_and_public_ones_with_their_server() 
     assert!(keeper.has(&theirs, "") && !keeper.has(&elsewhere, ""));
     let child = crate::stdio::child::Command::parse("x").unwrap();
     let child = Server::command(child, Vec::new());
-    keeper.put(&Place::of(&child), "", &result(&json!(1000), "public", ""));
-    assert!(!keeper.has(&Place::of(&child), ""), "each child is a server of its own");
+    keeper.put(&CacheOwner::of(&child), "", &result(&json!(1000), "public", ""));
+    assert!(!keeper.has(&CacheOwner::of(&child), ""), "each child is a server of its own");
 }
 
 /// wire: CACHE-4

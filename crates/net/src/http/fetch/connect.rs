@@ -10,7 +10,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,12 +23,17 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::fetch_error::{Cause, SetupError};
+use super::origin;
 use super::proxy::{Proxies, is_socks};
-use super::redirect::origin;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -257,3 +262,75 @@ pub(super) struct ThroughProxy {
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Where SOCKS proxies listen by convention.
 const SOCKS_PORT: u16 = 1080;
+
+/// TLS 1.2 and 1.3, no client certificate.
+pub(super) fn tls_config(extra: Vec<CertificateDer<'static>>) -> Result<ClientConfig, SetupError> {
+    for root in &extra {
+        let added = RootCertStore::empty().add(root.clone());
+        added.map_err(|error| SetupError::BadRoot(Cause::of(&error)))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let system = System { provider: Arc::clone(&provider), extra, loaded: OnceLock::new() };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| SetupError::Tls(Cause::of(&error)))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(system))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+/// The system's verifier of certificates. It is loaded on the first TLS handshake:
+/// reading a hundred certificates takes longer than most requests, and whoever only
+/// speaks plain HTTP, perhaps on a system without any, needs none.
+#[derive(Debug)]
+struct System {
+    provider: Arc<CryptoProvider>,
+    extra: Vec<CertificateDer<'static>>,
+    loaded: OnceLock<Result<Verifier, rustls::Error>>,
+}
+
+impl System {
+    fn verifier(&self) -> Result<&Verifier, rustls::Error> {
+        let load = || {
+            let extra = self.extra.iter().cloned();
+            Verifier::new_with_extra_roots(extra, Arc::clone(&self.provider))
+        };
+        self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)
+    }
+}
+
+impl ServerCertVerifier for System {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verifier()?.verify_server_cert(certificate, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier()?.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier()?.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -11,7 +11,7 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
-use super::error::SetupError;
+use super::fetch_error::SetupError;
 
 /// The user's proxies, as written.
 #[derive(Clone, Default)]

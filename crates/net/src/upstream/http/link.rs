@@ -24,7 +24,7 @@ use super::ear::Ear;
 use crate::face::lock;
 use crate::http::fetch::Fetch;
 use crate::http::{content_type, is_event_stream};
-use crate::secret::veiled;
+use crate::secret::redact;
 use crate::upstream::via::{self, Via};
 use crate::upstream::{Target, Upstream};
 
@@ -336,16 +336,16 @@ impl Refused {
     /// Reads what came instead of an answer to a request with these headers.
     pub(in crate::upstream) async fn read(response: Response<Incoming>, sent: &HeaderMap) -> Self {
         let status = response.status();
-        let hints = veiled(&hints(response.headers()), sent);
+        let hints = redact(&hints(response.headers()), sent);
         let challenge: Vec<_> = values(response.headers(), "www-authenticate").collect();
         let challenge = Some(challenge.join(", ")).filter(|it| !it.is_empty());
-        let challenge = challenge.map(|it| veiled(&it, sent).into());
+        let challenge = challenge.map(|it| redact(&it, sent).into());
         let body = beginning(response.into_body()).await.freeze();
         let error = jsonrpc::parse_one(body.clone()).ok();
         let error = error.filter(|answer| answer.kind() == Kind::Error);
         let message = error.as_ref().and_then(|error| error.string(Member::ErrorMessage));
         let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
-        let told = veiled(&text, sent);
+        let told = redact(&text, sent);
         let is_whole = told == *text;
         let error = error.as_ref().map(|it| if is_whole { it.clone() } else { saying(it, &told) });
         let text = told.trim().chars().take(SHOWN).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Error, Server, Tool};
@@ -56,7 +56,7 @@ struct Names(Arc<Open>);
 struct Open(AtomicUsize);
 
 impl Gate for Names {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
         let name = headers.get("x-name").and_then(|name| name.to_str().ok());
         Ok(Who::with(name.unwrap_or_default(), Arc::<Open>::clone(&self.0)))
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::inside::Inside;
 use switchboard_net::roster::ServerPhase;
-use switchboard_net::server::{Context, Error, Server, Support, Tool};
+use switchboard_net::server::{Context, Error, Server, TaskSupport, Tool};
 use switchboard_net::upstream::{Server as Target, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
@@ -24,11 +24,11 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// A server of one era whose tools are tasks: one asks, one may not be anything else.
 async fn tasking(era: Era) -> http::Uri {
-    let ask = Tool::new("ask").tasks(Support::Optional).run(async |_: Value, cx: Context| {
+    let ask = Tool::new("ask").tasks(TaskSupport::Optional).run(async |_: Value, cx: Context| {
         let roots = cx.roots().await?;
         Ok::<_, Error>(format!("{} roots", roots.len()))
     });
-    let must = Tool::new("must").tasks(Support::Required).run(async |_: Value, _| "must");
+    let must = Tool::new("must").tasks(TaskSupport::Required).run(async |_: Value, _| "must");
     let quick = Tool::new("quick").run(async |_: Value, _| "quick");
     let spoken: Vec<_> = Revision::ALL.into_iter().filter(|it| it.era() == era).collect();
     let builder = Server::builder("far", "1").only(&spoken).tool(ask).tool(must).tool(quick);

@@ -1,7 +1,7 @@
 //! What was agreed on is kept to, from the first word to the last.
 
 use serde_json::json;
-use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, Filter};
+use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::HttpServer;
@@ -30,7 +30,7 @@ async fn what_was_not_agreed_on_is_not_used() {
         server.get().await.answer(405, &[], "").await;
     });
     let client = client.unwrap();
-    let filter = Filter { uris: vec!["file:///a".to_owned()], ..Filter::default() };
+    let filter = ListenFilter { uris: vec!["file:///a".to_owned()], ..ListenFilter::default() };
     let refused = client.listen(filter).await.unwrap_err();
     assert!(matches!(refused, CallError::Unsupported { .. }), "{refused:?}");
     client.roots_changed().await.unwrap();

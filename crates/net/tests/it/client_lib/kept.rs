@@ -2,7 +2,9 @@
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use switchboard_net::client::{Cache, CallError, Client, ClientOptions, ConnectError, Filter};
+use switchboard_net::client::{
+    CallError, Client, ClientOptions, ConnectError, ListenFilter, ResponseCache,
+};
 use switchboard_net::upstream::{Server, Strategy};
 use switchboard_proto::failure::Failure;
 use switchboard_testkit::http::HttpServer;
@@ -12,7 +14,7 @@ use super::{discovered, modern};
 use crate::upstream::fetch;
 
 fn keeping() -> ClientOptions {
-    ClientOptions { cache: Some(Cache::new(1 << 20)), ..ClientOptions::default() }
+    ClientOptions { cache: Some(ResponseCache::new(1 << 20)), ..ClientOptions::default() }
 }
 
 fn page(name: &str, next: Option<&str>, scope: &str) -> Value {
@@ -44,7 +46,7 @@ async fn a_list_is_not_asked_for_again_until_it_changes() {
         server.post("server/discover").await.result(discovered()).await;
     });
     pinged.unwrap();
-    let filter = Filter { tools: true, ..Filter::default() };
+    let filter = ListenFilter { tools: true, ..ListenFilter::default() };
     let (listening, mut stream) = tokio::join!(client.listen(filter), async {
         let hit = server.post("subscriptions/listen").await;
         let meta = json!({"io.modelcontextprotocol/subscriptionId": hit.message()["id"]});
@@ -69,7 +71,7 @@ async fn a_list_is_not_asked_for_again_until_it_changes() {
 #[tokio::test]
 async fn clients_that_share_a_cache_share_what_is_public_and_nothing_else() {
     let mut server = HttpServer::start().await;
-    let cache = Cache::new(1 << 20);
+    let cache = ResponseCache::new(1 << 20);
     let target = |token: &'static str| {
         let token = HeaderValue::from_static(token);
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, token)]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 use switchboard_testkit::http::{Answer, Hit, HttpServer};
 use switchboard_testkit::within;
 use tokio::sync::mpsc;
@@ -32,7 +32,7 @@ pub(crate) async fn acknowledge(hit: Hit) -> (Answer, Value) {
 async fn a_listen_that_breaks_is_made_again_and_one_that_ends_is_over() {
     let mut server = HttpServer::start().await;
     let client = modern(&mut server, ClientOptions::default()).await;
-    let filter = Filter { tools: true, ..Filter::default() };
+    let filter = ListenFilter { tools: true, ..ListenFilter::default() };
     let (listening, (mut stream, id)) = tokio::join!(client.listen(filter), async {
         let hit = server.post("subscriptions/listen").await;
         acknowledge(hit).await
@@ -58,7 +58,7 @@ async fn a_listen_that_breaks_is_made_again_and_one_that_ends_is_over() {
 async fn a_listen_that_is_dropped_hangs_up() {
     let mut server = HttpServer::start().await;
     let client = modern(&mut server, ClientOptions::default()).await;
-    let filter = Filter { uris: vec!["file:///a".to_owned()], ..Filter::default() };
+    let filter = ListenFilter { uris: vec!["file:///a".to_owned()], ..ListenFilter::default() };
     let (listening, (stream, _)) = tokio::join!(client.listen(filter), async {
         let hit = server.post("subscriptions/listen").await;
         acknowledge(hit).await
@@ -79,7 +79,8 @@ async fn a_legacy_server_is_subscribed_to_and_heard() {
         server.get().await
     });
     let client = client.unwrap();
-    let filter = Filter { tools: true, uris: vec!["file:///a".to_owned()], ..Filter::default() };
+    let filter =
+        ListenFilter { tools: true, uris: vec!["file:///a".to_owned()], ..ListenFilter::default() };
     let (listening, ()) = tokio::join!(client.listen(filter), async {
         server.post("resources/subscribe").await.result(json!({})).await;
     });
@@ -102,7 +103,8 @@ async fn a_legacy_server_is_subscribed_to_and_heard() {
 async fn a_listener_of_a_child_that_dies_hears_of_the_next_one() {
     let journal = journal();
     let client = connected(&journal, ClientOptions::default()).await;
-    let filter = Filter { tools: true, uris: vec!["file:///a".to_owned()], ..Filter::default() };
+    let filter =
+        ListenFilter { tools: true, uris: vec!["file:///a".to_owned()], ..ListenFilter::default() };
     let mut listening = client.listen(filter).await.unwrap();
     client.call_tool("die", json!({"code": 1})).await.unwrap_err();
     assert_eq!(within(listening.next()).await.unwrap().method, CHANGED);
@@ -140,7 +142,7 @@ async fn what_a_listen_hears_is_told_to_whoever_asked_in_both_eras() {
     let (sender, mut told) = mpsc::unbounded_channel();
     let options = ClientOptions::default().on_notification(move |note| _ = sender.send(note));
     let client = modern(&mut server, options).await;
-    let filter = Filter { tools: true, ..Filter::default() };
+    let filter = ListenFilter { tools: true, ..ListenFilter::default() };
     let (listening, (mut stream, id)) = tokio::join!(client.listen(filter), async {
         let hit = server.post("subscriptions/listen").await;
         acknowledge(hit).await
@@ -155,9 +157,9 @@ async fn what_a_listen_hears_is_told_to_whoever_asked_in_both_eras() {
 async fn closing_a_listen_leaves_what_another_one_watches() {
     let mut server = HttpServer::start().await;
     let client = legacy(&mut server, ClientOptions::default()).await;
-    let filter = |uris: &[&str]| Filter {
+    let filter = |uris: &[&str]| ListenFilter {
         uris: uris.iter().map(|uri| (*uri).to_owned()).collect(),
-        ..Filter::default()
+        ..ListenFilter::default()
     };
     let (first, ()) = tokio::join!(client.listen(filter(&["a://1", "a://2"])), async {
         for _ in 0..2 {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchboard_net::client::{CallError, Called, Client, ClientOptions, Task};
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::server::{Context, Error, Server, Support, Tool, ToolResult};
+use switchboard_net::server::{Context, Error, Server, TaskSupport, Tool, ToolResult};
 use switchboard_net::upstream::{self, Strategy};
 use switchboard_proto::revision::Era;
 use switchboard_testkit::http::{Hit, HttpServer};
@@ -24,7 +24,7 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// A server whose tools go on as tasks; the slow one until `gate` opens.
 fn server(gate: &Arc<Notify>) -> Arc<Server> {
     let gate = Arc::clone(gate);
-    let slow = Tool::new("slow").tasks(Support::Optional).run(move |args: Value, _| {
+    let slow = Tool::new("slow").tasks(TaskSupport::Optional).run(move |args: Value, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -35,14 +35,14 @@ fn server(gate: &Arc<Notify>) -> Arc<Server> {
             }
         }
     });
-    let ask = Tool::new("ask").tasks(Support::Optional).run(async |_: Value, cx: Context| {
+    let ask = Tool::new("ask").tasks(TaskSupport::Optional).run(async |_: Value, cx: Context| {
         let (a, b) = tokio::join!(
             cx.ask_as("a", "elicitation/create", json!({"message": "a"})),
             cx.ask_as("b", "elicitation/create", json!({"message": "b"})),
         );
         Ok::<_, Error>(format!("{} {}", a?["content"]["said"], b?["content"]["said"]))
     });
-    let must = Tool::new("must").tasks(Support::Required).run(async |_: Value, _| "it had to");
+    let must = Tool::new("must").tasks(TaskSupport::Required).run(async |_: Value, _| "it had to");
     Server::builder("tasks", "0").tool(slow).tool(ask).tool(must).build().unwrap()
 }
 

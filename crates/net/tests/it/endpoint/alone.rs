@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use serde_json::json;
+use switchboard_net::http::gate::ApiKey;
 use switchboard_net::http::guard::{Guard, Regex};
-use switchboard_net::http::key::ApiKey;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::http::sites::{Page, Sites};
+use switchboard_net::http::sites::{SitePage, Sites};
 use switchboard_proto::revision::Revision;
 
 use super::{direct, start};
@@ -173,8 +173,8 @@ async fn several_sites_and_pages_stand_side_by_side() {
         Site::new(stages[number].inside.clone(), options)
     };
     let pages = vec![
-        ("/healthz".to_owned(), Page::Text("ok".to_owned())),
-        ("/status".to_owned(), Page::Json(Box::new(|sites| sites.each().len().to_string()))),
+        ("/healthz".to_owned(), SitePage::Text("ok".to_owned())),
+        ("/status".to_owned(), SitePage::Json(Box::new(|sites| sites.each().len().to_string()))),
     ];
     let sites = Sites::new(Guard::loopback(), vec![site(0), site(1)], pages);
     let ask = async |method: Method, path: &str, host: &str| {

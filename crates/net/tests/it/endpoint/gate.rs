@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::site::SiteOptions;
 use switchboard_net::who::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
@@ -80,9 +80,9 @@ impl Names {
 }
 
 impl Gate for Names {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
         let name = headers.get("x-name").and_then(|value| value.to_str().ok());
-        let unknown = || Turned::unknown(HeaderValue::from_static("Bearer"), "say your name");
+        let unknown = || GateDenial::unknown(HeaderValue::from_static("Bearer"), "say your name");
         let name = name.ok_or_else(unknown)?;
         Ok(Who::with(name, self.of(name)))
     }

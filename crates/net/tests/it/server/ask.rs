@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, CacheHints, Contents, Context, Elicited, Error, Page, Resource, Server, Tool,
+    Builder, CacheHints, Contents, Context, Elicited, Error, Resource, Server, Tool, VisitPage,
 };
 
 use super::{Client, serve, text};
@@ -251,7 +251,7 @@ async fn what_came_of_an_answer_is_not_to_be_kept() {
 #[tokio::test]
 async fn a_legacy_client_learns_when_a_page_is_done() {
     let visit = Tool::new("visit").run(async |args: Value, cx: Context| {
-        let page = Page::new("Sign in", "https://a.test/x")?;
+        let page = VisitPage::new("Sign in", "https://a.test/x")?;
         if args["first"] == true {
             return Err(Error::visit_first(&[page]));
         }

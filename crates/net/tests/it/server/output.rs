@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Context, Flaw, Server, Support, Tool, ToolOutcome, ToolResult,
+    Builder, Context, Flaw, Server, TaskSupport, Tool, ToolOutcome, ToolResult,
 };
 
 use super::{LEGACY, serve, text};
@@ -26,7 +26,7 @@ fn says() -> Builder {
     let says = Tool::new("says").output::<Sum>().run(async |args: Value, _| as_told(&args));
     let late = Tool::new("late")
         .output::<Sum>()
-        .defers(Support::Optional)
+        .defers(TaskSupport::Optional)
         .run(async |args: Value, cx: Context| cx.defer(async move |_| as_told(&args)).await);
     Server::builder("s", "0").tool(says).tool(late)
 }
@@ -110,7 +110,7 @@ async fn structure_is_wrapped_for_older_clients_as_its_schema_is() {
     let schema = json!({"anyOf": [{"type": "object"}, {"type": "array"}]});
     let any = Tool::new("any").output_schema(&schema);
     let any = any.run(async |args: Value, _| as_told(&args));
-    let late = Tool::new("late").output_schema(&schema).defers(Support::Optional);
+    let late = Tool::new("late").output_schema(&schema).defers(TaskSupport::Optional);
     let late =
         late.run(async |args: Value, cx: Context| cx.defer(async move |_| as_told(&args)).await);
     let mut client = serve(Server::builder("s", "0").tool(any).tool(late));

@@ -2,7 +2,7 @@
 
 use http::Request;
 use serde_json::{Value, json};
-use switchboard_net::server::{Support, Tool};
+use switchboard_net::server::{TaskSupport, Tool};
 
 use super::web::Web;
 use super::{MODERN, fixture, text};
@@ -73,7 +73,7 @@ async fn a_session_opens_no_door() {
 /// wire: MOD-2, MOD-3
 #[tokio::test]
 async fn what_lasts_has_a_name_that_any_connection_may_say() {
-    let slow = Tool::new("slow").tasks(Support::Optional).run(async |_: Value, _| "done");
+    let slow = Tool::new("slow").tasks(TaskSupport::Optional).run(async |_: Value, _| "done");
     let web = Web::of(fixture().tool(slow)).await;
     let able =
         json!({"io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}});

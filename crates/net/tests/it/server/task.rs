@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Context, Elicited, Error, Server, Support, Tool, ToolOutcome, ToolResult,
+    Builder, Context, Elicited, Error, Server, TaskSupport, Tool, ToolOutcome, ToolResult,
 };
 use tokio::sync::Notify;
 
@@ -16,7 +16,7 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// A server whose slow tool waits for `gate`.
 fn tasks(gate: &Arc<Notify>) -> Builder {
     let gate = Arc::clone(gate);
-    let slow = Tool::new("slow").tasks(Support::Optional).run(move |args: Value, _| {
+    let slow = Tool::new("slow").tasks(TaskSupport::Optional).run(move |args: Value, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -27,16 +27,16 @@ fn tasks(gate: &Arc<Notify>) -> Builder {
             }
         }
     });
-    let must = Tool::new("must").tasks(Support::Required).run(async |_, _| "must");
+    let must = Tool::new("must").tasks(TaskSupport::Required).run(async |_, _| "must");
     let never = Tool::new("never").run(async |_, _| "never");
-    let ask = Tool::new("ask").tasks(Support::Optional).run(async |_, cx: Context| {
+    let ask = Tool::new("ask").tasks(TaskSupport::Optional).run(async |_, cx: Context| {
         let (a, b) = tokio::join!(
             cx.ask_as("a", "elicitation/create", json!({"message": "a?"})),
             cx.ask_as("b", "elicitation/create", json!({"message": "b?"})),
         );
         Ok::<_, Error>(format!("{} {}", a?["action"], b?["action"]))
     });
-    let late = Tool::new("late").defers(Support::Optional).run(async |_, cx: Context| {
+    let late = Tool::new("late").defers(TaskSupport::Optional).run(async |_, cx: Context| {
         let name = match cx.elicit("Name?", json!({"type": "object"})).await? {
             Elicited::Accept(content) => content["name"].as_str().unwrap_or_default().to_owned(),
             Elicited::Decline | Elicited::Cancel => return Ok("no name".into()),
@@ -397,7 +397,7 @@ impl Drop for Guard {
 async fn a_task_that_is_out_of_time_stops_although_nobody_asks_for_it() {
     let stopped = Arc::new(Notify::new());
     let theirs = Arc::clone(&stopped);
-    let endless = Tool::new("endless").tasks(Support::Optional).run(move |_: Value, _| {
+    let endless = Tool::new("endless").tasks(TaskSupport::Optional).run(move |_: Value, _| {
         let guard = Guard(Arc::clone(&theirs));
         async move {
             std::future::pending::<()>().await;

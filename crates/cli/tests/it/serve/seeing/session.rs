@@ -1,7 +1,7 @@
 //! Sessions one by one, on the page and in the table.
 
 use serde_json::{Value, json};
-use switchboard_net::client::{ClientOptions, Filter};
+use switchboard_net::client::{ClientOptions, ListenFilter};
 use switchboard_proto::revision::Era;
 
 use super::{Gateway, Session};
@@ -46,7 +46,8 @@ async fn a_session_shows_whose_it_is_who_they_say_they_are_and_what_goes_on() {
     old.next("event: endpoint");
     let options = ClientOptions::default();
     let client = gateway.client_as_with(ROOT, "/servers/modern/mcp", Era::Modern, options).await;
-    let _listening = client.listen(Filter { tools: true, ..Filter::default() }).await.unwrap();
+    let _listening =
+        client.listen(ListenFilter { tools: true, ..ListenFilter::default() }).await.unwrap();
     let file = gateway.home.path.join("go");
     let arguments = json!({"name": "it__wait", "arguments": {"file": file}});
     let calling = std::thread::spawn({

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use switchboard_net::call::Call;
 use switchboard_net::face::Face;
-use switchboard_net::http::gate::{Gate, Turned};
+use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::inside::{Inside, Works};
@@ -47,11 +47,11 @@ pub(super) struct House {
 struct Door;
 
 impl Gate for Door {
-    fn admit(&self, headers: &HeaderMap) -> Result<Who, Turned> {
+    fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
         let tenant = headers.get("x-tenant").or_else(|| headers.get("x-caretaker"));
         match tenant.and_then(|value| value.to_str().ok()) {
             Some(tenant) => Ok(Who::new(tenant)),
-            None => Err(Turned::unknown(HeaderValue::from_static("Bearer"), "who?")),
+            None => Err(GateDenial::unknown(HeaderValue::from_static("Bearer"), "who?")),
         }
     }
 }

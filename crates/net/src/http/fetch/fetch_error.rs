@@ -1,0 +1,167 @@
+//! What can go wrong with a request, in words that help the person who made it.
+
+use std::error::Error;
+use std::io;
+use std::iter::successors;
+use std::time::Duration;
+
+use http::uri::Scheme;
+use http::{StatusCode, Uri};
+use hyper_util::client::legacy;
+use switchboard_proto::failure::{Failure, FailureSource};
+
+use super::connect::{ThroughProxy, Unresolved};
+use super::origin;
+
+/// No answer came back.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FetchError {
+    /// Not a URL that a request can be sent to.
+    #[error("not an absolute http:// or https:// URL")]
+    BadUrl,
+    /// The connection failed after the request may have been sent; whether the
+    /// server acted on it is not known.
+    #[error("connection to {origin} was lost before the answer")]
+    Lost { origin: String, source: Cause },
+    /// The proxy did not let us through; look at its URL and credentials.
+    #[error("proxy {proxy} opened no way to {origin}")]
+    ProxyRefused { proxy: String, origin: String, source: Cause },
+    /// A redirect to another origin, or one that would change the method. Use the
+    /// new URL if it is trusted.
+    #[error("server redirects ({status}) to {origin}, which is not followed")]
+    RedirectRefused { status: StatusCode, origin: String },
+    /// The host is there, the server is not running.
+    #[error("connection refused by {origin}")]
+    Refused { origin: String },
+    /// No connection within the time allowed for it.
+    #[error("no connection to {origin} within {limit:?}")]
+    TimedOut { origin: String, limit: Duration },
+    /// No secure connection, most often because of an untrusted certificate.
+    #[error("no trusted TLS connection to {origin}")]
+    Tls { origin: String, source: Cause },
+    /// The server redirects in circles.
+    #[error("more than {max} redirects")]
+    TooManyRedirects { max: usize },
+    /// The network has no way to the host.
+    #[error("cannot connect to {origin}")]
+    Unreachable { origin: String, source: Cause },
+    /// The name of the host is not known to DNS.
+    #[error("cannot resolve {origin}")]
+    Unresolved { origin: String, source: Cause },
+}
+
+/// The client cannot be made as asked.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SetupError {
+    /// The text of a CA bundle does not parse.
+    #[error("certificate file is damaged")]
+    BadPem(#[source] Cause),
+    /// The value is not repeated, as it may contain a password.
+    #[error("{variable} names no proxy that can be used")]
+    BadProxy { variable: &'static str },
+    /// An extra root is no certificate.
+    #[error("certificate to trust cannot be read")]
+    BadRoot(#[source] Cause),
+    /// A CA bundle without any certificate.
+    #[error("no certificate in the file")]
+    NoCertificate,
+    /// The TLS library refuses its own defaults.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] Cause),
+}
+
+/// The innermost reason, in the words of whoever found it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct Cause(String);
+
+impl Cause {
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
+        Self(causes(error).last().map(ToString::to_string).unwrap_or_default())
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        Self::Unreachable { source: FailureSource::new(error) }
+    }
+}
+
+impl FetchError {
+    /// Whether the request certainly never reached the server, so that sending it
+    /// again can do no harm.
+    pub fn is_connect(&self) -> bool {
+        match self {
+            Self::ProxyRefused { .. }
+            | Self::Refused { .. }
+            | Self::TimedOut { .. }
+            | Self::Tls { .. }
+            | Self::Unreachable { .. }
+            | Self::Unresolved { .. } => true,
+            Self::BadUrl
+            | Self::Lost { .. }
+            | Self::RedirectRefused { .. }
+            | Self::TooManyRedirects { .. } => false,
+        }
+    }
+
+    pub(super) fn proxy_wants_credentials(proxy: &Uri, target: &Uri) -> Self {
+        Self::ProxyRefused {
+            proxy: origin(proxy),
+            origin: origin(target),
+            source: Cause("proxy authorization required".to_owned()),
+        }
+    }
+
+    pub(super) fn from_client(error: &legacy::Error, target: &Uri, limit: Duration) -> Self {
+        if !error.is_connect() {
+            return Self::Lost { origin: origin(target), source: Cause::of(error) };
+        }
+        Self::from_connector(error, target, limit)
+    }
+
+    /// Why there is no connection.
+    pub(super) fn from_connector(
+        error: &(dyn Error + 'static),
+        target: &Uri,
+        limit: Duration,
+    ) -> Self {
+        let origin = origin(target);
+        let source = Cause::of(error);
+        let is_https = target.scheme() == Some(&Scheme::HTTPS);
+        for cause in causes(error) {
+            if let Some(through) = cause.downcast_ref::<ThroughProxy>() {
+                return Self::ProxyRefused { proxy: through.proxy.clone(), origin, source };
+            }
+            if cause.is::<Unresolved>() {
+                return Self::Unresolved { origin, source };
+            }
+            if cause.is::<rustls::Error>() {
+                return Self::Tls { origin, source };
+            }
+            match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::ConnectionRefused) => return Self::Refused { origin },
+                Some(io::ErrorKind::TimedOut) => return Self::TimedOut { origin, limit },
+                // A server without TLS hangs up in the middle of the handshake.
+                Some(io::ErrorKind::UnexpectedEof) if is_https => {
+                    return Self::Tls { origin, source };
+                }
+                _ => {}
+            }
+        }
+        Self::Unreachable { origin, source }
+    }
+}
+
+/// The chain of reasons. `io::Error::source` skips the error it was made from, so
+/// that one is asked for by name.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(Some(error), |&error| {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source())
+    })
+}

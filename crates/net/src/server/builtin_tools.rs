@@ -1,0 +1,137 @@
+//! Two tools that a server may add to its own: `get_trace_by_id` and `get_tool_manifest`.
+//!
+//! A trace has no arguments and no results: they may hold secrets, and nobody
+//! promised to keep them.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_proto::jsonrpc::Part;
+
+use super::Error;
+use super::catalog::CatalogEntry;
+use super::tool::Tool;
+use super::tool_result::{Nature, ToolOutcome, ToolResult};
+use crate::face::lock;
+
+/// Calls that are remembered.
+const MOST_TRACES: usize = 256;
+
+/// Where a result says which trace is its own.
+const KEY: &str = "switchboard/traceId";
+
+/// The last calls, newest last.
+#[derive(Debug, Default)]
+pub(super) struct Traces {
+    calls: Mutex<VecDeque<Value>>,
+}
+
+impl Traces {
+    /// Remembers a call, and tells its result the id.
+    pub(super) fn record(
+        &self,
+        tool: &str,
+        elapsed: Duration,
+        result: Result<ToolResult, Error>,
+    ) -> Result<ToolResult, Error> {
+        let Ok(id) = super::random_id() else { return result };
+        let (success, code) = match &result {
+            Ok(result) => (!result.is_error(), code_of(result)),
+            Err(error) => (false, Some(error.code.into())),
+        };
+        let trace = json!({
+            "traceId": id,
+            "tool": tool,
+            "startedAt": switchboard_proto::moment::text(std::time::SystemTime::now() - elapsed),
+            "durationMs": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            "success": success,
+            "errorCode": code,
+        });
+        let mut calls = lock(&self.calls);
+        if calls.len() >= MOST_TRACES {
+            calls.pop_front();
+        }
+        calls.push_back(trace);
+        drop(calls);
+        result.map(|result| result.with_meta(KEY, id))
+    }
+
+    fn find(&self, id: &str) -> Option<Value> {
+        lock(&self.calls).iter().rev().find(|trace| trace["traceId"] == id).cloned()
+    }
+}
+
+/// The code that an [`ToolOutcome`] gave.
+fn code_of(result: &ToolResult) -> Option<Value> {
+    let code = result.structured.as_ref()?.pointer("/error/code")?;
+    result.is_error().then(|| code.clone())
+}
+
+/// `get_trace_by_id`.
+pub(super) fn trace_tool() -> Tool {
+    let schema = json!({
+        "type": "object",
+        "properties": {"traceId": {"type": "string", "description": "as in the result's _meta"}},
+        "required": ["traceId"],
+    });
+    Tool::new("get_trace_by_id")
+        .description(
+            "Tells how a recent call of a tool went: how long it elapsed and whether it succeeded",
+        )
+        .input_schema(&schema)
+        .nature(Nature::DIAGNOSTIC)
+        .run(async |arguments: Value, cx| {
+            let id = arguments["traceId"].as_str().unwrap_or_default().to_owned();
+            let ring = cx.server().trace.as_ref();
+            match ring.and_then(|ring| ring.find(&id)) {
+                Some(trace) => ToolOutcome::success(trace.to_string()).with("trace", trace),
+                None => {
+                    ToolOutcome::failure("E_TRACE_NOT_FOUND", "no recent call has this trace id")
+                }
+            }
+        })
+}
+
+/// `get_tool_manifest`: everything there is to know about all tools, at once.
+pub(super) fn manifest_tool() -> Tool {
+    Tool::new("get_tool_manifest")
+        .description("Lists all tools of this server with their schemas and examples")
+        .nature(Nature::DIAGNOSTIC)
+        .run(async |_: Value, cx| {
+            let catalog = cx.server().catalog();
+            let tools: Vec<Value> = catalog.tools.iter().map(|tool| manifest_entry(tool)).collect();
+            ToolOutcome::success(format!("{} tools", tools.len())).with("tools", tools)
+        })
+}
+
+fn manifest_entry(tool: &Tool) -> Value {
+    let mut text = Vec::new();
+    tool.list(true, &mut text);
+    let mut entry = Part::new(&text).value().unwrap_or_default();
+    entry["examples"] = json!(tool.examples);
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_calls_are_remembered() {
+        let ring = Traces::default();
+        let ids: Vec<_> = (0..MOST_TRACES + 10)
+            .map(|_| {
+                let result = Ok(ToolResult::text("secret"));
+                let result = ring.record("t", Duration::from_millis(3), result).unwrap();
+                result.meta[KEY].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(lock(&ring.calls).len(), MOST_TRACES);
+        assert_eq!(ring.find(&ids[9]), None);
+        let trace = ring.find(&ids[10]).unwrap();
+        assert_eq!((&trace["durationMs"], &trace["success"]), (&json!(3), &json!(true)));
+        assert!(!trace.to_string().contains("secret"), "{trace}");
+    }
+}
