@@ -22,18 +22,15 @@
 use std::path::Path;
 
 use crate::args;
-use read::Given;
 use table::{Complaint, Lookup, Tool};
+use translate::Given;
 
-mod convert;
-mod help;
 mod mcp_proxy_npm;
 mod mcp_proxy_py;
 mod mcp_remote;
-mod plan;
-mod read;
 mod supergateway;
 mod table;
+mod translate;
 
 /// What a line comes to.
 #[derive(Debug, Eq, PartialEq)]
@@ -56,7 +53,7 @@ const TOOLS: [&Tool; 4] =
 pub(crate) fn understand(words: Vec<String>, lookup: Lookup<'_>) -> Line {
     let Some((tool, rest)) = whose(&words, lookup) else { return Line::Ours(words) };
     if rest.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h") {
-        return Line::Answer(help::text(tool));
+        return Line::Answer(table::help_text(tool));
     }
     if rest.iter().take_while(|word| *word != "--").any(|word| word == "--version") {
         let version = env!("CARGO_PKG_VERSION");

@@ -1,9 +1,7 @@
 //! mcp-proxy of npm: a command on Streamable HTTP and HTTP+SSE.
 
-use super::convert::{self, bytes, seconds, shell};
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
+use super::table::{self, Complaint, Lookup, Means, Row, Takes, Tool, bytes, seconds, shell};
+use super::translate::{Given, Plan, Server};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-proxy-npm",
@@ -97,7 +95,7 @@ const ROWS: &[Row] = &[
 const YEAR: u64 = 31_536_000;
 
 fn idle(values: &[String]) -> Result<Vec<String>, String> {
-    convert::seconds_or(YEAR, values)
+    table::seconds_or(YEAR, values)
 }
 
 fn events(values: &[String]) -> Result<Vec<String>, String> {

@@ -3,10 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::convert::{self, origins};
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool};
+use super::table::{self, Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins};
+use super::translate::{Given, Plan, Server};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-proxy-python",
@@ -94,7 +92,7 @@ const ROWS: &[Row] = &[
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
 fn variables(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(convert::joined(values, "="))
+    Ok(table::joined(values, "="))
 }
 
 fn arrange(given: &Given, lookup: Lookup<'_>) -> Result<Plan, Complaint> {

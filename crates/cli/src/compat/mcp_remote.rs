@@ -2,10 +2,8 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::convert::whole_seconds;
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
+use super::table::{Complaint, Lookup, Means, Row, Takes, Tool, whole_seconds};
+use super::translate::{Given, Plan, Server};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-remote",

@@ -6,10 +6,10 @@
 
 use switchboard_proto::revision::Revision;
 
-use super::convert::{origins, seconds, shell, wants_shell};
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool};
+use super::table::{
+    Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins, seconds, shell, wants_shell,
+};
+use super::translate::{Given, Plan, Server};
 
 pub(super) const TOOL: Tool = Tool {
     name: "supergateway",

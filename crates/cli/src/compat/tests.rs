@@ -243,7 +243,7 @@ fn every_row_says_what_it_means_and_ours_are_real() {
             | table::Means::Never(words) => assert!(!words.is_empty(), "{}", row.flag),
         }
         assert!(!row.help.is_empty());
-        let help = help::text(tool);
+        let help = table::help_text(tool);
         assert!(help.contains(row.flag), "{}", row.flag);
     }
 }

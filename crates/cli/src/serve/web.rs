@@ -22,13 +22,11 @@ use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::{Offer, bind};
+use super::{LIGHT_SESSIONS, Offer, bind, max_connections, raise_open_files};
 use crate::args::{ServeArgs, Transport, WebArgs};
 use crate::exit::CommandError;
-use crate::header;
-use crate::limit;
-use crate::log;
 use crate::signal::Stop;
+use crate::{header, log};
 
 /// Where something is served.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -144,7 +142,7 @@ impl Mount {
     }
 
     fn max_sessions(&self, is_light: bool) -> usize {
-        let usual = if is_light { limit::LIGHT_SESSIONS } else { self.template.max_sessions };
+        let usual = if is_light { LIGHT_SESSIONS } else { self.template.max_sessions };
         self.sessions.unwrap_or(usual)
     }
 
@@ -178,7 +176,7 @@ impl Web {
         args: &ServeArgs,
         web: &WebArgs,
     ) -> Result<Self, CommandError> {
-        limit::raise();
+        raise_open_files();
         let Around { pages, porter, bounds } = around;
         let template = options(args, web)?;
         let (listener, address) = bind(&args.host, port).await?;
@@ -205,7 +203,7 @@ impl Web {
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
         let mut options = ListenOptions {
-            max_connections: limit::connections(),
+            max_connections: max_connections(),
             reserve_paths,
             ..ListenOptions::default()
         };
