@@ -70,7 +70,7 @@ pub(crate) fn run_config(args: &ConfigArgs) -> Result<ExitStatus, CommandError> 
 
 /// All that is wrong, a line each, or that nothing is.
 fn check_files(files: &[PathBuf]) -> Result<ExitStatus, CommandError> {
-    let reading = Reading::of(files, &surroundings()?);
+    let reading = Reading::read(files, &surroundings()?);
     for line in reading.lines() {
         write_line(&line);
     }
@@ -103,7 +103,7 @@ pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
         KeyCommand::New => {
             let key = new_key()?;
             write_line(&key);
-            write_line(&KeyHash::of(key.as_bytes()).to_string());
+            write_line(&KeyHash::compute(key.as_bytes()).to_string());
         }
         KeyCommand::Hash => {
             let mut key = String::new();
@@ -114,7 +114,7 @@ pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
                 return Err(CommandError::new("there is no key on stdin")
                     .hint("make one with: switchboard key new"));
             }
-            write_line(&KeyHash::of(key.as_bytes()).to_string());
+            write_line(&KeyHash::compute(key.as_bytes()).to_string());
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
-use switchboard_gateway::plan::{Changes, Plan, Reading, Secret, ServerPlan};
+use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
 use switchboard_gateway::tap::{Tap, Tapped};
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
         command::tell_sound(&reading.plan);
         return Ok(());
     }
-    log::hide(Secret::of(&[&reading.plan]));
+    log::hide(Secret::collect(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
     serve::raise_open_files();
     let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
@@ -131,10 +131,10 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
         let servers = [("demo".to_owned(), demo)].into();
         let mut plan = Plan { servers, ..Plan::default() };
         add_api_key(args, &mut plan)?;
-        Exposure::of(args, &plan).check(&plan.access)?;
+        Exposure::new(args, &plan).check(&plan.access)?;
         return Ok(Reading { plan, ..Reading::default() });
     }
-    let mut reading = Reading::of(&args.config, &target::surroundings()?);
+    let mut reading = Reading::read(&args.config, &target::surroundings()?);
     if args.check {
         reading.lines().iter().for_each(|line| write_finding(line));
         if !reading.unread.is_empty() {
@@ -151,7 +151,7 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
     if reading.errors().any(stops) {
         return Err(CommandError::new(MISTAKES));
     }
-    let reach = Exposure::of(args, &reading.plan);
+    let reach = Exposure::new(args, &reading.plan);
     check_plan(args, &mut reading.plan, &reach)?;
     Ok(reading)
 }
@@ -205,7 +205,7 @@ struct Exposure {
 
 impl Exposure {
     /// That of a gateway which is started by this plan.
-    fn of(args: &GatewayArgs, plan: &Plan) -> Self {
+    fn new(args: &GatewayArgs, plan: &Plan) -> Self {
         // On our own stdio there is only who started us.
         let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated || args.stdio;
         Self { host: host(args, plan), is_meant }
@@ -294,8 +294,8 @@ impl ServedSites {
 
     /// Ends listens at servers that are others now, or of which something else is
     /// seen, by all or by those who listen.
-    fn end_listens(&self, changes: &Changes) {
-        let Changes { changed, adjusted, regranted, .. } = changes;
+    fn end_listens(&self, changes: &PlanChanges) {
+        let PlanChanges { changed, adjusted, regranted, .. } = changes;
         for (place, (site, _)) in &self.there {
             let web::Place::Server(server) = place else { continue };
             let is_other = changed.contains(server) || adjusted.contains(server);

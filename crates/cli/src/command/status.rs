@@ -30,7 +30,7 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// Shows it once, or until a signal.
 pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
     let stop = Stop::on_signals().map_err(|error| other(&CommandError::of(&error).to_string()))?;
-    let gateway = Gateway::of(args).map_err(usage)?;
+    let gateway = StatusPage::new(args).map_err(usage)?;
     let showing = async {
         show(args, &gateway.ask().await?);
         while let Some(seconds) = args.watch {
@@ -47,14 +47,14 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<(), CommandError> {
 }
 
 /// Where a gateway is, and what to show there.
-struct Gateway {
+struct StatusPage {
     url: Uri,
     key: Option<HeaderValue>,
     fetch: Fetch,
 }
 
-impl Gateway {
-    fn of(args: &StatusArgs) -> Result<Self, CommandError> {
+impl StatusPage {
+    fn new(args: &StatusArgs) -> Result<Self, CommandError> {
         let variable = |name: &str| std::env::var(name).ok();
         let key = match &args.key {
             Some(key) => Some(header::filled(key, variable)?),

@@ -131,7 +131,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(status: u16, headers: &HeaderMap) -> Self {
+    pub(crate) fn read(status: u16, headers: &HeaderMap) -> Self {
         let text = |name| {
             let value = headers.get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())

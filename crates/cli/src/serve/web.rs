@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
-use switchboard_gateway::plan::Bounds;
+use switchboard_gateway::plan::GatewayBounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::face::unread::Unread;
 use switchboard_net::http::budget::BodyBudget;
@@ -103,7 +103,7 @@ pub(crate) struct Around {
     pub(crate) pages: Vec<(String, Page)>,
     /// Who is at the doors; none for `--api-key` alone, or nobody.
     pub(crate) porter: Option<Arc<Porter>>,
-    pub(crate) bounds: Option<Bounds>,
+    pub(crate) bounds: Option<GatewayBounds>,
 }
 
 /// A port that is ours, and what is served there.
@@ -147,7 +147,11 @@ impl Mount {
     }
 
     /// Lets in other names, pages and numbers of sessions from here on.
-    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), CommandError> {
+    pub(crate) fn change(
+        &mut self,
+        args: &ServeArgs,
+        bounds: &GatewayBounds,
+    ) -> Result<(), CommandError> {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.sessions = bounds.sessions;
         let (most, each) = bodies(bounds);
@@ -242,7 +246,7 @@ impl Web {
 
 /// The bytes of requests that all and each may have in flight: never less than
 /// one message has.
-fn bodies(bounds: &Bounds) -> (usize, usize) {
+fn bodies(bounds: &GatewayBounds) -> (usize, usize) {
     let message = bounds.limits(&Limits::default()).message;
     let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
     (bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message), each)

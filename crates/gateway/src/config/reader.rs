@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::expand::{Variables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::problem::{Place, Problem, Weight};
 use super::tree::{Key, Node, Value};
+use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
@@ -23,7 +23,12 @@ impl<'t> Reader<'t> {
         Self { variables, problems: Vec::new(), besides: Vec::new() }
     }
 
-    pub(super) fn error(&mut self, place: &Place, what: String, instead: impl Into<String>) {
+    pub(super) fn error(
+        &mut self,
+        place: &SourceLocation,
+        what: String,
+        instead: impl Into<String>,
+    ) {
         self.problems.push(Problem::error(place, what, instead));
     }
 

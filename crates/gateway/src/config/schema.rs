@@ -9,12 +9,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::client_files::SECTIONS;
 use super::gateway::{AccessMember, BOUNDS, Bound, DEFAULTS, KEY_MEMBERS, MEMBERS, Member, NAME};
 use super::key::{KEYS, Meaning, OURS, Ours, THEIRS, meaning};
-use super::shape::SECTIONS;
-
-#[cfg(test)]
-mod tests;
 
 /// The schema of a configuration file.
 pub fn schema() -> Value {
@@ -338,3 +335,6 @@ fn url(description: &str) -> Value {
     let pattern = "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)";
     json!({ "description": description, "type": "string", "pattern": pattern })
 }
+
+#[cfg(test)]
+mod tests;

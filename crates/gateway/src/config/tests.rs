@@ -442,11 +442,11 @@ fn a_pipe_that_nobody_writes_to_is_a_mistake_and_one_that_somebody_does_is_read(
 
     let path = std::env::temp_dir().join(format!("switchboard-pipe-{}", std::process::id()));
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let error = file::read(&path, 100).unwrap_err();
+    let error = read_file(&path, 100).unwrap_err();
     assert_eq!(error.to_string(), "nobody writes to this pipe");
     // Open for both, so that the reader finds somebody at the other end.
     let mut writer = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     writer.write_all(&[b'x'; 100]).unwrap();
-    assert_eq!(file::read(&path, 100).unwrap(), [b'x'; 100]);
+    assert_eq!(read_file(&path, 100).unwrap(), [b'x'; 100]);
     std::fs::remove_file(&path).unwrap();
 }

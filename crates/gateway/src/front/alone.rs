@@ -29,7 +29,7 @@ use super::reply::{Duty, Reply, Shown};
 use super::session::Session;
 use super::{Front, lock};
 use crate::fleet::{Backend, Fleet};
-use crate::glob::Filter;
+use crate::glob::NameFilter;
 use crate::plan::ServerPlan;
 use crate::policy::{Grant, Principal};
 use crate::porter::Porter;
@@ -57,8 +57,8 @@ struct Sitting {
 /// What decides on what is shown: filters of the plan, and the tools of a grant.
 #[derive(Clone, PartialEq)]
 struct Rules {
-    plan: [Filter; 3],
-    granted: Filter,
+    plan: [NameFilter; 3],
+    granted: NameFilter,
 }
 
 impl Rules {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Changes, Reading, Secret};
+use switchboard_gateway::plan::{PlanChanges, Reading, Secret};
 use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
@@ -76,7 +76,7 @@ impl Follow {
         }
         let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
         let plan = gateway.plan();
-        let reach = Exposure::of(args, &plan);
+        let reach = Exposure::new(args, &plan);
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
         let gateway = Arc::clone(gateway);
         Ok(Self { args, reach, gateway, watch, loaded: Arc::new(Loaded { state }) })
@@ -112,7 +112,7 @@ impl Follow {
             return reading.unread.len() + reading.errors().count();
         }
         // The servers of before may still speak.
-        log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
+        log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
         let was_open = self.gateway.plan().access.is_open();
         let applied = checked.and_then(|()| {
@@ -143,8 +143,8 @@ impl Follow {
     }
 }
 
-fn told(changes: &Changes) {
-    let Changes { added, removed, changed, adjusted, .. } = changes;
+fn told(changes: &PlanChanges) {
+    let PlanChanges { added, removed, changed, adjusted, .. } = changes;
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(

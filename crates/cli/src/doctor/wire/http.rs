@@ -159,7 +159,7 @@ pub(super) async fn send(
     *request.uri_mut() = url.clone();
     *request.headers_mut() = headers;
     let response: Response<_> = fetch.send_once(request).await?;
-    let facts = Facts::of(response.status().as_u16(), response.headers());
+    let facts = Facts::read(response.status().as_u16(), response.headers());
     Ok((facts, response.into_body().map_err(Into::into).boxed_unsync()))
 }
 

@@ -23,7 +23,7 @@ pub(super) const ROOT: &str = "key-of-root-0123456789abcdef";
 /// A key that may do what `grant` says, as a file has it.
 pub(super) fn key(key: &str, grant: Value) -> Value {
     let mut entry = grant;
-    entry["hash"] = KeyHash::of(key.as_bytes()).to_string().into();
+    entry["hash"] = KeyHash::compute(key.as_bytes()).to_string().into();
     entry
 }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::read::members;
-use super::{Anonymous, Granted, Placed, names};
+use super::{Anonymous, Granted, Placed, members, names};
 use crate::config::key::find;
-use crate::config::problem::{Problem, Weight};
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
+use crate::config::{Problem, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// What a member of a key, or of `anonymous`, says.
@@ -190,7 +189,7 @@ fn in_clear(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
             let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
             reader.error(&place, what, NEW);
         }
-        hashes.push(KeyHash::of(value.trim().as_bytes()));
+        hashes.push(KeyHash::compute(value.trim().as_bytes()));
     }
     hashes
 }
