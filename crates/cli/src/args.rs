@@ -20,7 +20,7 @@ mod serve;
 
 /// Connects any MCP client to any MCP server.
 ///
-/// Whatever the two speak: stdio, Streamable HTTP or the older HTTP+SSE.
+/// Over stdio, Streamable HTTP or the older HTTP+SSE, in any protocol revision.
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", version, max_term_width = 100, styles = Styles::plain())]
 #[command(disable_help_subcommand = true, after_help = TOP_EXAMPLES)]
@@ -196,7 +196,7 @@ Examples:
   Try a client with a server that has everything:
     switchboard demo --http --port 8000
 
-  Put it in the place of mcp-remote, supergateway or mcp-proxy, flags and all:
+  Replace mcp-remote, supergateway or mcp-proxy, with the same flags:
     switchboard mcp-remote https://example.com/mcp --header 'X-Key: ${KEY}'
 
 More about a command: switchboard call --help, switchboard supergateway --help";
@@ -236,7 +236,7 @@ Examples:
   fish:
     switchboard completion fish > ~/.config/fish/completions/switchboard.fish";
 
-/// Look at configuration files
+/// Check configuration files, or print their JSON schema
 #[derive(Args, Debug)]
 #[command(after_help = CONFIG_EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct ConfigArgs {
@@ -247,13 +247,13 @@ pub(crate) struct ConfigArgs {
 /// What to do with them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say what is wrong with files, where, and what to write instead
+    /// Report mistakes in configuration files: where they are, and what to write instead
     Check {
-        /// The files; the first counts most
+        /// The files; for a server in two files, the first file is used
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print a JSON schema of them, for editors
+    /// Print the JSON schema of configuration files, for editors
     Schema,
 }
 

@@ -35,7 +35,7 @@ mod translate;
 /// What a line comes to.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line {
-    /// Ours already, or nobody's.
+    /// A line of switchboard, or of no tool that we know.
     Ours(Vec<String>),
     /// Theirs, in our words; and what the user has to know.
     Theirs { words: Vec<String>, notes: Vec<String> },
@@ -85,7 +85,7 @@ fn whose<'a>(words: &'a [String], lookup: Lookup<'_>) -> Option<(&'static Tool, 
         let is_foreign = |flag: &str| args::takes_value(flag).is_none() && known(flag);
         Some(after).filter(|rest| flags(rest).any(is_foreign))?
     } else {
-        // Without a command of ours it is theirs or nobody's.
+        // Without a command of ours the line is theirs, or of no tool that we know.
         let is_flag = first.starts_with("--") && !args::is_global(first) && known(first);
         Some(rest).filter(|_| is_flag || first.contains("://"))?
     };
@@ -138,7 +138,7 @@ fn translate(
     plan.finish(&given)
 }
 
-/// Every flag of every tool, for whoever wants to know them all.
+/// Every flag of every tool.
 #[cfg(test)]
 fn rows() -> impl Iterator<Item = (&'static Tool, &'static table::Row)> {
     TOOLS.into_iter().flat_map(|tool| tool.rows.iter().map(move |row| (tool, row)))

@@ -83,7 +83,7 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
     let for_script = failure.as_ref().filter(|_| !std::io::stderr().is_terminal());
     match for_script {
         Some(failure) => failure.report(),
-        // Help and version are answers too, and nobody may be there to read them.
+        // Help and version are answers too; their reader may have closed the stream.
         None => _ = answer.print(),
     }
     match failure {

@@ -40,7 +40,7 @@ pub struct Catalog {
     collisions: Vec<Collision>,
     /// The tools that want arguments repeated as headers.
     annotated: HashMap<String, Arc<[Annotation]>>,
-    /// Made when somebody first searches.
+    /// Made by the first search.
     seek: OnceLock<ToolIndex>,
     bytes: usize,
 }

@@ -277,7 +277,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The world around a file: handed in, so that nobody below reads it.
+/// The environment of a file. The caller hands it in, so that this crate never reads it.
 #[derive(Clone, Default)]
 pub struct Surroundings {
     variables: HashMap<String, String>,
@@ -286,7 +286,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// The environment, and the folder that somebody works in.
+    /// The environment variables, and the working folder.
     pub fn new(
         variables: impl IntoIterator<Item = (String, String)>,
         folder: impl Into<PathBuf>,
@@ -312,7 +312,7 @@ impl Surroundings {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// The folder that somebody works in.
+    /// The working folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -342,8 +342,7 @@ const PIPE_WAIT: Duration = Duration::from_secs(10);
 /// How often a pipe that has nothing to read is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The first `most` bytes of a file. Whoever reads files again on a signal must not be
-/// stopped by a pipe that nobody writes to.
+/// The first `most` bytes of a file. A reload must not hang on a pipe without a writer.
 fn read_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut file = platform::open_without_waiting(path)?;
     if file.metadata()?.is_file() {

@@ -1,7 +1,7 @@
 //! Metrics in the text format of Prometheus.
 //!
-//! Nothing is registered anywhere: each scrape asks whoever counts. So what is
-//! gone is not shown, and what nobody scrapes costs nothing.
+//! There is no registry: each scrape asks the parts that count. A server that is gone is
+//! not shown, and a gateway that is not scraped spends nothing.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;

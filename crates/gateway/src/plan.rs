@@ -140,7 +140,7 @@ impl Plan {
             });
         }
         for Placed { value, .. } in gateways.iter().flat_map(|gateway| &gateway.keys) {
-            // Nobody in particular is somebody else, and has no key.
+            // The empty name is that of clients without a key.
             if value.name.is_empty() || principals.iter().any(|other| other.name == value.name) {
                 continue;
             }
@@ -150,7 +150,7 @@ impl Plan {
         let anonymous = match said.find(|anonymous| **anonymous != Anonymous::Unsaid) {
             Some(Anonymous::Granted(principal)) => Some(Arc::clone(principal)),
             Some(_) => None,
-            // Who hands out keys means them to be shown.
+            // A file with keys means that clients must show one.
             None => principals.is_empty().then(Arc::default),
         };
         self.access.anonymous = anonymous.map(|anonymous| Arc::new(self.granted(&anonymous)));
@@ -237,7 +237,7 @@ pub struct PlanChanges {
     /// Servers that go on as they are, and of which clients see something else,
     /// or which have other limits.
     pub adjusted: Vec<String>,
-    /// Whoever has the same name, and may use something else.
+    /// Principals of the same name that may use something else now.
     pub regranted: Vec<String>,
     /// Whether groups, keys, grants, search or tools of ours differ.
     pub policy: bool,

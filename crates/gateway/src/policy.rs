@@ -21,10 +21,10 @@ mod meter;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Somebody that we know by a key, or everybody else.
+/// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Principal {
-    /// What the file calls them; empty for whoever shows no key.
+    /// The name in the file; empty for clients without a key.
     pub name: String,
     /// The keys that show who they are. Two while one replaces the other.
     pub keys: Vec<KeyHash>,
@@ -39,7 +39,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Somebody whose key is gone: they may use nothing.
+    /// A principal whose key was removed: it may use nothing.
     pub fn nobody() -> Self {
         Self { grant: Grant::nothing(), ..Self::default() }
     }
@@ -67,7 +67,7 @@ impl Principal {
     }
 }
 
-/// Somebody, and the key that they showed, if they showed one.
+/// A principal, and the hash of the key that the client sent, if it sent one.
 pub type Identified = (Arc<Principal>, Option<KeyHash>);
 
 /// Everybody that may come in.
@@ -75,7 +75,7 @@ pub type Identified = (Arc<Principal>, Option<KeyHash>);
 pub struct Access {
     /// Those with keys.
     pub principals: Vec<Arc<Principal>>,
-    /// Whoever shows no key; none if a key is needed.
+    /// Clients without a key; none if a key is required.
     pub anonymous: Option<Arc<Principal>>,
 }
 
@@ -86,7 +86,7 @@ impl Default for Access {
     }
 }
 
-/// Why somebody does not come in.
+/// Why a client is refused.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Denied {
@@ -206,7 +206,7 @@ pub struct Grant {
     pub servers: Option<Vec<String>>,
     /// These groups.
     pub groups: Option<Vec<String>>,
-    /// The servers of these groups, which whoever makes the plan looks up.
+    /// The servers of these groups, which `Plan::build` looks up.
     pub members: Vec<String>,
     /// These tools, as `<server>__<tool>`.
     pub tools: NameFilter,
@@ -265,7 +265,7 @@ impl Grant {
     }
 }
 
-/// Tells one principal from another, and from nobody.
+/// Tells one principal from another, and from no principal.
 pub(crate) type Mark = [u8; 16];
 
 pub(crate) fn mark(face: &Face) -> Mark {

@@ -269,7 +269,7 @@ async fn send_batches(
             complained = sent.is_err();
         }
         if let Some(waiting) = waiting {
-            // Whoever waited may be gone.
+            // The waiting task may be gone.
             _ = waiting.send(());
         }
     }

@@ -103,7 +103,7 @@ struct Seen {
     at: SystemTime,
     /// The trace that it is part of.
     trace: u128,
-    /// The span of whoever called, if they said so.
+    /// The span of the caller, if the request names one.
     parent: Option<u64>,
     state: Option<Box<str>>,
     /// Our span for the client, and ours towards the server with its beginning.

@@ -18,38 +18,38 @@ pub(crate) struct ServeArgs {
     /// The first line on stdout is the URL of the endpoint.
     #[arg(long, short)]
     pub(crate) port: Option<u16>,
-    /// The address to listen on; there is no authentication but --api-key, so think twice
+    /// The address to listen on; any client that reaches it is let in, unless --api-key is set
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
-    /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
+    /// Accept requests with this Host header, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all, /REGEX/ for many (repeatable)
+    /// Accept requests of web pages of this origin; * for all, /REGEX/ for many (repeatable)
     #[arg(long, requires = "port", value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "1800")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) session_timeout: u64,
-    /// Seconds between signs of life on a silent stream
+    /// Seconds between keep-alive comments on a silent stream
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) keep_alive: u64,
-    /// Seconds that a client may take over sending a request, or the next one
+    /// Seconds that a client may take to send a request, or the next one
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) request_timeout: u64,
-    /// Seconds of silence after which a call's connection is ended; 0 for never
+    /// Seconds of silence after which the bridge closes a call's connection; 0 for never
     ///
-    /// The client comes back for the answer, where its revision has that. For proxies
-    /// and load balancers that cut long requests.
+    /// The client reconnects for the answer, if its protocol revision can resume streams.
+    /// For proxies and load balancers that cut long requests.
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "0")]
     #[arg(value_parser = seconds)]
     pub(crate) hang_up_after: Duration,
-    /// Seconds that calls in flight get at the end
+    /// Seconds that open calls get to finish on shutdown
     ///
-    /// A moment before they are over, each call that is still open is answered with
-    /// an error, and its server is told that nobody waits.
+    /// Shortly before they are over, each open call is answered with an error and
+    /// cancelled at its server.
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) grace: u64,
@@ -65,54 +65,54 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Serving over HTTP, in detail")]
 pub(crate) struct WebArgs {
-    /// Serve by these transports: http, sse, ws (default: http,sse)
+    /// The transports to serve: http, sse, ws (default: http,sse)
     #[arg(long, requires = "port", value_enum, value_delimiter = ',', value_name = "TRANSPORT")]
     pub(crate) serve: Vec<Transport>,
-    /// Where Streamable HTTP is (default: /mcp)
+    /// The path of Streamable HTTP (default: /mcp)
     #[arg(long, requires = "port")]
     pub(crate) path: Option<String>,
-    /// Where clients of HTTP+SSE listen (default: /sse)
+    /// The path where clients of HTTP+SSE open their stream (default: /sse)
     #[arg(long, requires = "port", value_name = "PATH")]
     pub(crate) sse_path: Option<String>,
-    /// Where they send (default: /message)
+    /// The path where clients of HTTP+SSE post their messages (default: /message)
     #[arg(long, requires = "port", value_name = "PATH")]
     pub(crate) message_path: Option<String>,
-    /// Where a WebSocket can be opened (default: /ws)
+    /// The path of the WebSocket (default: /ws)
     #[arg(long, requires = "port", value_name = "PATH")]
     pub(crate) ws_path: Option<String>,
-    /// What clients see before these paths, such as /tools behind a proxy
+    /// What a reverse proxy puts before these paths, such as /tools
     #[arg(long, requires = "port", value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// Let in only who sends this as X-API-Key or as a bearer token; ${VAR} is replaced
+    /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is replaced
     #[arg(long, requires = "port", value_name = "KEY")]
     pub(crate) api_key: Option<String>,
     /// Answer GET on this path with "ok", or with another word: /ping=pong (repeatable)
     #[arg(long, requires = "port", value_name = "PATH[=WORD]")]
     pub(crate) health: Vec<String>,
-    /// Tell what is served, and whether it is used, as JSON on this path
+    /// Answer GET on this path with the servers and open connections as JSON
     #[arg(long, requires = "port", value_name = "PATH")]
     pub(crate) status: Option<String>,
     /// Add this header, "Name: value", to every answer (repeatable)
     #[arg(long, requires = "port", value_name = "HEADER")]
     pub(crate) response_header: Vec<String>,
-    /// Let allowed web pages also send this header (repeatable)
+    /// Allow web pages of an allowed origin to send this header (repeatable)
     #[arg(long, requires = "port", value_name = "NAME")]
     pub(crate) allow_header: Vec<String>,
-    /// Let allowed web pages also read this header (repeatable)
+    /// Allow web pages of an allowed origin to read this header (repeatable)
     #[arg(long, requires = "port", value_name = "NAME")]
     pub(crate) expose_header: Vec<String>,
-    /// No sessions: each request stands alone, in the revision DATE if it names none
+    /// Serve without sessions; requests without a protocol version use the revision DATE
     #[arg(long, requires = "port", value_name = "DATE", value_parser = legacy_revision)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = LATEST)]
     pub(crate) stateless: Option<Revision>,
-    /// Serve only clients that make a handshake
+    /// Serve only clients that begin with initialize, of revisions before 2026-07-28
     #[arg(long, requires = "port")]
     pub(crate) legacy_only: bool,
     /// Seconds that a connection may be idle between requests (default: 30)
     #[arg(long, requires = "port", value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) idle_connection: Option<u64>,
-    /// End when the pipe to stdin is closed, as whoever started us ends
+    /// Exit when stdin is closed, as it is when the parent process exits
     #[arg(long, requires = "port")]
     pub(crate) end_with_stdin: bool,
 }
@@ -154,24 +154,24 @@ fn legacy_revision(name: &str) -> Result<Revision, String> {
 
 /// Put many servers behind one address.
 ///
-/// All servers together are at /mcp, their tools and prompts with the server's name
-/// in front: files__read. Each alone, as it is, is at /servers/NAME/mcp, and each
-/// group of the configuration at /groups/NAME/mcp; /sse is beside each. Without a
-/// configuration the built-in server is served.
+/// /mcp has all servers. Their tools and prompts have the server's name in front:
+/// files__read. /servers/NAME/mcp has one server with its own names, and
+/// /groups/NAME/mcp one group of the configuration. HTTP+SSE is at /sse beside each
+/// /mcp. Without --config the gateway serves the built-in demo server.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct GatewayArgs {
-    /// A file that names the servers, as clients have it (repeatable)
+    /// The configuration file of an MCP client, or one of our own (repeatable)
     ///
     /// JSON, with comments or without, or TOML: with mcpServers, servers or
-    /// [mcp_servers.NAME]. Of two servers with one name the first counts.
+    /// [mcp_servers.NAME]. If two servers have the same name, the first one is used.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
-    /// Tell what is wrong with the configuration, and serve nothing
+    /// Report mistakes in the configuration and exit, without serving
     #[arg(long)]
     pub(crate) check: bool,
-    /// Serve the client that started us, on stdin and stdout, instead of HTTP
+    /// Serve one client on stdin and stdout instead of HTTP
     #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) stdio: bool,
     /// The port to listen on; 0 picks a free one (default: what the file says, else 3001)
@@ -182,34 +182,34 @@ pub(crate) struct GatewayArgs {
     /// The address to listen on (default: what the file says, else 127.0.0.1)
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Let in only who sends this as X-API-Key or as a bearer token, 16 characters or more;
-    /// ${VAR} is replaced
+    /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is
+    /// replaced; 16 characters or more
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
-    /// Listen on an address that other machines reach although anybody may come in
+    /// Listen on an address that other machines reach, without requiring a key
     #[arg(long)]
     pub(crate) allow_unauthenticated: bool,
-    /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
+    /// Accept requests with this Host header, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all, /REGEX/ for many (repeatable)
+    /// Accept requests of web pages of this origin; * for all, /REGEX/ for many (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
     #[arg(long, value_name = "SECONDS", default_value = "1800")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) session_timeout: u64,
-    /// Seconds that calls in flight get at the end
+    /// Seconds that open calls get to finish on shutdown
     ///
-    /// A moment before they are over, each call that is still open is answered with
-    /// an error, and its server is told that nobody waits.
+    /// Shortly before they are over, each open call is answered with an error and
+    /// cancelled at its server.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) grace: u64,
-    /// Keep the servers' lists for the next start in this folder (default: in the user's cache)
+    /// Cache the servers' lists in this folder (default: in the user's cache folder)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Keep no lists on disk
+    /// Do not cache lists on disk
     #[arg(long, conflicts_with = "cache_dir")]
     pub(crate) no_cache: bool,
     /// Seconds between attempts to reach a server that has failed, for tests
@@ -231,14 +231,14 @@ Examples:
     { \"mcpServers\": { \"all\": { \"command\": \"switchboard\",
         \"args\": [\"serve\", \"--stdio\", \"--config\", \"servers.json\"] } } }
 
-  Look whether a file is right:
+  Check a file for mistakes:
     switchboard serve --check --config servers.json";
 
 /// Serve a server on another transport.
 ///
-/// The server is a command that speaks on its stdin and stdout, or a URL. It is
-/// served on our own stdin and stdout, or, with --port, over HTTP: Streamable
-/// HTTP at /mcp and HTTP+SSE at /sse, both at once.
+/// The server is a command that speaks MCP on stdin and stdout, or a URL. The bridge
+/// serves it on its own stdin and stdout. With --port it serves over HTTP instead:
+/// Streamable HTTP at /mcp and HTTP+SSE at /sse.
 #[derive(Args, Debug)]
 #[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
 #[group(id = "server", multiple = false, args = ["url", "stdio", "words"])]
@@ -246,7 +246,7 @@ pub(crate) struct BridgeArgs {
     /// The server's URL, or its name in a configuration file
     #[arg(required_unless_present_any = ["stdio", "words", "named_server", "named_server_config"])]
     pub(crate) url: Option<String>,
-    /// Look for the name in this file, not in the usual places (repeatable)
+    /// Read the name from this file instead of the usual places (repeatable)
     ///
     /// JSON, with comments or without, or TOML, as clients have it: with mcpServers,
     /// servers or [mcp_servers.NAME]. The usual places are .mcp.json, mcp.json, and
@@ -260,35 +260,35 @@ pub(crate) struct BridgeArgs {
     /// The server's command and its arguments, after --
     #[arg(last = true, value_name = "CMD")]
     pub(crate) words: Vec<String>,
-    /// Which connections to the server clients share
+    /// Which clients share a connection to the server
     #[arg(long, value_parser = children, value_name = "RULE", default_value = "per-session")]
     #[arg(long_help = CHILDREN_HELP)]
     pub(crate) children: Children,
-    /// Seconds that the server may be silent on a call before it fails
+    /// Seconds without an answer or progress after which a call fails with a timeout
     #[arg(long, value_name = "SECONDS", default_value = "3600")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Seconds that the server may take over its greeting (default: as for calls)
+    /// Seconds that the server may take to start and answer the handshake (default: --timeout)
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) start_timeout: Option<u64>,
-    /// Send a ping each SECONDS to a legacy server at a URL, while nobody calls it
+    /// Send a ping every SECONDS to an idle legacy server at a URL
     ///
-    /// For servers and balancers that forget a session which is quiet for long.
+    /// For servers and load balancers that drop idle sessions.
     #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) ping: Option<u64>,
-    /// Bytes that one message may have, however it travels
+    /// The largest message in bytes, on any transport
     #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
     #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
     pub(crate) max_message: u32,
-    /// Keep tools of this name, * for any characters, from clients (repeatable)
+    /// Hide tools of this name from clients; * matches any characters (repeatable)
     #[arg(long, value_name = "GLOB")]
     pub(crate) ignore_tool: Vec<String>,
-    /// Bytes of events that a session keeps for clients that come back; 0 for none
+    /// Bytes of events that a session keeps for clients that reconnect; 0 for none
     #[arg(long, value_name = "BYTES")]
     pub(crate) history: Option<usize>,
-    /// How many events that are at most (default: 4096)
+    /// The number of events that a session keeps for clients that reconnect (default: 4096)
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) history_events: Option<u32>,
@@ -319,15 +319,15 @@ fn children(name: &str) -> Result<Children, &'static str> {
 }
 
 const CHILDREN_HELP: &str = "\
-Which connections to the server clients share; for a command, a connection is a process
+Which clients share a connection to the server; for a command, a connection is a process
 
-  per-session  each session of a client has its own; always safe
-  shared       all clients share one. Safe if the server remembers nothing about whom
-               it talks to: no log-in, no selected project, no per-client settings.
-               Saves memory and start-up time. An answer goes to the client that asked. A
-               question that does not say which call it is about is asked only if all who
-               might be meant are one person; clients that show no key count as one.
-  per-request  each call has its own; for servers that break after one
+  per-session  each client session has its own connection; always safe
+  shared       all clients share one connection. Saves memory and start-up time. Safe if
+               the server keeps no state for a client: no log-in, no selected project, no
+               per-client settings. An answer goes to the client that made the call. The
+               bridge passes on a question of the server that names no call only if all
+               open calls are of one user. Clients without a key count as one user.
+  per-request  each call has its own connection; for servers that exit after one call
 ";
 
 const BRIDGE_USAGE: &str = "\
@@ -343,15 +343,15 @@ Examples:
   A URL, served on stdin and stdout, for clients that only start commands:
     switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 
-  A URL, served at another: a server of the old HTTP+SSE for clients of the new transport:
+  A server of the older HTTP+SSE, served as Streamable HTTP:
     switchboard bridge https://example.com/sse --transport sse-only --port 8000
 
-  A command, served on stdin and stdout, with its own environment and clean-up:
+  A command, served on stdin and stdout, with a variable of its own:
     switchboard bridge --env API_KEY=… -- python3 server.py --verbose
 
-HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY are honoured. SIGINT and SIGTERM finish
-what is in flight, for 10 seconds at most; a second one ends at once.
-Exit status: 0 ended or was told to, 1 could not start, 2 wrong usage.";
+The bridge uses HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY. On SIGINT and SIGTERM it
+finishes open calls, for 10 seconds at most; a second signal ends it at once.
+Exit status: 0 client gone or stopped by a signal, 1 could not start, 2 wrong usage.";
 
 /// Be a server to try clients with.
 ///

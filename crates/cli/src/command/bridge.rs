@@ -87,7 +87,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// The server, after checking what can be checked before somebody calls it.
+/// The server, after the checks that are possible before the first call.
 fn server(args: &BridgeArgs) -> Result<Server, CommandError> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),

@@ -29,7 +29,7 @@ mod terminal;
 pub(super) struct Asked {
     server: Server,
     options: ClientOptions,
-    /// Once it is connected; whoever waits for a signal hangs up.
+    /// Set once it is connected, so that a signal can close the connection.
     client: Arc<OnceLock<Client>>,
     /// What the command is about, after the server.
     operands: Vec<String>,

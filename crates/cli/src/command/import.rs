@@ -150,14 +150,14 @@ fn say(args: &ImportArgs, text: &str) {
     }
 }
 
-/// Asks on the terminal; where there is none nobody can answer.
+/// Asks on the terminal; without one the answer is no.
 fn ask(question: &str) -> Result<bool, CommandError> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
         return Err(CommandError::new("nothing was written, for nobody can be asked here")
             .hint("write without asking: --yes"));
     }
-    // Nobody is left to be asked if stderr is closed.
+    // Without stderr the question cannot be shown.
     _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer).map_err(|error| CommandError::of(&error))?;
@@ -173,7 +173,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let draft = PathBuf::from(draft);
     let written = write_draft(&draft, &file, text).and_then(|()| fs::rename(&draft, &file));
     if written.is_err() {
-        // What is left of it helps nobody.
+        // A half-written file is of no use.
         _ = fs::remove_file(&draft);
     }
     written

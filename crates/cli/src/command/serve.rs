@@ -193,7 +193,7 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
     folder.map(Cache::at)
 }
 
-/// What whoever shows `--api-key` is called, in logs and counts.
+/// The name in logs and metrics of clients that send the key of `--api-key`.
 const API_KEY: &str = "--api-key";
 
 /// Who could come in without showing who they are, if anybody may.
@@ -219,9 +219,11 @@ impl Exposure {
         if is_here || !access.is_open() || self.is_meant {
             return Ok(());
         }
-        Err(CommandError::new(format!("on {host} anybody who reaches this machine could come in"))
-            .hint("let in only who has a key: --api-key '${KEY}', or \"keys\" in the file")
-            .hint("or say that anybody may come in: --allow-unauthenticated"))
+        Err(CommandError::new(format!(
+            "on {host} any client that reaches this machine could connect without a key"
+        ))
+        .hint("require a key: --api-key '${KEY}', or \"keys\" in the file")
+        .hint("or allow clients without a key: --allow-unauthenticated"))
     }
 }
 

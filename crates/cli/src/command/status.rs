@@ -133,7 +133,7 @@ fn show(args: &StatusArgs, status: &Value) {
         (false, Some(_)) => {
             let mut stdout = std::io::stdout();
             if stdout.is_terminal() {
-                // Whoever closed stdout has seen enough.
+                // A reader that closed stdout wants no more.
                 _ = stdout.write_all(CLEAR.as_bytes());
             }
             write_line(&format!("{}\n ", text(status)));
@@ -186,7 +186,7 @@ fn count(of: &Value) -> usize {
     usize::try_from(of.as_u64().unwrap_or_default()).unwrap_or(usize::MAX)
 }
 
-/// A row for each of the first; none if there is nobody.
+/// A table of the first sessions; none if there are no sessions.
 fn session_rows(status: &Value) -> Option<String> {
     let sessions = &status["sessions"];
     let list = sessions["list"].as_array().filter(|list| !list.is_empty())?;

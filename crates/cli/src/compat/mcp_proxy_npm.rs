@@ -13,7 +13,7 @@ pub(super) const TOOL: Tool = Tool {
     arrange,
 };
 
-const TLS: Means = Means::Never("TLS is not served; put a proxy that speaks it in front");
+const TLS: Means = Means::Never("switchboard does not serve TLS; put a reverse proxy in front");
 
 const ROWS: &[Row] = &[
     Row::new("--server", Takes::One, "sse or stream; both by default")
@@ -22,7 +22,7 @@ const ROWS: &[Row] = &[
         .means(Means::Plan("bridge --port")),
     Row::new("--host", Takes::One, "address to listen on; all addresses by default")
         .means(Means::Plan("bridge --host")),
-    Row::new("--endpoint", Takes::One, "path of what --server chooses")
+    Row::new("--endpoint", Takes::One, "path of the transport that --server chooses")
         .means(Means::Plan("bridge --path, or --sse-path with --server sse")),
     Row::new("--sseEndpoint", Takes::One, "path of HTTP+SSE; /sse by default")
         .means(Means::Plan("bridge --sse-path")),
@@ -77,7 +77,7 @@ const ROWS: &[Row] = &[
     Row::new("--eventStoreMaxEvents", Takes::One, "how many events are kept, in 4 MiB at most")
         .means(Means::Turned("--history-events", events)),
     Row::new("--upstreamProtocol", Takes::One, "legacy, auto or modern").means(Means::Always(
-        "each side is met in the era it speaks; between eras the bridge translates",
+        "the bridge speaks the era of each side, and translates between them",
     )),
     Row::new("--shell", Takes::Nothing, "run the command by a shell")
         .means(Means::Plan("bridge -- sh -c CMD")),
@@ -86,9 +86,9 @@ const ROWS: &[Row] = &[
     Row::new("--sslKey", Takes::One, "its key").means(TLS),
     Row::new("--sslCa", Takes::One, "authorities to trust").means(TLS),
     Row::new("--tunnel", Takes::Nothing, "be reached through a public tunnel")
-        .means(Means::Never("there is no tunnel; run one beside us")),
+        .means(Means::Never("switchboard has no tunnel; run a tunnel of your own")),
     Row::new("--tunnelSubdomain", Takes::One, "its name")
-        .means(Means::Never("there is no tunnel; run one beside us")),
+        .means(Means::Never("switchboard has no tunnel; run a tunnel of your own")),
 ];
 
 /// Our longest life of an unused session, in seconds.

@@ -17,7 +17,7 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 const OAUTH: Means = Means::Later(
-    "signing in with OAuth is not there yet; pass a token with -H or API_ACCESS_TOKEN",
+    "switchboard does not sign in with OAuth yet; pass a token with -H or API_ACCESS_TOKEN",
 );
 const TLS: Means = Means::Plan("bridge --ca-file; certificates are always verified");
 
@@ -31,7 +31,7 @@ const ROWS: &[Row] = &[
         .means(Means::Plan("bridge --transport")),
     Row::new("--client-id", Takes::One, "OAuth client").needs(Needs::Url).means(OAUTH),
     Row::new("--client-secret", Takes::One, "its secret").needs(Needs::Url).means(OAUTH),
-    Row::new("--token-url", Takes::One, "where tokens are had").needs(Needs::Url).means(OAUTH),
+    Row::new("--token-url", Takes::One, "URL that issues tokens").needs(Needs::Url).means(OAUTH),
     Row::new("--username", Takes::One, "name to log in with")
         .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
         .needs(Needs::Url)
         .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
     Row::new("--digest", Takes::Nothing, "log in with a digest").needs(Needs::Url).means(
-        Means::Never("digest authentication is not spoken, and Basic would show the password"),
+        Means::Never("switchboard has no digest authentication, and Basic would show the password"),
     ),
     Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
         .needs(Needs::Url)
@@ -51,10 +51,10 @@ const ROWS: &[Row] = &[
         .alias(&["-e"])
         .needs(Needs::Unnamed)
         .means(Means::Turned("--env", variables)),
-    Row::new("--cwd", Takes::One, "where the command runs")
+    Row::new("--cwd", Takes::One, "directory that the command runs in")
         .needs(Needs::Unnamed)
         .means(Means::Ours("--cwd")),
-    Row::new("--pass-environment", Takes::Nothing, "give commands our whole environment")
+    Row::new("--pass-environment", Takes::Nothing, "give commands the whole environment")
         .needs(Needs::Command)
         .means(Means::Words(&["--pass-environment"])),
     Row::new("--log-level", Takes::One, "DEBUG, INFO, WARNING, ERROR or CRITICAL")
@@ -82,10 +82,10 @@ const ROWS: &[Row] = &[
     Row::new("--stateless", Takes::Nothing, "no sessions on Streamable HTTP")
         .needs(Needs::Port)
         .means(Means::Words(&["--stateless"])),
-    Row::new("--allow-origin", Takes::Any, "origins of web pages to let in")
+    Row::new("--allow-origin", Takes::Any, "origins of web pages that may connect")
         .needs(Needs::Port)
         .means(Means::Turned("--allow-origin", origins)),
-    Row::new("--expose-header", Takes::One, "header that they may read")
+    Row::new("--expose-header", Takes::One, "header that web pages may read")
         .needs(Needs::Port)
         .means(Means::Ours("--expose-header")),
 ];

@@ -16,21 +16,21 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 const OAUTH: Means =
-    Means::Later("signing in with OAuth is not there yet; pass a token with --header");
+    Means::Later("switchboard does not sign in with OAuth yet; pass a token with --header");
 
 const ROWS: &[Row] = &[
     Row::new("--header", Takes::One, "header to send, \"Name: value\", with ${VAR}")
         .means(Means::Ours("--header")),
-    Row::new("--header-file", Takes::One, "file with a header a line")
+    Row::new("--header-file", Takes::One, "file with one header on each line")
         .means(Means::Ours("--header-file")),
     Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
         .means(Means::Ours("--transport")),
     Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
-        "each side is met in the era it speaks; between eras the bridge translates",
+        "the bridge speaks the era of each side, and translates between them",
     )),
-    Row::new("--allow-http", Takes::Nothing, "go to http:// on other machines than this")
-        .means(Means::Plan("nothing; without it such URLs are refused")),
-    Row::new("--ignore-tool", Takes::One, "keep tools from the client; * for any characters")
+    Row::new("--allow-http", Takes::Nothing, "allow http:// URLs of other machines")
+        .means(Means::Plan("no flag; without it the bridge refuses such URLs")),
+    Row::new("--ignore-tool", Takes::One, "hide tools from the client; * matches any characters")
         .means(Means::Ours("--ignore-tool")),
     Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
         .means(Means::Plan("bridge without --direct")),
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
     Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
         .means(Means::Turned("--timeout", patience)),
     Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
-        .means(Means::Later("a silent stream is never cut, as with 0 there")),
+        .means(Means::Later("the bridge never cuts a silent stream, as mcp-remote with 0")),
     Row::new(
         "--keep-alive",
         Takes::Nothing,
@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
         .means(Means::Plan("bridge --ping")),
     Row::new("--ipv4", Takes::Nothing, "use only IPv4").means(Means::Words(&["--ipv4"])),
     Row::new("--disable-cookies", Takes::Nothing, "send back no cookies")
-        .means(Means::Always("no cookies are kept")),
+        .means(Means::Always("switchboard keeps no cookies")),
     Row::new("--debug", Takes::Nothing, "log more; here on stderr")
         .means(Means::Plan("bridge --log-level debug")),
     Row::new("--silent", Takes::Nothing, "log nothing, unless --debug")
@@ -68,12 +68,12 @@ const ROWS: &[Row] = &[
     Row::new("--client-metadata-url", Takes::One, "document that describes the client")
         .means(OAUTH),
     Row::new("--client-credentials", Takes::Nothing, "sign in without a user").means(OAUTH),
-    Row::new("--token-endpoint", Takes::One, "where tokens are had").means(OAUTH),
+    Row::new("--token-endpoint", Takes::One, "URL that issues tokens").means(OAUTH),
     Row::new("--device-code", Takes::Nothing, "sign in on another device").means(OAUTH),
     Row::new("--use-id-token", Takes::Nothing, "send the ID token").means(OAUTH),
 ];
 
-const CALLBACK_PORT: &str = "the port of the OAuth callback is understood but not honoured yet: signing in with OAuth is not there yet; pass a token with --header";
+const CALLBACK_PORT: &str = "the port of the OAuth callback is ignored: switchboard does not sign in with OAuth yet; pass a token with --header";
 
 /// Our longest waits for an answer and for a connection, in seconds.
 const DAY: u64 = 86_400;

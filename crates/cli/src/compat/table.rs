@@ -76,9 +76,9 @@ pub(super) enum Means {
     Words(&'static [&'static str]),
     /// Something that other flags have a say in; in words.
     Plan(&'static str),
-    /// What it asks for is always so; how.
+    /// The flag changes nothing, because this always holds.
     Always(&'static str),
-    /// Understood but not honoured yet, and told; why.
+    /// Ignored with a warning; why.
     Later(&'static str),
     /// We will not start with it; why.
     Never(&'static str),
@@ -182,7 +182,7 @@ const FLAG_COLUMN: usize = 34;
 
 pub(super) fn help_text(tool: &Tool) -> String {
     let mut text = format!(
-        "switchboard, in the place of {} ({})\n\nUsage: {}\n\nFlags:\n",
+        "switchboard as a replacement for {} ({})\n\nUsage: {}\n\nFlags:\n",
         tool.name, tool.origin, tool.usage
     );
     for row in tool.rows {
@@ -193,9 +193,7 @@ pub(super) fn help_text(tool: &Tool) -> String {
         let pad = " ".repeat(FLAG_COLUMN + 2);
         _ = writeln!(text, "{pad}{}", flag_meaning(row));
     }
-    text.push_str(
-        "\nThe flags of `switchboard bridge` are understood too; see switchboard bridge --help.\n",
-    );
+    text.push_str("\nThe flags of switchboard bridge work too; see switchboard bridge --help.\n");
     text
 }
 
@@ -216,8 +214,8 @@ fn flag_meaning(row: &Row) -> String {
         Means::Ours(flag) | Means::Turned(flag, _) => format!("= bridge {flag}"),
         Means::Words(words) => format!("= bridge {}", words.join(" ")),
         Means::Plan(words) => format!("= {words}"),
-        Means::Always(why) => format!("always so: {why}"),
-        Means::Later(why) => format!("not honoured yet: {why}"),
+        Means::Always(why) => format!("no effect: {why}"),
+        Means::Later(why) => format!("ignored: {why}"),
         Means::Never(why) => format!("refused: {why}"),
     }
 }

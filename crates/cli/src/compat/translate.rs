@@ -251,7 +251,7 @@ impl Plan {
                 self.words.extend(words.iter().map(|&word| word.to_owned()));
             }
             Means::Later(why) if !is_off => {
-                self.notes.push(format!("{} is understood but not honoured yet: {why}", row.flag));
+                self.notes.push(format!("{} is ignored: {why}", row.flag));
             }
             Means::Never(why) if !is_off => {
                 return Err(Complaint::new(format!("{}: {why}", row.flag), "leave it out"));

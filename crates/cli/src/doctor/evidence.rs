@@ -61,7 +61,7 @@ pub(crate) struct Step {
     pub(crate) took: Duration,
 }
 
-/// Why there was nobody to talk to.
+/// Why the server could not be reached.
 #[derive(Debug)]
 pub(crate) enum Unreached {
     /// The command did not start.
@@ -209,7 +209,7 @@ pub(crate) enum Trial {
     Listen,
     /// A call without the session that was given out.
     NoSession,
-    /// A call in a session that nobody gave out.
+    /// A call with a session id that the server did not issue.
     StrangeSession,
     /// The end of the session.
     Delete,

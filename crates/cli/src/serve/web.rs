@@ -355,7 +355,7 @@ fn status(sites: &Sites, places: &[Place]) -> String {
     status.to_string()
 }
 
-/// A line on stdout for each server, for whoever started us with port 0.
+/// A line on stdout for each server, so that a script that used port 0 learns the URL.
 fn announce(address: SocketAddr, sites: &Sites) {
     let mut stdout = io::stdout().lock();
     for site in sites.each().iter() {

@@ -15,7 +15,7 @@ pub struct Known {
     pub file: PathBuf,
 }
 
-/// In the folder that somebody works in, the nearest first.
+/// In the working folder, the nearest first.
 const IN_FOLDER: &[(&str, &str)] = &[
     ("Switchboard", "switchboard.json"),
     ("Switchboard", "switchboard.toml"),

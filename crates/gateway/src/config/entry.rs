@@ -104,7 +104,7 @@ pub(super) fn read(
     let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {
-        // Nobody wants it, so nothing is the matter.
+        // A server that is switched off may have mistakes.
         for problem in &mut found {
             problem.weight = Weight::Note;
         }
@@ -256,10 +256,10 @@ impl<'t> Draft<'t> {
     }
 
     fn unknown(&mut self, key: &Key) {
-        let what = format!("no tool that we know has the key {:?}", key.text);
+        let what = format!("unknown key {:?}", key.text);
         let problem = match similar(&key.text) {
             Some(meant) => Problem::error(&key.place, what, format!("write {meant:?}")),
-            None => Problem::note(&key.place, what, "it is left out of account"),
+            None => Problem::note(&key.place, what, "it is ignored; remove it or correct its name"),
         };
         self.reader.problems.push(problem);
     }

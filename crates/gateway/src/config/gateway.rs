@@ -32,9 +32,9 @@ pub struct GatewaySection {
     pub groups: Vec<Placed<Group>>,
     /// Who has a key.
     pub keys: Vec<Placed<Arc<Principal>>>,
-    /// What whoever shows no key may do.
+    /// What clients without a key may use.
     pub anonymous: Anonymous,
-    /// The servers and groups that keys and whoever has none are granted by name.
+    /// The servers and groups that are granted by name, to keys and to clients without one.
     pub granted: Vec<Placed<Granted>>,
     /// What holds for every server that does not say otherwise.
     pub defaults: Defaults,
@@ -49,10 +49,10 @@ pub enum Granted {
     Server(String),
 }
 
-/// What whoever shows no key may do.
+/// What clients without a key may use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Anonymous {
-    /// Not said: everything if nobody has a key, else nothing.
+    /// Not said: everything if there are no keys, else nothing.
     #[default]
     Unsaid,
     /// They must show one.

@@ -130,7 +130,7 @@ fn candidates(
     let sections = client_files::server_sections(&tree, around);
     let mut found: Vec<Candidate> = Vec::new();
     for section in &sections {
-        // What is wrong with the section is told by whoever reads the file.
+        // `Config::parse` has reported the mistakes of the section.
         for (name, node) in section.servers(&mut Vec::new()) {
             if found.len() < MAX_SERVERS && !found.iter().any(|other| other.name == name.text) {
                 found.push(candidate(client, &name, node, section, around));
@@ -199,7 +199,7 @@ impl Taken {
         ImportOutcome::Added(name)
     }
 
-    /// A name that nobody has: its own, with whose it is, or with a number.
+    /// A free name: the server's own, then with the client's name, then with a number.
     fn free(&self, name: &str, client: &str) -> String {
         let letters = client.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
         let client = letters.collect::<String>().to_ascii_lowercase();

@@ -201,7 +201,7 @@ impl<'t> Reader<'t> {
         number
     }
 
-    /// A key that nobody has, in a part of the file that is ours alone.
+    /// An unknown key, in a part of the file that only we read.
     pub(super) fn unknown(&mut self, key: &Key, known: &[&str]) {
         let what = format!("there is no key {:?} here", key.text);
         let instead = match nearest(&key.text, known.iter().copied()) {
@@ -211,7 +211,7 @@ impl<'t> Reader<'t> {
         self.error(&key.place, what, instead);
     }
 
-    /// A path of the file, seen from the folder somebody works in.
+    /// A path of the file, relative to the working folder.
     pub(super) fn path(&self, path: String) -> PathBuf {
         self.variables.around.folder().join(self.at_home(path))
     }

@@ -57,7 +57,7 @@ pub enum Process {
     Pool(NonZeroUsize),
 }
 
-/// When a server that nobody uses is stopped; the next call wakes it.
+/// When an idle server is stopped; the next call starts it again.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sleep {
     /// It stays.

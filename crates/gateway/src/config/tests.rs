@@ -170,7 +170,7 @@ fn a_mistake_is_told_with_its_place_and_what_to_write() {
     check(
         "{\"mcpServers\": {\n  \"a\": {\"comand\": \"x\"},\n  \"b\": {\"command\": \"x\", \"args\": \"y\"}\n}}",
         &[
-            "m.json:2:9: no tool that we know has the key \"comand\" -> write \"command\"",
+            "m.json:2:9: unknown key \"comand\" -> write \"command\"",
             "m.json:3:33: \"args\" is text -> write a list of texts: [\"…\", \"…\"]",
         ],
     );
@@ -231,7 +231,7 @@ fn a_section_of_ours_among_the_servers_is_a_mistake() {
     check(
         r#"{"mcpServers": {"switchboard": {"keys": {}}}}"#,
         &[
-            "m.json:1:33: no tool that we know has the key \"keys\" -> it is left out of account",
+            "m.json:1:33: unknown key \"keys\" -> it is ignored; remove it or correct its name",
             &format!(
                 "m.json:1:17: server \"switchboard\" has neither a command nor a URL -> {neither}"
             ),

@@ -172,7 +172,7 @@ fn log(face: &Face, call: &Seen, end: &End) {
     if end.is_error() { line!(info) } else { line!(debug) }
 }
 
-/// Bytes of a name that are kept of a call: longer names are nobody's.
+/// Bytes of a name that are kept of a call: no tool has a longer name.
 const MAX_NAME: usize = 256;
 
 /// The tool, prompt or resource that a call is about.

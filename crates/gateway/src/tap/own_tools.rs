@@ -201,7 +201,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether somebody may ask.
+    /// Remembers calls from now on, or not.
     pub(super) fn want(&self, is_wanted: bool) {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }

@@ -222,6 +222,11 @@ impl<W> Gate<W> {
         vain.into_iter().map(|what| (what, why.clone())).collect()
     }
 
+    /// How long a call waits for the server to start.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Those who have waited for the server for too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
         if self.is_open() {

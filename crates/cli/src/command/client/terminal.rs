@@ -7,8 +7,8 @@ use switchboard_net::client::{ClientOptions, Declined};
 
 use crate::output::{cell, plain};
 
-/// With somebody there to ask, forms and URLs are asked about; else the server
-/// is told that nobody is.
+/// At a terminal the client answers forms and URLs of the server by asking the person.
+/// Elsewhere it declares no such capability.
 pub(super) fn answering(options: ClientOptions) -> ClientOptions {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return options;

@@ -25,7 +25,7 @@ pub(super) struct Follow {
     loaded: Arc<Loaded>,
 }
 
-/// Which configuration is in force, for whoever looks.
+/// Which configuration is in force, for the page `/status`.
 pub(super) struct Loaded {
     state: Mutex<State>,
 }
@@ -131,7 +131,7 @@ impl Follow {
                 }
                 told(&changes);
                 if !was_open && self.gateway.plan().access.is_open() {
-                    tracing::warn!("no key is needed any more: anybody may come in");
+                    tracing::warn!("no key is needed any more: any client may connect");
                 }
                 0
             }

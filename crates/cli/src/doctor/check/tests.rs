@@ -17,7 +17,7 @@ fn a_step_that_takes_long_is_told() {
     assert_eq!(findings[0].what, "resolve takes 1.2 s");
 }
 
-/// Whoever reads `[STD-2]` must be able to look it up.
+/// A user who reads `[STD-2]` must be able to look it up.
 #[test]
 fn every_rule_that_is_cited_exists() {
     let rules = include_str!("../../../../../docs/wire-rules.txt");

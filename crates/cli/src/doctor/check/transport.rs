@@ -92,7 +92,7 @@ pub(super) fn has_an_endpoint(evidence: &Evidence) -> Vec<Finding> {
 }
 
 pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence) -> Vec<Finding> {
-    // Whoever was asked by other means as well has findings of that.
+    // A server that was also asked over another transport has findings of that transport.
     let is_all = evidence.exchanges.is_empty();
     let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return Vec::new() };
     let what = match outcome {

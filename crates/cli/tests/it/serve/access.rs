@@ -281,7 +281,7 @@ fn a_changed_file_lets_nobody_in_from_other_machines_without_a_key() {
         json!({"host": "0.0.0.0", "allowUnauthenticated": true}),
     ] {
         write(section.clone());
-        gateway.until_logged("anybody who reaches this machine could come in");
+        gateway.until_logged("any client that reaches this machine could connect");
         assert_eq!(send(port, "GET /status", &[], b"").status, 401, "{section}");
         assert_eq!(send(port, "GET /status", &[("X-API-Key", ADA)], b"").status, 200, "{section}");
     }

@@ -79,7 +79,7 @@ pub(super) fn keys(
     keys
 }
 
-/// Whoever shows no key: everything, nothing, or a grant.
+/// What clients without a key may use: everything, nothing, or a grant.
 pub(super) fn anonymous(
     reader: &mut Reader<'_>,
     key: &Key,
@@ -149,7 +149,7 @@ fn principal(
     principal
 }
 
-/// The names in a list; whether somebody has them is asked when all files are read.
+/// The names in a list; they are looked up when all files are read.
 fn names_in(
     reader: &mut Reader<'_>,
     key: &Key,
