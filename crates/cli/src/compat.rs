@@ -1,29 +1,32 @@
-//! The command lines of other bridges, understood.
+//! Understands the command lines of other bridges.
 //!
-//! Whoever used `supergateway`, one of the two `mcp-proxy` or `mcp-remote` can
-//! put our name in its place. What each of their flags means to us is one table,
-//! in the file of the tool; its help is made from the table. A line of theirs
-//! becomes a line of `switchboard bridge`, so whatever they do can also be said
-//! in our own words.
+//! A user of `supergateway`, `mcp-remote` or one of the two `mcp-proxy` can write our
+//! name in its place. One table for each tool says what its flags mean; its help text is
+//! made from the table. The line becomes a line of `switchboard bridge`, so that there is
+//! one way to serve.
 //!
 //! ```text
 //!   argv ─▶ whose line is it ─▶ read: flags, operands ─▶ arrange: what is served
-//!             (here)              (read.rs)               (supergateway.rs, …)
+//!             (here)              (translate.rs)          (supergateway.rs, …)
 //!                                                              │
 //!   clap ◀── switchboard bridge … ◀── the rows of the table ◀──┘
 //! ```
 //!
-//! A line is theirs if the program was called by their name, if the name is the
-//! first argument (also after `-y`, as with `npx`), if a flag of a `bridge` is
-//! theirs and not ours, or if no command of ours is there at all. Then it is the
-//! line of the tool that knows most of it. Which `mcp-proxy` is meant shows in its flags; if it does not, it
-//! is the one of Python, unless `-y` says that `npx` stood there.
+//! A line is for another tool
+//!
+//! - if the program was called by the name of the tool,
+//! - if the name is the first argument, also after `-y` as with `npx`,
+//! - if `bridge` has a flag that only the other tool knows,
+//! - if it begins with no command of ours. Then the tool that knows most flags is taken.
+//!
+//! The flags say which `mcp-proxy` is meant. If they do not, it is the one of Python,
+//! or with `-y` the one of npm.
 
 use std::path::Path;
 
 use crate::args;
 use table::{Complaint, Lookup, Tool};
-use translate::Given;
+use translate::ParsedLine;
 
 mod mcp_proxy_npm;
 mod mcp_proxy_py;
@@ -132,10 +135,10 @@ fn translate(
     lookup: Lookup<'_>,
     strict: bool,
 ) -> Result<(Vec<String>, Vec<String>), Complaint> {
-    let mut given = Given::read(tool, rest, strict)?;
+    let mut given = ParsedLine::read(tool, rest, strict)?;
     given.add_variables(lookup);
-    let plan = (tool.arrange)(&given, lookup)?;
-    plan.finish(&given)
+    let bridge = (tool.arrange)(&given, lookup)?;
+    bridge.finish(&given)
 }
 
 /// Every flag of every tool.

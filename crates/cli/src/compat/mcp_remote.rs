@@ -3,7 +3,7 @@
 use switchboard_net::upstream::Strategy;
 
 use super::table::{Complaint, Lookup, Means, Row, Takes, Tool, whole_seconds};
-use super::translate::{Given, Plan, Server};
+use super::translate::{BridgeLine, BridgeServer, ParsedLine};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-remote",
@@ -16,7 +16,7 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 const OAUTH: Means =
-    Means::Later("switchboard does not sign in with OAuth yet; pass a token with --header");
+    Means::Ignored("switchboard does not sign in with OAuth yet; pass a token with --header");
 
 const ROWS: &[Row] = &[
     Row::new("--header", Takes::One, "header to send, \"Name: value\", with ${VAR}")
@@ -25,36 +25,36 @@ const ROWS: &[Row] = &[
         .means(Means::Ours("--header-file")),
     Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
         .means(Means::Ours("--transport")),
-    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
+    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::NoEffect(
         "the bridge speaks the era of each side, and translates between them",
     )),
     Row::new("--allow-http", Takes::Nothing, "allow http:// URLs of other machines")
-        .means(Means::Plan("no flag; without it the bridge refuses such URLs")),
+        .means(Means::Combined("no flag; without it the bridge refuses such URLs")),
     Row::new("--ignore-tool", Takes::One, "hide tools from the client; * matches any characters")
         .means(Means::Ours("--ignore-tool")),
     Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
-        .means(Means::Plan("bridge without --direct")),
+        .means(Means::Combined("bridge without --direct")),
     Row::new("--connect-timeout", Takes::One, "seconds that connecting may take")
-        .means(Means::Turned("--connect-timeout", connecting)),
+        .means(Means::Converted("--connect-timeout", connecting)),
     Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
-        .means(Means::Turned("--timeout", patience)),
+        .means(Means::Converted("--timeout", patience)),
     Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
-        .means(Means::Later("the bridge never cuts a silent stream, as mcp-remote with 0")),
+        .means(Means::Ignored("the bridge never cuts a silent stream, as mcp-remote with 0")),
     Row::new(
         "--keep-alive",
         Takes::Nothing,
         "send a ping each 30 seconds, if nothing else is sent",
     )
-    .means(Means::Plan("bridge --ping 30")),
+    .means(Means::Combined("bridge --ping 30")),
     Row::new("--ping-interval", Takes::One, "seconds between pings, which are then sent")
-        .means(Means::Plan("bridge --ping")),
+        .means(Means::Combined("bridge --ping")),
     Row::new("--ipv4", Takes::Nothing, "use only IPv4").means(Means::Words(&["--ipv4"])),
     Row::new("--disable-cookies", Takes::Nothing, "send back no cookies")
-        .means(Means::Always("switchboard keeps no cookies")),
+        .means(Means::NoEffect("switchboard keeps no cookies")),
     Row::new("--debug", Takes::Nothing, "log more; here on stderr")
-        .means(Means::Plan("bridge --log-level debug")),
+        .means(Means::Combined("bridge --log-level debug")),
     Row::new("--silent", Takes::Nothing, "log nothing, unless --debug")
-        .means(Means::Plan("bridge --log-level off")),
+        .means(Means::Combined("bridge --log-level off")),
     Row::new("--host", Takes::One, "host of the OAuth callback").means(OAUTH),
     Row::new("--callback-path", Takes::One, "path of the OAuth callback").means(OAUTH),
     Row::new("--auth-timeout", Takes::One, "seconds to wait for the OAuth callback").means(OAUTH),
@@ -94,7 +94,7 @@ fn interval_of(values: &[String]) -> Result<u64, &'static str> {
     Ok(seconds.ok_or("not a number of seconds")?.min(DAY))
 }
 
-fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     let Some(url) = given.operands.first() else {
         let what = "the URL of the server is missing";
         return Err(Complaint::new(what, "mcp-remote https://example.com/mcp"));
@@ -108,32 +108,32 @@ fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
     {
         return Err(Complaint::new(error.to_string(), "see mcp-remote --help"));
     }
-    let mut plan = Plan { server: Server::Url(url.clone()), ..Plan::default() };
+    let mut bridge = BridgeLine { server: BridgeServer::Url(url.clone()), ..BridgeLine::default() };
     if !given.is_on("--enable-proxy") {
-        plan.words.push("--direct".to_owned());
+        bridge.words.push("--direct".to_owned());
     }
     if let Some(interval) = given.last("--ping-interval") {
         let seconds = interval_of(&[interval.to_owned()]).map_err(|why| {
             Complaint::new(format!("--ping-interval {interval}: {why}"), "see mcp-remote --help")
         })?;
-        plan.say("--ping", seconds.to_string());
+        bridge.say("--ping", seconds.to_string());
     } else if given.is_on("--keep-alive") {
-        plan.say("--ping", "30");
+        bridge.say("--ping", "30");
     }
     match (given.is_on("--debug"), given.is_on("--silent")) {
-        (true, _) => plan.say("--log-level", "debug"),
-        (false, true) => plan.say("--log-level", "off"),
+        (true, _) => bridge.say("--log-level", "debug"),
+        (false, true) => bridge.say("--log-level", "off"),
         (false, false) => {}
     }
     match &given.operands[1..] {
         [] => {}
-        [port] if port.parse::<u16>().is_ok() => plan.notes.push(CALLBACK_PORT.to_owned()),
+        [port] if port.parse::<u16>().is_ok() => bridge.notes.push(CALLBACK_PORT.to_owned()),
         [other, ..] => {
             let what = format!("{other:?} is neither a flag nor the port of the OAuth callback");
             return Err(Complaint::new(what, "see mcp-remote --help"));
         }
     }
-    Ok(plan)
+    Ok(bridge)
 }
 
 /// Whether others could read what is sent there.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::translate::{Given, Plan};
+use super::translate::{BridgeLine, ParsedLine};
 
 /// The environment, as far as it is text.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,7 +23,7 @@ pub(crate) struct Tool {
     /// Flags are also read from variables that begin so.
     pub(super) variables: Option<&'static str>,
     /// What all of it together asks for.
-    pub(super) arrange: fn(&Given, Lookup<'_>) -> Result<Plan, Complaint>,
+    pub(super) arrange: fn(&ParsedLine, Lookup<'_>) -> Result<BridgeLine, Complaint>,
 }
 
 /// One flag.
@@ -71,17 +71,17 @@ pub(super) enum Means {
     /// The same as a flag of ours, with the same value.
     Ours(&'static str),
     /// A flag of ours, with its value turned into our terms.
-    Turned(&'static str, fn(&[String]) -> Result<Vec<String>, String>),
+    Converted(&'static str, fn(&[String]) -> Result<Vec<String>, String>),
     /// These words of ours, where it is on.
     Words(&'static [&'static str]),
     /// Something that other flags have a say in; in words.
-    Plan(&'static str),
+    Combined(&'static str),
     /// The flag changes nothing, because this always holds.
-    Always(&'static str),
+    NoEffect(&'static str),
     /// Ignored with a warning; why.
-    Later(&'static str),
+    Ignored(&'static str),
     /// We will not start with it; why.
-    Never(&'static str),
+    Refused(&'static str),
 }
 
 /// What is wrong with a line, and what to do about it.
@@ -99,7 +99,7 @@ impl Complaint {
 
 impl Row {
     pub(super) const fn new(flag: &'static str, takes: Takes, help: &'static str) -> Self {
-        let (needs, means) = (Needs::Nothing, Means::Plan(""));
+        let (needs, means) = (Needs::Nothing, Means::Combined(""));
         Self { flag, aliases: &[], takes, needs, means, help }
     }
 
@@ -211,12 +211,12 @@ fn spelt_flag(row: &Row) -> String {
 
 fn flag_meaning(row: &Row) -> String {
     match row.means {
-        Means::Ours(flag) | Means::Turned(flag, _) => format!("= bridge {flag}"),
+        Means::Ours(flag) | Means::Converted(flag, _) => format!("= bridge {flag}"),
         Means::Words(words) => format!("= bridge {}", words.join(" ")),
-        Means::Plan(words) => format!("= {words}"),
-        Means::Always(why) => format!("no effect: {why}"),
-        Means::Later(why) => format!("ignored: {why}"),
-        Means::Never(why) => format!("refused: {why}"),
+        Means::Combined(words) => format!("= {words}"),
+        Means::NoEffect(why) => format!("no effect: {why}"),
+        Means::Ignored(why) => format!("ignored: {why}"),
+        Means::Refused(why) => format!("refused: {why}"),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::args;
 
 /// What a line says.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct ParsedLine {
     tool: &'static Tool,
     flags: Vec<(&'static Row, Vec<String>)>,
     /// What is no flag and belongs to none.
@@ -20,7 +20,7 @@ pub(crate) struct Given {
 /// What a switch says when it is off.
 const OFF: &str = "false";
 
-impl Given {
+impl ParsedLine {
     pub(super) fn read(
         tool: &'static Tool,
         words: &[String],
@@ -165,8 +165,8 @@ impl Given {
 
 /// What is served, and where.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
-    pub(super) server: Server,
+pub(crate) struct BridgeLine {
+    pub(super) server: BridgeServer,
     /// None for stdin and stdout.
     pub(super) port: Option<String>,
     /// Words of ours that follow from all flags together.
@@ -176,7 +176,7 @@ pub(crate) struct Plan {
 
 /// The server at the root.
 #[derive(Debug, Default)]
-pub(super) enum Server {
+pub(super) enum BridgeServer {
     #[default]
     None,
     Url(String),
@@ -186,14 +186,17 @@ pub(super) enum Server {
     Line(String),
 }
 
-impl Plan {
+impl BridgeLine {
     /// Adds a flag of ours.
     pub(super) fn say(&mut self, flag: &str, value: impl AsRef<str>) {
         self.words.push(format!("{flag}={}", value.as_ref()));
     }
 
     /// The whole line in our words, and what the user has to know.
-    pub(super) fn finish(mut self, given: &Given) -> Result<(Vec<String>, Vec<String>), Complaint> {
+    pub(super) fn finish(
+        mut self,
+        given: &ParsedLine,
+    ) -> Result<(Vec<String>, Vec<String>), Complaint> {
         self.notes.extend_from_slice(&given.notes);
         for (row, values) in given.flags() {
             if let Some(why) = self.misplaced(row) {
@@ -207,10 +210,10 @@ impl Plan {
         line.extend(self.port.map(|port| format!("--port={port}")));
         line.extend_from_slice(&given.ours);
         match self.server {
-            Server::None => {}
-            Server::Url(url) => line.push(url),
-            Server::Line(text) => line.push(format!("--stdio={text}")),
-            Server::Command(words) => {
+            BridgeServer::None => {}
+            BridgeServer::Url(url) => line.push(url),
+            BridgeServer::Line(text) => line.push(format!("--stdio={text}")),
+            BridgeServer::Command(words) => {
                 line.push("--".to_owned());
                 line.extend(words);
             }
@@ -221,11 +224,13 @@ impl Plan {
     fn misplaced(&self, row: &Row) -> Option<&'static str> {
         match (row.needs, &self.server) {
             (Needs::Port, _) if self.port.is_none() => Some("nothing is served over HTTP"),
-            (Needs::Url, Server::Command(_) | Server::Line(_) | Server::None) => {
+            (Needs::Url, BridgeServer::Command(_) | BridgeServer::Line(_) | BridgeServer::None) => {
                 Some("the server is a command")
             }
-            (Needs::Command | Needs::Unnamed, Server::Url(_)) => Some("the server is at a URL"),
-            (Needs::Unnamed, Server::None) => Some("it is not for servers with a name"),
+            (Needs::Command | Needs::Unnamed, BridgeServer::Url(_)) => {
+                Some("the server is at a URL")
+            }
+            (Needs::Unnamed, BridgeServer::None) => Some("it is not for servers with a name"),
             _ => None,
         }
     }
@@ -238,7 +243,7 @@ impl Plan {
                     self.say(flag, value);
                 }
             }
-            Means::Turned(flag, turn) => {
+            Means::Converted(flag, turn) => {
                 let turned = turn(values).map_err(|why| {
                     let what = format!("{} {}: {why}", row.flag, values.join(" "));
                     Complaint::new(what, row.help)
@@ -250,10 +255,10 @@ impl Plan {
             Means::Words(words) if !is_off => {
                 self.words.extend(words.iter().map(|&word| word.to_owned()));
             }
-            Means::Later(why) if !is_off => {
+            Means::Ignored(why) if !is_off => {
                 self.notes.push(format!("{} is ignored: {why}", row.flag));
             }
-            Means::Never(why) if !is_off => {
+            Means::Refused(why) if !is_off => {
                 return Err(Complaint::new(format!("{}: {why}", row.flag), "leave it out"));
             }
             _ => {}
