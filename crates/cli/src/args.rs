@@ -1,45 +1,26 @@
-//! What the user said. The doc comments are the help.
+//! The command line. The doc comments are the help texts.
 
 #![expect(clippy::doc_markdown, reason = "the help is shown as plain text")]
 
+use std::path::PathBuf;
+
 use clap::builder::Styles;
-use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
 
 use crate::exit::{CommandError, ExitStatus};
-pub(crate) use bridge::BridgeArgs;
-use client::help;
-pub(crate) use client::{ClientArgs, Form, ReachArgs};
-pub(crate) use completion::CompletionArgs;
-pub(crate) use config::{ConfigArgs, ConfigCommand};
-pub(crate) use demo::{DemoArgs, EraChoice};
-pub(crate) use doctor::DoctorArgs;
-pub(crate) use gateway::GatewayArgs;
-pub(crate) use import::ImportArgs;
-pub(crate) use key::{KeyArgs, KeyCommand};
-pub(crate) use network::NetworkArgs;
-pub(crate) use serve::ServeArgs;
-pub(crate) use status::StatusArgs;
-pub(crate) use target::{Assignment, CommandArgs, RemoteArgs};
-pub(crate) use web::{Transport, WebArgs};
 
-mod bridge;
+pub(crate) use client::{ClientArgs, CommandArgs, DoctorArgs, Form, ReachArgs, RemoteArgs};
+pub(crate) use serve::{
+    BridgeArgs, DemoArgs, EraChoice, GatewayArgs, ServeArgs, Transport, WebArgs,
+};
+
 mod client;
-mod completion;
-mod config;
-mod demo;
-mod doctor;
-mod gateway;
-mod import;
-mod key;
-mod network;
 mod serve;
-mod status;
-mod target;
-mod web;
 
 /// Connects any MCP client to any MCP server.
 ///
-/// Whatever the two speak: stdio, Streamable HTTP or the older HTTP+SSE.
+/// Over stdio, Streamable HTTP or the older HTTP+SSE, in any protocol revision.
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", version, max_term_width = 100, styles = Styles::plain())]
 #[command(disable_help_subcommand = true, after_help = TOP_EXAMPLES)]
@@ -50,7 +31,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// One for each file in `command/`.
+/// The commands; `command.rs` runs them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Box<GatewayArgs>),
@@ -58,34 +39,34 @@ pub(crate) enum Command {
     Bridge(Box<BridgeArgs>),
     Demo(DemoArgs),
     /// List the tools of a server
-    #[command(after_help = help::TOOLS, override_usage = help::usage("tools", ""))]
+    #[command(after_help = client::TOOLS, override_usage = client::usage("tools", ""))]
     Tools(Box<ClientArgs>),
     /// Call a tool
-    #[command(after_help = help::CALL, override_usage = help::usage("call", " NAME [K=V | K:=JSON]..."))]
+    #[command(after_help = client::CALL, override_usage = client::usage("call", " NAME [K=V | K:=JSON]..."))]
     Call(Box<ClientArgs>),
     /// List the prompts of a server
-    #[command(after_help = help::PROMPTS, override_usage = help::usage("prompts", ""))]
+    #[command(after_help = client::PROMPTS, override_usage = client::usage("prompts", ""))]
     Prompts(Box<ClientArgs>),
     /// Get a prompt
-    #[command(after_help = help::PROMPT, override_usage = help::usage("prompt", " NAME [K=V]..."))]
+    #[command(after_help = client::PROMPT, override_usage = client::usage("prompt", " NAME [K=V]..."))]
     Prompt(Box<ClientArgs>),
     /// List the resources and templates of a server
-    #[command(after_help = help::RESOURCES, override_usage = help::usage("resources", ""))]
+    #[command(after_help = client::RESOURCES, override_usage = client::usage("resources", ""))]
     Resources(Box<ClientArgs>),
     /// Read a resource
-    #[command(after_help = help::READ, override_usage = help::usage("read", " URI"))]
+    #[command(after_help = client::READ, override_usage = client::usage("read", " URI"))]
     Read(Box<ClientArgs>),
     /// Complete an argument
-    #[command(after_help = help::COMPLETE, override_usage = help::usage("complete", " prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]..."))]
+    #[command(after_help = client::COMPLETE, override_usage = client::usage("complete", " prompt:NAME|TEMPLATE ARGUMENT [VALUE] [K=V]..."))]
     Complete(Box<ClientArgs>),
     /// Tell what a server is and can do
-    #[command(after_help = help::DISCOVER, override_usage = help::usage("discover", ""))]
+    #[command(after_help = client::DISCOVER, override_usage = client::usage("discover", ""))]
     Discover(Box<ClientArgs>),
     /// Print changes as they happen
-    #[command(after_help = help::LISTEN, override_usage = help::usage("listen", " [tools | prompts | resources | URI]..."))]
+    #[command(after_help = client::LISTEN, override_usage = client::usage("listen", " [tools | prompts | resources | URI]..."))]
     Listen(Box<ClientArgs>),
     /// Tell whether a server answers
-    #[command(after_help = help::PING, override_usage = help::usage("ping", ""))]
+    #[command(after_help = client::PING, override_usage = client::usage("ping", ""))]
     Ping(Box<ClientArgs>),
     Doctor(Box<DoctorArgs>),
     Import(ImportArgs),
@@ -215,7 +196,7 @@ Examples:
   Try a client with a server that has everything:
     switchboard demo --http --port 8000
 
-  Put it in the place of mcp-remote, supergateway or mcp-proxy, flags and all:
+  Replace mcp-remote, supergateway or mcp-proxy, with the same flags:
     switchboard mcp-remote https://example.com/mcp --header 'X-Key: ${KEY}'
 
 More about a command: switchboard call --help, switchboard supergateway --help";
@@ -234,6 +215,152 @@ pub(crate) fn with_dashes(mut args: Vec<String>, can_run: impl Fn(&str) -> bool)
     }
     args
 }
+
+/// Print a script that teaches a shell to complete our commands and options.
+#[derive(Args, Debug)]
+#[command(after_help = COMPLETION_EXAMPLES)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  bash, in ~/.bashrc:
+    source <(switchboard completion bash)
+
+  zsh, in a folder of $fpath:
+    switchboard completion zsh > ~/.zfunc/_switchboard
+
+  fish:
+    switchboard completion fish > ~/.config/fish/completions/switchboard.fish";
+
+/// Check configuration files, or print their JSON schema
+#[derive(Args, Debug)]
+#[command(after_help = CONFIG_EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// What to do with them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Report mistakes in configuration files: where they are, and what to write instead
+    Check {
+        /// The files; for a server in two files, the first file is used
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON schema of configuration files, for editors
+    Schema,
+}
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  switchboard config check switchboard.json
+  switchboard config schema > config.schema.json
+
+In an editor, a first line { \"$schema\": \"./config.schema.json\", ... } checks the file as
+you type. Exit status of check: 0 without mistakes, 1 with mistakes.";
+
+/// Gather the servers of other clients into one file
+///
+/// Looks into the files of Claude, Cursor, VS Code, Codex and others, and shows what
+/// it found. With --write it adds to a file what is not there yet, and changes nothing
+/// else in it. Variables such as ${TOKEN} stay variables.
+#[derive(Args, Debug)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub(crate) struct ImportArgs {
+    /// Look into this file instead of the usual places; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Vec<PathBuf>,
+    /// Add what was found to this file, made if it is not there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// Write without asking
+    #[arg(long, short, requires = "write")]
+    pub(crate) yes: bool,
+    /// Show what was found as a table, or as JSON
+    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    pub(crate) output: Form,
+}
+
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  See what there is:
+    switchboard import
+
+  Put it into one file, and look at that:
+    switchboard import --write switchboard.json
+    switchboard config check switchboard.json
+
+  Take the servers of one file:
+    switchboard import --from ~/.cursor/mcp.json --write switchboard.json --yes
+
+A server that is in two files is taken once. Two servers with one name are kept apart: the
+second gets the name of its client behind its own. A server with mistakes is left out.";
+
+/// Make keys that clients show to a gateway
+#[derive(Args, Debug)]
+#[command(after_help = KEY_EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    pub(crate) command: KeyCommand,
+}
+
+/// What to do with keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Print a new key, and its hash for the configuration file
+    New,
+    /// Print the hash of a key that is read from stdin
+    Hash,
+}
+
+const KEY_EXAMPLES: &str = "\
+Examples:
+  A new key. The first line is for the client, the second for the file:
+    switchboard key new
+
+  In the file:
+    \"switchboard\": { \"keys\": { \"ada\": { \"hash\": \"sha256:...\", \"servers\": [\"*\"] } } }
+
+  The hash of a key that somebody has:
+    switchboard key hash < key.txt
+
+Clients send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'. The file has only
+the hash, so that whoever reads the file cannot use it.";
+
+/// Show how the servers and sessions of a running gateway stand.
+#[derive(Args, Debug)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub(crate) struct StatusArgs {
+    /// Where the gateway is
+    #[arg(value_hint = ValueHint::Url, default_value = "http://127.0.0.1:3001")]
+    pub(crate) url: String,
+    /// The key to show, if it wants one; ${VAR} is replaced (default: SWITCHBOARD_KEY)
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Print what the gateway says as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on showing it, every so many seconds; with --json a line each time
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) watch: Option<u64>,
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  switchboard status
+  switchboard status --watch
+  switchboard status http://127.0.0.1:8080 --key '${KEY}'
+  switchboard status --json | jq '.servers | map_values(.state)'
+
+Exit status: 0 shown, 1 wrong usage or no gateway there, 3 the key is missing or wrong,
+4 it cannot be reached.";
 
 #[cfg(test)]
 mod tests {

@@ -1,26 +1,33 @@
-//! One file for each command.
+//! Runs the command that the user asked for. Larger commands have a file of their own.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::CommandFactory as _;
+use switchboard_gateway::config::schema;
+use switchboard_gateway::plan::{Plan, Reading};
+use switchboard_gateway::policy::KeyHash;
+
+use crate::args::{Cli, Command, CompletionArgs, ConfigArgs, ConfigCommand, KeyArgs, KeyCommand};
+use crate::exit::{CommandError, ExitStatus};
+use crate::output::{counted, write_line};
+use crate::target::surroundings;
 
 mod bridge;
-mod client;
-mod completion;
-mod config;
-mod demo;
-mod doctor;
+pub(crate) mod client;
 mod import;
-mod key;
 mod serve;
 mod status;
-
-use crate::args::Command;
-use crate::exit::{CommandError, ExitStatus};
 
 /// Does what the user asked for, until it is over.
 pub(crate) async fn run(command: Command) -> Result<ExitStatus, CommandError> {
     match command {
-        Command::Doctor(args) => return Box::pin(doctor::run(&args)).await,
-        Command::Config(args) => return config::run(&args),
+        Command::Doctor(args) => return Box::pin(crate::doctor::run(&args)).await,
+        Command::Config(args) => return run_config(&args),
         Command::Import(args) => import::run(&args),
-        Command::Key(args) => key::run(&args),
+        Command::Key(args) => run_key(&args),
         Command::Bridge(args) => bridge::run(&args).await,
         Command::Tools(args) => client::with(&args, client::tools).await,
         Command::Call(args) => client::with(&args, client::call).await,
@@ -33,12 +40,89 @@ pub(crate) async fn run(command: Command) -> Result<ExitStatus, CommandError> {
         Command::Listen(args) => client::with(&args, client::listen).await,
         Command::Ping(args) => client::with(&args, client::ping).await,
         Command::Completion(args) => {
-            completion::run(&args);
+            print_completion(&args);
             Ok(())
         }
-        Command::Demo(args) => demo::run(&args).await,
+        Command::Demo(args) => crate::demo::run(&args).await,
         Command::Status(args) => status::run(&args).await,
         Command::Serve(args) => Box::pin(serve::run(&args)).await,
     }?;
     Ok(ExitStatus::Success)
+}
+
+/// Prints the script of one shell.
+pub(crate) fn print_completion(args: &CompletionArgs) {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "switchboard", &mut script);
+    write_line(&String::from_utf8_lossy(&script));
+}
+
+/// Does what was asked.
+pub(crate) fn run_config(args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
+    match &args.command {
+        ConfigCommand::Check { files } => check_files(files),
+        ConfigCommand::Schema => {
+            write_line(&format!("{:#}", schema()));
+            Ok(ExitStatus::Success)
+        }
+    }
+}
+
+/// All that is wrong, a line each, or that nothing is.
+fn check_files(files: &[PathBuf]) -> Result<ExitStatus, CommandError> {
+    let reading = Reading::read(files, &surroundings()?);
+    for line in reading.lines() {
+        write_line(&line);
+    }
+    if !reading.is_sound() {
+        return Ok(ExitStatus::Failure);
+    }
+    tell_sound(&reading.plan);
+    Ok(ExitStatus::Success)
+}
+
+/// Says that nothing is wrong, and with how much.
+fn tell_sound(plan: &Plan) {
+    write_line(&format!(
+        "no mistakes: {}, {}, {}",
+        counted(plan.servers.len(), "server"),
+        counted(plan.groups.len(), "group"),
+        counted(plan.access.principals.len(), "key")
+    ));
+}
+
+/// What keys of ours start with, so that people and scanners know one when they see it.
+const KEY_PREFIX: &str = "sb_";
+
+/// Bytes of a key that is read; none is longer.
+const MAX_KEY: u64 = 4096;
+
+/// Does what was asked.
+pub(crate) fn run_key(args: &KeyArgs) -> Result<(), CommandError> {
+    match args.command {
+        KeyCommand::New => {
+            let key = new_key()?;
+            write_line(&key);
+            write_line(&KeyHash::compute(key.as_bytes()).to_string());
+        }
+        KeyCommand::Hash => {
+            let mut key = String::new();
+            let read = std::io::stdin().lock().take(MAX_KEY).read_to_string(&mut key);
+            read.map_err(|error| CommandError::of(&error))?;
+            let key = key.trim();
+            if key.is_empty() {
+                return Err(CommandError::new("there is no key on stdin")
+                    .hint("make one with: switchboard key new"));
+            }
+            write_line(&KeyHash::compute(key.as_bytes()).to_string());
+        }
+    }
+    Ok(())
+}
+
+/// 256 bits of the system's randomness.
+fn new_key() -> Result<String, CommandError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| CommandError::new(error.to_string()))?;
+    Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }

@@ -1,44 +1,44 @@
-//! The command lines of other bridges, understood.
+//! Understands the command lines of other bridges.
 //!
-//! Whoever used `supergateway`, one of the two `mcp-proxy` or `mcp-remote` can
-//! put our name in its place. What each of their flags means to us is one table,
-//! in the file of the tool; its help is made from the table. A line of theirs
-//! becomes a line of `switchboard bridge`, so whatever they do can also be said
-//! in our own words.
+//! A user of `supergateway`, `mcp-remote` or one of the two `mcp-proxy` can write our
+//! name in its place. One table for each tool says what its flags mean; its help text is
+//! made from the table. The line becomes a line of `switchboard bridge`, so that there is
+//! one way to serve.
 //!
 //! ```text
 //!   argv ─▶ whose line is it ─▶ read: flags, operands ─▶ arrange: what is served
-//!             (here)              (read.rs)               (supergateway.rs, …)
+//!             (here)              (translate.rs)          (supergateway.rs, …)
 //!                                                              │
 //!   clap ◀── switchboard bridge … ◀── the rows of the table ◀──┘
 //! ```
 //!
-//! A line is theirs if the program was called by their name, if the name is the
-//! first argument (also after `-y`, as with `npx`), if a flag of a `bridge` is
-//! theirs and not ours, or if no command of ours is there at all. Then it is the
-//! line of the tool that knows most of it. Which `mcp-proxy` is meant shows in its flags; if it does not, it
-//! is the one of Python, unless `-y` says that `npx` stood there.
+//! A line is for another tool
+//!
+//! - if the program was called by the name of the tool,
+//! - if the name is the first argument, also after `-y` as with `npx`,
+//! - if `bridge` has a flag that only the other tool knows,
+//! - if it begins with no command of ours. Then the tool that knows most flags is taken.
+//!
+//! The flags say which `mcp-proxy` is meant. If they do not, it is the one of Python,
+//! or with `-y` the one of npm.
 
 use std::path::Path;
 
 use crate::args;
-use read::Given;
 use table::{Complaint, Lookup, Tool};
+use translate::ParsedLine;
 
-mod convert;
-mod help;
 mod mcp_proxy_npm;
 mod mcp_proxy_py;
 mod mcp_remote;
-mod plan;
-mod read;
 mod supergateway;
 mod table;
+mod translate;
 
 /// What a line comes to.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line {
-    /// Ours already, or nobody's.
+    /// A line of switchboard, or of no tool that we know.
     Ours(Vec<String>),
     /// Theirs, in our words; and what the user has to know.
     Theirs { words: Vec<String>, notes: Vec<String> },
@@ -56,7 +56,7 @@ const TOOLS: [&Tool; 4] =
 pub(crate) fn understand(words: Vec<String>, lookup: Lookup<'_>) -> Line {
     let Some((tool, rest)) = whose(&words, lookup) else { return Line::Ours(words) };
     if rest.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h") {
-        return Line::Answer(help::text(tool));
+        return Line::Answer(table::help_text(tool));
     }
     if rest.iter().take_while(|word| *word != "--").any(|word| word == "--version") {
         let version = env!("CARGO_PKG_VERSION");
@@ -88,7 +88,7 @@ fn whose<'a>(words: &'a [String], lookup: Lookup<'_>) -> Option<(&'static Tool, 
         let is_foreign = |flag: &str| args::takes_value(flag).is_none() && known(flag);
         Some(after).filter(|rest| flags(rest).any(is_foreign))?
     } else {
-        // Without a command of ours it is theirs or nobody's.
+        // Without a command of ours the line is theirs, or of no tool that we know.
         let is_flag = first.starts_with("--") && !args::is_global(first) && known(first);
         Some(rest).filter(|_| is_flag || first.contains("://"))?
     };
@@ -135,13 +135,13 @@ fn translate(
     lookup: Lookup<'_>,
     strict: bool,
 ) -> Result<(Vec<String>, Vec<String>), Complaint> {
-    let mut given = Given::read(tool, rest, strict)?;
+    let mut given = ParsedLine::read(tool, rest, strict)?;
     given.add_variables(lookup);
-    let plan = (tool.arrange)(&given, lookup)?;
-    plan.finish(&given)
+    let bridge = (tool.arrange)(&given, lookup)?;
+    bridge.finish(&given)
 }
 
-/// Every flag of every tool, for whoever wants to know them all.
+/// Every flag of every tool.
 #[cfg(test)]
 fn rows() -> impl Iterator<Item = (&'static Tool, &'static table::Row)> {
     TOOLS.into_iter().flat_map(|tool| tool.rows.iter().map(move |row| (tool, row)))

@@ -1,23 +1,27 @@
-//! The built-in server: one of everything, for people who try a client, and
-//! under the names that the official conformance suites ask for.
+//! `switchboard demo`: a server with one of everything, for people who try a client,
+//! and under the names that the official conformance suites ask for.
 
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
-use switchboard_net::server::{Builder, Flaw, Nature, Server};
-use switchboard_proto::revision::Revision;
+use serde_json::{Value, json};
+use switchboard_net::server::{
+    Builder, CompletionRequest, CompletionSubject, Content, Contents, Context, Flaw, Nature,
+    Prompt, PromptArguments, PromptResult, Resource, Server, Template, Tool, ToolDraft, Variables,
+};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::{Era, Revision};
 
-mod ask;
-mod content;
-mod diagnose;
-mod everyday;
-mod prompt;
-mod resource;
-mod round;
-mod schema;
-mod task;
+use crate::args::{DemoArgs, EraChoice};
+use crate::exit::CommandError;
+use crate::serve::Offer;
+use crate::signal::Stop;
+use questions::elicit;
+
+mod questions;
+mod tools;
 
 /// What most tools are: they look and tell.
 const NATURE: Nature = Nature {
@@ -29,7 +33,7 @@ const NATURE: Nature = Nature {
 };
 
 /// The server, speaking only these revisions.
-pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
+fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
     let builder = Server::builder("switchboard-demo", env!("CARGO_PKG_VERSION"))
         .title("Switchboard demo")
         .instructions(
@@ -37,25 +41,29 @@ pub(crate) fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
              those that begin with test_ show one feature each.",
         )
         .only(revisions);
-    let touched = resource::Touched::default();
-    let tools = everyday::tools(&touched)
+    let touched = Touched::default();
+    let tools = tools::everyday_tools(&touched)
         .into_iter()
-        .chain(content::tools())
-        .chain(schema::tools())
-        .chain(ask::tools())
-        .chain(round::tools())
-        .chain(task::tools())
-        .chain(diagnose::tools());
+        .chain(tools::content_tools())
+        .chain(tools::schema_tools())
+        .chain(questions::question_tools())
+        .chain(questions::input_round_tools())
+        .chain(questions::task_tools())
+        .chain(tools::protocol_tools());
     let builder = tools.fold(builder, Builder::tool);
-    let builder = prompt::all().into_iter().fold(builder, Builder::prompt);
-    resource::all(&touched)
+    let builder = prompts().into_iter().fold(builder, Builder::prompt);
+    resources(&touched)
         .into_iter()
         .fold(builder, Builder::resource)
-        .template(resource::template())
-        .completion(|what, _| ready(Ok(prompt::complete(&what))))
+        .template(template())
+        .completion(|what, _| ready(Ok(complete_argument(&what))))
         .manifest()
         .traces()
         .build()
+}
+
+fn tool(category: &'static str, name: impl Into<String>) -> ToolDraft<Value> {
+    Tool::new(name).nature(Nature { category, ..NATURE })
 }
 
 /// A picture of one red dot.
@@ -74,4 +82,151 @@ fn text(arguments: &Value, name: &str) -> String {
 /// Takes a moment, so that one can watch.
 async fn moment() {
     tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// Serves until a signal, or until the client on our stdio is gone.
+pub(crate) async fn run(args: &DemoArgs) -> Result<(), CommandError> {
+    let server = server(&revisions(args)).map_err(|flaw| CommandError::of(&flaw))?;
+    let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
+    let limits = Arc::new(Limits::default());
+    let offer = Offer { inside: Arc::clone(&server) as _, shared: false, limits };
+    let port = args.serve.port.or(args.http.then_some(0));
+    let stopped = stop.clone().asked();
+    tokio::spawn(async move {
+        stopped.await;
+        // Listens would go on for ever.
+        server.close();
+    });
+    offer.serve(&args.serve, port, stop).await
+}
+
+/// What the server is to speak.
+fn revisions(args: &DemoArgs) -> Vec<Revision> {
+    if !args.revision.is_empty() {
+        return args.revision.clone();
+    }
+    let wanted = |revision: &Revision| match args.era {
+        EraChoice::Both => true,
+        EraChoice::Legacy => revision.era() == Era::Legacy,
+        EraChoice::Modern => revision.era() == Era::Modern,
+    };
+    Revision::ALL.into_iter().filter(wanted).collect()
+}
+
+/// The one that changes.
+const WATCHED: &str = "test://watched-resource";
+
+/// How often it has changed.
+#[derive(Clone, Debug, Default)]
+struct Touched(Arc<AtomicU64>);
+
+impl Touched {
+    /// Once more; how often that makes.
+    fn touch(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn to_text(&self) -> String {
+        format!("Touched {} times", self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn resources(touched: &Touched) -> Vec<Resource> {
+    let touched = touched.clone();
+    let text = "This is the content of the static text resource.";
+    vec![
+        Resource::text("test://static-text", "static-text", "text/plain", text),
+        Resource::blob("test://static-binary", "static-binary", "image/png", PNG),
+        Resource::new(WATCHED, "watched-resource")
+            .description("Changes with each call of the tool touch")
+            .mime("text/plain")
+            .read(move |uri: String, _| {
+                let text = touched.to_text();
+                ready(Ok(vec![Contents::text(&uri, "text/plain", text)]))
+            }),
+    ]
+}
+
+fn template() -> Template {
+    Template::new("test://template/{id}/data", "template")
+        .description("Data about whatever you name")
+        .mime("application/json")
+        .read_each(async |uri: String, variables: Variables, _| {
+            let id = &variables["id"];
+            let data =
+                json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+            Ok(vec![Contents::text(&uri, "application/json", data.to_string())])
+        })
+}
+
+fn prompts() -> Vec<Prompt> {
+    vec![
+        simple_prompt(),
+        prompt_with_arguments(),
+        prompt_with_resource(),
+        prompt_with_image(),
+        prompt_that_asks(),
+    ]
+}
+
+fn simple_prompt() -> Prompt {
+    Prompt::new("test_simple_prompt")
+        .description("A prompt without arguments")
+        .run(async |_, _| Ok(PromptResult::new().user("This is a simple prompt for testing.")))
+}
+
+fn prompt_with_arguments() -> Prompt {
+    Prompt::new("test_prompt_with_arguments")
+        .description("A prompt with arguments, which can be completed")
+        .argument("arg1", "The first", true)
+        .argument("arg2", "The second", true)
+        .run(async |args: PromptArguments, _| {
+            let text =
+                format!("Prompt with arguments: arg1='{}', arg2='{}'", args["arg1"], args["arg2"]);
+            Ok(PromptResult::new().user(text))
+        })
+}
+
+fn prompt_with_resource() -> Prompt {
+    Prompt::new("test_prompt_with_embedded_resource")
+        .description("A prompt with a resource in it")
+        .argument("resourceUri", "The URI of the resource", true)
+        .run(async |args: PromptArguments, _| {
+            let text = "Embedded resource content for testing.";
+            let contents = Contents::text(&args["resourceUri"], "text/plain", text);
+            Ok(PromptResult::new()
+                .user(Content::resource(&contents))
+                .user("Please process the embedded resource above."))
+        })
+}
+
+fn prompt_with_image() -> Prompt {
+    Prompt::new("test_prompt_with_image").description("A prompt with a picture in it").run(
+        async |_, _| {
+            Ok(PromptResult::new()
+                .user(Content::image(PNG, "image/png"))
+                .user("Please analyze the image above."))
+        },
+    )
+}
+
+fn prompt_that_asks() -> Prompt {
+    Prompt::new("test_input_required_result_prompt")
+        .description("A prompt that asks before it is filled in")
+        .run(async |_, cx: Context| {
+            let question = "What should the prompt be about?";
+            let answer = elicit(&cx, "user_context", question, ("context", "string")).await?;
+            let context = answer["content"]["context"].as_str().unwrap_or("anything").to_owned();
+            Ok(PromptResult::new().user(format!("Tell me about {context}.")))
+        })
+}
+
+/// Words that begin with what was typed.
+fn complete_argument(what: &CompletionRequest) -> Vec<String> {
+    let words: &[&str] = match what.of {
+        CompletionSubject::Prompt(_) => &["paris", "park", "party", "test", "testing"],
+        CompletionSubject::Template(_) => &["1", "12", "123", "2"],
+    };
+    let fitting = words.iter().filter(|word| word.starts_with(&what.value));
+    fitting.map(|word| (*word).to_owned()).collect()
 }

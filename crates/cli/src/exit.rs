@@ -110,7 +110,7 @@ impl CommandError {
     pub(crate) fn report(&self) {
         let stderr = std::io::stderr();
         let text = if stderr.is_terminal() { self.sentences() } else { self.to_string() };
-        // Nobody is left to be told that stderr is closed.
+        // There is no other stream to report this on.
         _ = write!(stderr.lock(), "{text}");
     }
 

@@ -8,12 +8,12 @@
 //! last part of its target. What a peer or a child made us log cannot forge a
 //! line or a field: control characters are escaped, and values with spaces quoted.
 
-mod sink;
-mod veil;
-
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
+use switchboard_gateway::plan::Secret;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -23,8 +23,10 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{Format, Level, LogArgs};
+
 pub(crate) use sink::Sink;
-pub(crate) use veil::hide;
+
+mod sink;
 
 /// Starts logging. `lookup` is the environment: `RUST_LOG` decides alone; else
 /// the option, else `LOG_LEVEL`, else `info`, or `error` where it is `quiet`.
@@ -176,11 +178,11 @@ struct Said {
 impl Said {
     /// Leaves out what is secret.
     fn veil(&mut self) {
-        let Some(secrets) = veil::hidden() else { return };
-        self.message = veil::veiled(&self.message, &secrets).into_owned();
+        let Some(secrets) = hidden() else { return };
+        self.message = veiled(&self.message, &secrets).into_owned();
         for (_, value) in &mut self.fields {
             if let Value::String(text) = value {
-                *text = veil::veiled(text, &secrets).into_owned();
+                *text = veiled(text, &secrets).into_owned();
             }
         }
     }
@@ -250,6 +252,30 @@ fn tame(text: &str) -> String {
     tamed
 }
 
+static SECRETS: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
+
+/// Leaves these out of all lines from here on. The longest should come first.
+pub(crate) fn hide(secrets: Vec<Secret>) {
+    let secrets = (!secrets.is_empty()).then(|| secrets.into());
+    *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+}
+
+/// What is to be left out at present.
+fn hidden() -> Option<Arc<[Secret]>> {
+    SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// `text` without the secrets.
+fn veiled<'t>(text: &'t str, secrets: &[Secret]) -> Cow<'t, str> {
+    let mut text = Cow::Borrowed(text);
+    for Secret { name, value } in secrets {
+        if text.contains(&**value) {
+            text = Cow::Owned(text.replace(&**value, &format!("${{{name}}}")));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,5 +326,13 @@ mod tests {
         assert_eq!(quoted("tools/call".to_owned()), "tools/call");
         assert_eq!(quoted("x outcome=ok".to_owned()), "\"x outcome=ok\"");
         assert_eq!(tame("a\n[x] \u{1b}[31mé\tb\r"), "a\\n[x] \\u{1b}[31mé\tb\\r");
+    }
+
+    #[test]
+    fn a_secret_becomes_its_name_wherever_it_stands() {
+        let secret = |name: &str, value: &str| Secret { name: name.into(), value: value.into() };
+        let secrets = [secret("LONG", "s3cret-s3cret"), secret("SHORT", "s3cret")];
+        assert_eq!(veiled("as3cret s3cret-s3cret.", &secrets), "a${SHORT} ${LONG}.");
+        assert!(matches!(veiled("plain", &secrets), Cow::Borrowed("plain")));
     }
 }

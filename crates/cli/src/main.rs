@@ -1,20 +1,5 @@
 //! The `switchboard` binary: parse, log, run, exit code.
 
-mod args;
-mod chain;
-mod command;
-mod compat;
-mod demo;
-mod doctor;
-mod exit;
-mod header;
-mod limit;
-mod log;
-mod output;
-mod serve;
-mod signal;
-mod target;
-
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -24,6 +9,19 @@ use switchboard_net::stdio::child::Command;
 use args::Cli;
 use compat::Line;
 use exit::{CommandError, ExitStatus};
+
+mod args;
+mod command;
+mod compat;
+mod demo;
+mod doctor;
+mod exit;
+mod header;
+mod log;
+mod output;
+mod serve;
+mod signal;
+mod target;
 
 /// Gives memory back when a crowd has gone, which the C library's does not (decision 7).
 #[cfg(not(target_env = "msvc"))]
@@ -85,7 +83,7 @@ fn not_parsed(answer: &clap::Error, words: &[String]) -> ExitCode {
     let for_script = failure.as_ref().filter(|_| !std::io::stderr().is_terminal());
     match for_script {
         Some(failure) => failure.report(),
-        // Help and version are answers too, and nobody may be there to read them.
+        // Help and version are answers too; their reader may have closed the stream.
         None => _ = answer.print(),
     }
     match failure {

@@ -42,14 +42,14 @@ impl Output {
 pub(crate) fn write_line(text: &str) {
     let text = text.trim_end_matches('\n');
     let mut stdout = io::stdout().lock();
-    // Whoever closed stdout has seen enough.
+    // A reader that closed stdout wants no more.
     _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-/// What is wrong, on stderr, as it is: no log, but what somebody asked to be told.
+/// A mistake that the user asked about, on stderr, without the form of a log line.
 pub(crate) fn write_finding(text: &str) {
     let mut stderr = io::stderr().lock();
-    // Whoever closed stderr does not want to know.
+    // A reader that closed stderr wants no more.
     _ = writeln!(stderr, "{}", plain(text));
 }
 
@@ -140,7 +140,7 @@ impl Ticker {
         if self.shown {
             let total = step.total.map(|total| format!("/{total}")).unwrap_or_default();
             let words = plain(step.message.as_deref().unwrap_or_default()).replace('\n', " ");
-            // Nobody is left to be told that stderr is closed.
+            // There is no other stream to report this on.
             _ = write!(io::stderr().lock(), "\r\x1b[K{}{total} {words}", step.progress);
         }
     }

@@ -37,7 +37,7 @@ impl Stop {
         Ok(Self { ask, asked })
     }
 
-    /// Also stops when whoever started us closes the pipe to our stdin. A
+    /// Also stops when the parent process closes the pipe to our stdin. A
     /// terminal, a file or nothing at all says nothing about its owner.
     pub(crate) fn at_end_of_stdin(&self) {
         if !is_stdin_a_pipe() {
@@ -45,7 +45,7 @@ impl Stop {
         }
         let ask = self.ask.clone();
         tokio::spawn(async move {
-            // What comes is for nobody, but must not be in the way of the end.
+            // The bytes are not used, but the end comes only after them.
             _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
             tracing::info!("stdin is closed: finishing what is in flight");
             ask.send_replace(true);
@@ -73,7 +73,7 @@ impl Stop {
     /// Completes when the first signal has come.
     pub(crate) async fn asked(mut self) {
         if self.asked.wait_for(|asked| *asked).await.is_err() {
-            // The listeners live as long as the runtime; without it nobody waits.
+            // The signal tasks live as long as the runtime, so this is never reached while it runs.
             std::future::pending::<()>().await;
         }
     }

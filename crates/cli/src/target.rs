@@ -1,11 +1,13 @@
-//! The server that the user named: a command, a URL, or a name in a file.
+//! The server that the user named: a command, a URL, or a name in a configuration file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
-use switchboard_gateway::config::Timeouts;
+use switchboard_gateway::config::{
+    Config, Entry, Problem, ReadError, Surroundings, Timeouts, Weight, known, nearest,
+};
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Server, Target};
@@ -13,10 +15,6 @@ use switchboard_net::upstream::{Server, Target};
 use crate::args::{CommandArgs, RemoteArgs};
 use crate::exit::CommandError;
 use crate::header;
-
-mod named;
-
-pub(crate) use named::{short, surroundings};
 
 /// A server that was named, and has not been called yet.
 #[derive(Debug)]
@@ -78,7 +76,7 @@ pub(crate) fn remote(
         let timeouts = Timeouts::default();
         return Ok(Found { target, timeouts, fetch: Some(fetch(args)?) });
     }
-    let entry = named::find(text, files)?;
+    let entry = find_named(text, files)?;
     let timeouts = entry.timeouts;
     Ok(match entry.target {
         Target::Command(command) => {
@@ -109,7 +107,7 @@ pub(crate) fn named_in(
     pass_environment: bool,
 ) -> Result<Vec<(String, Server)>, CommandError> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
-    let wanted = named::all(file)?.into_iter().filter(|entry| entry.enabled);
+    let wanted = named_entries(file)?.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
         let server = match entry.target {
             Target::Command(command) => start(with_args(command, &local).name(&entry.name)),
@@ -219,6 +217,127 @@ fn with_args(command: Command, args: &CommandArgs) -> Command {
         Some(cwd) => command.cwd(cwd),
         None => command,
     }
+}
+
+/// What was looked into.
+#[derive(Default)]
+struct Search {
+    read: Vec<Config>,
+    /// Files that are there and make no sense.
+    unread: Vec<ReadError>,
+    /// Every place, there or not.
+    places: Vec<PathBuf>,
+}
+
+/// The first server of that name in the given files, or in the usual places.
+fn find_named(name: &str, files: &[PathBuf]) -> Result<Entry, CommandError> {
+    let around = surroundings()?;
+    let search = if files.is_empty() { usual_files(&around) } else { given_files(files, &around)? };
+    for config in &search.read {
+        match config.server(name) {
+            Some(Ok(entry)) => {
+                tell_notes(config, name);
+                return Ok(entry.clone());
+            }
+            Some(Err(problems)) => return Err(broken_entry(name, &problems)),
+            None => {}
+        }
+    }
+    Err(search.not_found(name, &around))
+}
+
+/// Every server of a file. One that has mistakes is left out, and told.
+fn named_entries(file: &Path) -> Result<Vec<Entry>, CommandError> {
+    let config = Config::read(file, &surroundings()?);
+    let config = config.map_err(|error| CommandError::of(&error).hint(error.instead()))?;
+    for problem in &config.problems {
+        tracing::warn!("{problem}; {}", problem.instead);
+    }
+    Ok(config.servers)
+}
+
+/// The environment and the folder, as far as they are text.
+pub(crate) fn surroundings() -> Result<Surroundings, CommandError> {
+    let folder = std::env::current_dir().map_err(|error| CommandError::of(&error))?;
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Surroundings::new(variables, folder))
+}
+
+/// Files that the user named must be there and make sense.
+fn given_files(files: &[PathBuf], around: &Surroundings) -> Result<Search, CommandError> {
+    let read = files.iter().map(|file| {
+        Config::read(file, around).map_err(|error| CommandError::of(&error).hint(error.instead()))
+    });
+    let read = read.collect::<Result<_, _>>()?;
+    Ok(Search { read, unread: Vec::new(), places: files.to_vec() })
+}
+
+/// Of the others it is enough that they do not hide the name.
+fn usual_files(around: &Surroundings) -> Search {
+    let mut search = Search::default();
+    for place in known(around) {
+        match Config::read(&place.file, around) {
+            Ok(config) => search.read.push(config),
+            // A file of settings without servers is no mistake.
+            Err(error) if error.is_absent() || matches!(error, ReadError::NoServers { .. }) => {}
+            Err(error) => search.unread.push(error),
+        }
+        search.places.push(place.file);
+    }
+    search
+}
+
+fn tell_notes(config: &Config, name: &str) {
+    let is_meant = |note: &&Problem| match &note.server {
+        Some(server) => server == name,
+        None => note.weight == Weight::Note,
+    };
+    for note in config.problems.iter().filter(is_meant) {
+        tracing::warn!("{note}; {}", note.instead);
+    }
+}
+
+fn broken_entry(name: &str, problems: &[&Problem]) -> CommandError {
+    let mut told = problems.iter().map(ToString::to_string);
+    let first = told.next().unwrap_or_else(|| format!("server {name:?} cannot be used"));
+    let text = told.fold(first, |text, more| format!("{text}; {more}"));
+    problems.iter().fold(CommandError::new(text), |failure, problem| failure.hint(&problem.instead))
+}
+
+impl Search {
+    fn not_found(&self, name: &str, around: &Surroundings) -> CommandError {
+        let names = || self.read.iter().flat_map(Config::names);
+        if name.contains(['.', '/']) && !names().any(|other| other == name) {
+            return no_url(name);
+        }
+        let mut failure =
+            CommandError::new(format!("no configuration file names a server {name:?}"));
+        if let Some(near) = nearest(name, names()) {
+            failure = failure.hint(format!("did you mean {near:?}?"));
+        }
+        for config in self.read.iter().filter(|config| config.names().next().is_some()) {
+            let names = config.names().collect::<Vec<_>>().join(", ");
+            failure = failure.hint(format!("{} names {names}", short(&config.file, around)));
+        }
+        for error in &self.unread {
+            failure = failure.hint(format!("left out: {error}; {}", error.instead()));
+        }
+        let places = self.places.iter().map(|place| short(place, around));
+        let places = places.collect::<Vec<_>>().join(", ");
+        failure
+            .hint(format!("looked into {places}"))
+            .hint("name another file with --config FILE, give a URL, or a command after --")
+    }
+}
+
+/// A path as people write it.
+pub(crate) fn short(path: &Path, around: &Surroundings) -> String {
+    if let Ok(rest) = path.strip_prefix(around.folder()) {
+        return format!("./{}", rest.display());
+    }
+    let home = around.home().and_then(|home| Some(path.strip_prefix(home).ok()?.to_owned()));
+    home.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()))
 }
 
 #[cfg(test)]

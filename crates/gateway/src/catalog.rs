@@ -14,19 +14,17 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Map, Value};
 use switchboard_net::roster::{Definition, Kind};
-use switchboard_proto::header::param::Annotation;
-use switchboard_proto::jsonrpc::Part;
+use switchboard_proto::exchange::Said;
+use switchboard_proto::header::param::{self, Annotation};
+use switchboard_proto::jsonrpc::{Member, Message, Part};
+use switchboard_proto::refusal::Refusal;
 
-use crate::plan::ServerPlan;
-use edit::Shaped;
-use seek::Seek;
-pub(crate) use template::Pattern;
-
-mod edit;
-mod mirror;
-mod seek;
-mod template;
+use crate::name;
+use crate::plan::{Edit, ServerPlan};
+use crate::search::{Document, Index};
 
 /// Definitions on one page. Many clients read the first page only, so it is a large one.
 pub const PAGE: usize = 1000;
@@ -38,12 +36,12 @@ pub struct Catalog {
     tools: HashMap<String, Owned>,
     prompts: HashMap<String, Owned>,
     resources: HashMap<String, Arc<str>>,
-    templates: Vec<(Pattern, Arc<str>)>,
+    templates: Vec<(TemplatePattern, Arc<str>)>,
     collisions: Vec<Collision>,
     /// The tools that want arguments repeated as headers.
     annotated: HashMap<String, Arc<[Annotation]>>,
-    /// Made when somebody first searches.
-    seek: OnceLock<Seek>,
+    /// Made by the first search.
+    seek: OnceLock<ToolIndex>,
     bytes: usize,
 }
 
@@ -69,7 +67,7 @@ pub struct Collision {
 
 /// A part of a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Page {
+pub struct ListPage {
     /// The definitions.
     pub items: Vec<Bytes>,
     /// Where the next page begins, if there is one.
@@ -99,7 +97,7 @@ impl Catalog {
         definitions.sort_by(|one, other| one.server.cmp(&other.server));
         let mut catalog = Self::default();
         for definition in definitions {
-            if let Some(shaped) = edit::shaped(plan(&definition.server), &definition) {
+            if let Some(shaped) = shape_definition(plan(&definition.server), &definition) {
                 catalog.add(&definition.server, definition.kind, shaped);
             }
         }
@@ -111,10 +109,10 @@ impl Catalog {
         Self::new(definitions, |_| None)
     }
 
-    fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: Shaped) {
+    fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: ListedDefinition) {
         let text = match kind {
             Kind::Tools => {
-                let annotations = mirror::annotations(&shaped.text);
+                let annotations = header_annotations(&shaped.text);
                 if !annotations.is_empty() && !self.tools.contains_key(&shaped.offered) {
                     self.annotated.insert(shaped.offered.clone(), annotations.into());
                 }
@@ -129,7 +127,7 @@ impl Catalog {
                 Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(taken.get()))),
             },
             Kind::Templates => {
-                self.templates.push((Pattern::new(&shaped.own), Arc::clone(server)));
+                self.templates.push((TemplatePattern::new(&shaped.own), Arc::clone(server)));
                 Ok(shaped.text)
             }
         };
@@ -168,7 +166,12 @@ impl Catalog {
     }
 
     /// A page of a list: a cursor says which server's turn it is, and how far it was read.
-    pub fn page(&self, kind: Kind, cursor: Option<&str>, size: usize) -> Result<Page, BadCursor> {
+    pub fn page(
+        &self,
+        kind: Kind,
+        cursor: Option<&str>,
+        size: usize,
+    ) -> Result<ListPage, BadCursor> {
         let list = &self.lists[kind as usize];
         let start = match cursor {
             None => 0,
@@ -180,7 +183,7 @@ impl Catalog {
         };
         let items = list[start..].iter().take(size).map(|item| item.text.clone()).collect();
         let next = list.get(start.saturating_add(size));
-        Ok(Page { items, next: next.map(|item| format!("{}:{}", item.index, item.server)) })
+        Ok(ListPage { items, next: next.map(|item| format!("{}:{}", item.index, item.server)) })
     }
 
     /// Whose tool this is.
@@ -214,7 +217,7 @@ impl Catalog {
 fn named(
     table: &mut HashMap<String, Owned>,
     server: &Arc<str>,
-    shaped: Shaped,
+    shaped: ListedDefinition,
 ) -> Result<Bytes, (String, Arc<str>)> {
     match table.entry(shaped.offered) {
         Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(&taken.get().server))),
@@ -225,6 +228,174 @@ fn named(
             free.insert(Owned { server: Arc::clone(server), name: shaped.own });
             Ok(named.flatten().unwrap_or(shaped.text))
         }
+    }
+}
+
+/// A definition as clients are to see it; none if they are not.
+fn shape_definition(
+    plan: Option<&ServerPlan>,
+    definition: &Definition,
+) -> Option<ListedDefinition> {
+    let own = definition.name().into_owned();
+    let text = definition.text.clone();
+    let Some(plan) = plan else {
+        return Some(ListedDefinition {
+            offered: name::offered(&definition.server, &own),
+            own,
+            text,
+        });
+    };
+    if !plan.filter(definition.kind).lets(&own) {
+        return None;
+    }
+    let edit = plan.edits(definition.kind).get(&own);
+    let shown = edit.and_then(|edit| edit.name.as_deref()).unwrap_or(&own);
+    let offered = plan.offered(shown);
+    let text = edit.and_then(|edit| apply_edit(&text, edit)).unwrap_or(text);
+    Some(ListedDefinition { own, offered, text })
+}
+
+/// What comes of a definition.
+struct ListedDefinition {
+    /// What its server calls it.
+    own: String,
+    /// What a tool or prompt is called among those of other servers.
+    offered: String,
+    text: Bytes,
+}
+
+fn apply_edit(text: &Bytes, edit: &Edit) -> Option<Bytes> {
+    let mut text = text.clone();
+    for (member, value) in [("title", &edit.title), ("description", &edit.description)] {
+        if let Some(value) = value {
+            text = Part::new(&text).with_string(member, value)?;
+        }
+    }
+    if !edit.annotations.is_empty() {
+        let there = Part::new(&text).get(&["annotations"]).and_then(|it| it.read().ok());
+        let mut annotations: Map<String, Value> = there.unwrap_or_default();
+        for (member, value) in &edit.annotations {
+            match value {
+                Value::Null => _ = annotations.remove(member),
+                value => _ = annotations.insert(member.clone(), value.clone()),
+            }
+        }
+        let annotations = Value::Object(annotations).to_string();
+        text = Part::new(&text).with("annotations", annotations.as_bytes())?;
+    }
+    Some(text)
+}
+
+/// The arguments that a tool wants repeated.
+fn header_annotations(definition: &[u8]) -> Vec<Annotation> {
+    let schema = Part::new(definition).get(&["inputSchema"]);
+    let is_annotated = |schema: &Part<'_>| {
+        std::str::from_utf8(schema.text()).is_ok_and(|text| text.contains("x-mcp-header"))
+    };
+    let Some(schema) = schema.filter(is_annotated) else { return Vec::new() };
+    param::annotations(&schema.value().unwrap_or_default()).unwrap_or_default()
+}
+
+impl Catalog {
+    /// Whether the headers of a call repeat its arguments; those who have no
+    /// headers need not.
+    pub fn check_headers(&self, request: &Message, said: &Said) -> Result<(), Refusal> {
+        let (Some(said), false) = (said, self.annotated.is_empty()) else { return Ok(()) };
+        let name = request.name().unwrap_or_default();
+        let Some(header_annotations) = self.annotated.get(&*name) else { return Ok(()) };
+        let arguments = request.value(Member::Arguments);
+        let said: HeaderMap = said.iter().cloned().collect();
+        let checked = param::check(header_annotations, arguments.as_ref(), &said);
+        checked.map_err(|mismatch| Refusal::HeaderMismatch { what: mismatch.to_string() })
+    }
+}
+
+/// An index of the tools, and where in the list each is.
+#[derive(Debug)]
+struct ToolIndex {
+    index: Index,
+    places: HashMap<String, usize>,
+}
+
+impl Catalog {
+    /// The tools that fit `question` best, as they are listed; `limit` at most.
+    pub fn find(&self, question: &str, limit: usize) -> Vec<Bytes> {
+        let list = &self.lists[Kind::Tools as usize];
+        let seek = self.seek.get_or_init(|| self.index());
+        let found = seek.index.find(question, limit);
+        let places = found.iter().filter_map(|found| seek.places.get(found.name));
+        places.filter_map(|place| list.get(*place)).map(|item| item.text.clone()).collect()
+    }
+
+    fn index(&self) -> ToolIndex {
+        let list = &self.lists[Kind::Tools as usize];
+        let value = |text| Part::new(text).value().unwrap_or_default();
+        let tools: Vec<Value> = list.iter().map(|item| value(&item.text)).collect();
+        let names = |tool: &Value| -> Vec<String> {
+            let properties = tool["inputSchema"]["properties"].as_object();
+            properties.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+        };
+        let arguments: Vec<_> = tools.iter().map(names).collect();
+        let arguments: Vec<Vec<&str>> =
+            arguments.iter().map(|names| names.iter().map(String::as_str).collect()).collect();
+        let documents =
+            tools.iter().zip(&arguments).zip(list).map(|((tool, arguments), item)| Document {
+                name: tool["name"].as_str().unwrap_or_default(),
+                title: tool["title"].as_str().unwrap_or_default(),
+                description: tool["description"].as_str().unwrap_or_default(),
+                arguments,
+                server: &item.server,
+            });
+        let index = Index::new(documents);
+        let name = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
+        let places = tools.iter().enumerate().map(|(place, tool)| (name(tool), place)).collect();
+        ToolIndex { index, places }
+    }
+}
+
+/// The literal parts of a template, between its variables.
+#[derive(Clone, Debug)]
+pub(crate) struct TemplatePattern {
+    text: String,
+    literals: Vec<String>,
+}
+
+impl TemplatePattern {
+    pub(crate) fn new(text: &str) -> Self {
+        let mut literals = Vec::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once('{') {
+            literals.push(before.to_owned());
+            rest = behind.split_once('}').map_or("", |(_, after)| after);
+        }
+        literals.push(rest.to_owned());
+        Self { text: text.to_owned(), literals }
+    }
+
+    /// The template as it was written.
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How much of it is said.
+    fn literal(&self) -> usize {
+        self.literals.iter().map(String::len).sum()
+    }
+
+    /// Whether the literal parts are there, in their order.
+    pub(crate) fn fits(&self, uri: &str) -> bool {
+        let [first, middle @ .., last] = self.literals.as_slice() else {
+            return self.text == uri;
+        };
+        let Some(mut rest) = uri.strip_prefix(first.as_str()) else { return false };
+        for literal in middle {
+            // The earliest place leaves the most for the parts that follow.
+            match rest.find(literal.as_str()) {
+                Some(at) => rest = &rest[at + literal.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last.as_str())
     }
 }
 

@@ -1,52 +1,48 @@
 //! The configuration files that people already have.
 //!
 //! ```text
-//!   text ──▶ tree.rs ──▶ shape.rs ──▶ entry.rs, key.rs, expand.rs ──▶ Entry
-//!            JSON with     where the     what each key means,
-//!            comments,     servers are   variables filled in
+//!   text ──▶ tree.rs ──▶ client_files.rs ──▶ entry.rs, key.rs, expand.rs ──▶ Entry
+//!            JSON with     where the           what each key means,
+//!            comments,     servers are         variables filled in
 //!            TOML
 //! ```
 //!
-//! Every client has its own dialect: `mcpServers`, `servers`, `[mcp_servers.x]`
-//! and others, with their own keys. All are read, whoever the file belongs to. A
-//! mistake is told with file, line, column and what to write instead; it costs
-//! the server it is in, not the others. Nothing here prints, reads the
-//! environment, or shows a value that may be a secret.
+//! Every client has its own dialect: `mcpServers`, `servers`, `[mcp_servers.x]` and
+//! others, with their own keys. The gateway reads all of them. A mistake is reported
+//! with file, line, column and what to write instead. It costs the server that it is
+//! in, and no other. This module prints nothing, does not read the environment, and
+//! shows no value that may be a secret.
 
-use std::io::ErrorKind;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 use switchboard_net::platform;
 
-mod dotenv;
+pub use client_files::{Known, known};
+pub use entry::{Entry, Timeouts};
+pub use gateway::{
+    Anonymous, Defaults, GatewayBounds, GatewaySection, Granted, Group, Listen, Placed, ToolSearch,
+};
+pub use import::{Candidate, Import, ImportOutcome, MergeError};
+pub use key::nearest;
+pub use schema::schema;
+pub use settings::{Edit, Process, Settings, Sleep};
+
+mod client_files;
 mod entry;
 mod expand;
-mod file;
 mod gateway;
 mod import;
 mod key;
-mod known;
-mod problem;
 mod reader;
 mod schema;
 mod settings;
-mod shape;
-mod surroundings;
-#[cfg(test)]
-mod tests;
 mod tree;
-
-pub use entry::{Entry, Timeouts};
-pub use gateway::{
-    Anonymous, Bounds, Defaults, Gateway, Granted, Group, Listen, Placed, ToolSearch,
-};
-pub use import::{Candidate, Fate, Import, MergeError};
-pub use key::nearest;
-pub use known::{Known, known};
-pub use problem::{Place, Problem, Weight};
-pub use schema::schema;
-pub use settings::{Edit, Process, Settings, Sleep};
-pub use surroundings::Surroundings;
 
 /// Bytes that a file may have. Some clients keep their whole history in the
 /// file that names their servers, so this is more than any person writes.
@@ -60,7 +56,7 @@ pub struct Config {
     /// The servers without mistakes, in the order of the file.
     pub servers: Vec<Entry>,
     /// What it says about the gateway itself.
-    pub gateway: Gateway,
+    pub gateway: GatewaySection,
     /// What is wrong or worth a note, in the order of the file.
     pub problems: Vec<Problem>,
     /// Files with variables that it names, whether they can be read or not.
@@ -88,7 +84,7 @@ pub enum ReadError {
     TooLong { file: PathBuf },
     /// The system does not let us read it.
     #[error("cannot read {}", file.display())]
-    Unreadable { file: PathBuf, source: std::io::Error },
+    Unreadable { file: PathBuf, source: io::Error },
 }
 
 impl ReadError {
@@ -129,9 +125,9 @@ impl Config {
     /// Reads the text of a file.
     pub fn parse(file: &Path, text: &str, around: &Surroundings) -> Result<Self, ReadError> {
         let tree = tree::parse(file, text).map_err(ReadError::Syntax)?;
-        let found = shape::servers(&tree, around);
-        if found.is_empty() && !shape::has_section(&tree) {
-            let instead = shape::instead(&tree, file);
+        let found = client_files::server_sections(&tree, around);
+        if found.is_empty() && !client_files::has_section(&tree) {
+            let instead = client_files::section_hint(&tree, file);
             return Err(ReadError::NoServers { file: file.to_owned(), instead });
         }
         let mut config = Self { file: file.to_owned(), ..Self::default() };
@@ -142,7 +138,7 @@ impl Config {
         Ok(config)
     }
 
-    fn add(&mut self, section: &shape::Section<'_>, around: &Surroundings) {
+    fn add(&mut self, section: &client_files::Section<'_>, around: &Surroundings) {
         let mut problems = Vec::new();
         for (name, node) in section.servers(&mut problems) {
             if self.names().any(|other| other == name.text) {
@@ -195,7 +191,7 @@ fn exposed(file: &Path) -> Option<Problem> {
     } else {
         (folder?, "others than its owner may write the folder of this file")
     };
-    let place = Place { file: file.into(), line: 1, column: 1 };
+    let place = SourceLocation { file: file.into(), line: 1, column: 1 };
     let why = format!("{what}, and so decide what is run and who may come in");
     Some(Problem::note(&place, why, format!("run: chmod go-w {}", path.display())))
 }
@@ -203,9 +199,180 @@ fn exposed(file: &Path) -> Option<Problem> {
 /// The text of a file.
 fn text_of(file: &Path) -> Result<String, ReadError> {
     let unreadable = |source| ReadError::Unreadable { file: file.to_owned(), source };
-    let bytes = file::read(file, MAX_FILE + 1).map_err(unreadable)?;
+    let bytes = read_file(file, MAX_FILE + 1).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ReadError::TooLong { file: file.to_owned() });
     }
     String::from_utf8(bytes).map_err(|_| ReadError::NotText { file: file.to_owned() })
 }
+
+/// A place in a file, counted from 1, in characters.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SourceLocation {
+    /// The file, as it was named to us.
+    pub file: Arc<Path>,
+    /// Its line.
+    pub line: usize,
+    /// Where in the line.
+    pub column: usize,
+}
+
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Weight {
+    /// The server cannot be used.
+    Error,
+    /// It can, but perhaps not as was meant.
+    Note,
+}
+
+/// One thing that is wrong. It names keys and variables, never their values.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// Where it is.
+    pub place: SourceLocation,
+    /// The server it is about; none if it is about the file.
+    pub server: Option<String>,
+    /// How much it matters.
+    pub weight: Weight,
+    /// The fact.
+    pub what: String,
+    /// What to write instead.
+    pub instead: String,
+}
+
+impl Problem {
+    pub(crate) fn error(
+        place: &SourceLocation,
+        what: impl Into<String>,
+        instead: impl Into<String>,
+    ) -> Self {
+        Self {
+            place: place.clone(),
+            server: None,
+            weight: Weight::Error,
+            what: what.into(),
+            instead: instead.into(),
+        }
+    }
+
+    pub(crate) fn note(
+        place: &SourceLocation,
+        what: impl Into<String>,
+        instead: impl Into<String>,
+    ) -> Self {
+        Self { weight: Weight::Note, ..Self::error(place, what, instead) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.what)
+    }
+}
+
+/// The environment of a file. The caller hands it in, so that this crate never reads it.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    variables: HashMap<String, String>,
+    folder: PathBuf,
+    is_literal: bool,
+}
+
+impl Surroundings {
+    /// The environment variables, and the working folder.
+    pub fn new(
+        variables: impl IntoIterator<Item = (String, String)>,
+        folder: impl Into<PathBuf>,
+    ) -> Self {
+        let variables = variables.into_iter().collect();
+        Self { variables, folder: folder.into(), is_literal: false }
+    }
+
+    /// The same, but files are read without filling in their variables: for
+    /// comparing and copying what they say.
+    #[must_use]
+    pub(crate) fn literal(&self) -> Self {
+        Self { is_literal: true, ..self.clone() }
+    }
+
+    /// Whether variables stay what they are.
+    fn is_literal(&self) -> bool {
+        self.is_literal
+    }
+
+    /// A variable of the environment.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// The working folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the user's own files are.
+    pub fn home(&self) -> Option<PathBuf> {
+        let home = self.variable("HOME").or_else(|| self.variable("USERPROFILE"));
+        home.filter(|home| !home.is_empty()).map(PathBuf::from)
+    }
+}
+
+impl fmt::Debug for Surroundings {
+    /// Leaves out the variables: some are tokens.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Surroundings")
+            .field("variables", &self.variables.len())
+            .field("folder", &self.folder)
+            .field("is_literal", &self.is_literal)
+            .finish()
+    }
+}
+
+/// How long a pipe in the place of a file may take: a shell makes one of `<(command)`.
+/// Files are read at once.
+const PIPE_WAIT: Duration = Duration::from_secs(10);
+
+/// How often a pipe that has nothing to read is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The first `most` bytes of a file. A reload must not hang on a pipe without a writer.
+fn read_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = platform::open_without_waiting(path)?;
+    if file.metadata()?.is_file() {
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    read_pipe(&mut file, most)
+}
+
+fn read_pipe(pipe: &mut File, most: u64) -> io::Result<Vec<u8>> {
+    let begun = Instant::now();
+    let (mut bytes, mut piece) = (Vec::new(), [0; 8 << 10]);
+    while (bytes.len() as u64) < most {
+        match pipe.read(&mut piece) {
+            Ok(0) if bytes.is_empty() => {
+                return Err(io::Error::other("nobody writes to this pipe"));
+            }
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            Err(_) if begun.elapsed() > PIPE_WAIT => {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the pipe does not end in time"));
+            }
+            Err(_) => thread::sleep(LOOK),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,19 @@
-//! What is sent to a server beyond the headers that its file spells out.
+//! What is sent to a server beyond the headers that its file spells out: headers of the
+//! client, of header files, and of a command that prints them.
 
-use std::path::PathBuf;
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
-
-pub use fetch::FetchError;
-pub use source::Source;
-
-mod fetch;
-mod source;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use switchboard_net::platform;
+use switchboard_net::upstream::{Credential, Fetching, NoCredential};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 /// What is sent along beyond the headers that the file spells out.
 ///
@@ -86,3 +91,185 @@ pub(crate) fn replace(headers: &mut HeaderMap, newer: &HeaderMap) {
         }
     }
 }
+
+/// Bytes of headers: servers take less.
+const MAX_HEADERS: u64 = 64 << 10;
+/// How long the command may take, as in Claude Code.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there are no credentials. Says where, never what was there.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// A line is not `Name: value`.
+    #[error("line {line} of {} is no header", file.display())]
+    BadLine { file: PathBuf, line: usize },
+    /// The command failed.
+    #[error("{program} ended with {status}")]
+    Failed { program: String, status: ExitStatus },
+    /// The command printed something else.
+    #[error("{program} printed no JSON object of headers")]
+    NotHeaders { program: String },
+    /// The command cannot be run.
+    #[error("cannot run {program}")]
+    NotRun { program: String, source: std::io::Error },
+    /// The command took too long.
+    #[error("{program} printed nothing within {} s", COMMAND_TIMEOUT.as_secs())]
+    TimedOut { program: String },
+    /// The file cannot be read, or is no text.
+    #[error("cannot read {}", file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+}
+
+impl Credentials {
+    /// Headers of the files and of the command, in order: what [`Credentials::merge`]
+    /// wants. `environment` is what the command sees.
+    pub async fn fetch(
+        &self,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Vec<HeaderMap>, CredentialError> {
+        let mut fetched = Vec::new();
+        for file in &self.files {
+            fetched.push(read_header_file(file).await?);
+        }
+        if let Some([program, args @ ..]) = self.command.as_deref() {
+            fetched.push(run_header_command(program, args, environment).await?);
+        }
+        Ok(fetched)
+    }
+}
+
+async fn read_header_file(file: &Path) -> Result<HeaderMap, CredentialError> {
+    let unreadable = |source| CredentialError::Unreadable { file: file.to_owned(), source };
+    let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
+    let read_text = read_text(opened).await.map_err(unreadable)?;
+    let mut headers = HeaderMap::new();
+    for (number, line) in read_text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let sensitive_header =
+            line.split_once(':').and_then(|(name, value)| sensitive_header(name, value));
+        let bad = || CredentialError::BadLine { file: file.to_owned(), line: number + 1 };
+        let (name, value) = sensitive_header.ok_or_else(bad)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+async fn run_header_command(
+    program: &str,
+    args: &[String],
+    environment: &[(OsString, OsString)],
+) -> Result<HeaderMap, CredentialError> {
+    let named = || program.to_owned();
+    let not_run = |source| CredentialError::NotRun { program: named(), source };
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(environment.iter().cloned()).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    platform::lead_own_group(&mut command);
+    let mut group = ProcessGroup { child: command.spawn().map_err(not_run)? };
+    let ended = timeout(COMMAND_TIMEOUT, command_output(&mut group.child)).await;
+    let ended = ended.map_err(|_| CredentialError::TimedOut { program: named() })?;
+    let (read_text, status) = ended.map_err(not_run)?;
+    if !status.success() {
+        return Err(CredentialError::Failed { program: named(), status });
+    }
+    parse_headers(&read_text).ok_or_else(|| CredentialError::NotHeaders { program: named() })
+}
+
+/// All that a child prints, and how it ended.
+async fn command_output(child: &mut Child) -> std::io::Result<(String, ExitStatus)> {
+    let read_text = match child.stdout.take() {
+        Some(stdout) => read_text(stdout).await?,
+        None => String::new(),
+    };
+    Ok((read_text, child.wait().await?))
+}
+
+/// A whole text that is not too long.
+async fn read_text(from: impl AsyncRead + Unpin) -> std::io::Result<String> {
+    let mut read_text = String::new();
+    from.take(MAX_HEADERS + 1).read_to_string(&mut read_text).await?;
+    if read_text.len() as u64 > MAX_HEADERS {
+        return Err(std::io::Error::other(format!("longer than {MAX_HEADERS} bytes")));
+    }
+    Ok(read_text)
+}
+
+fn parse_headers(read_text: &str) -> Option<HeaderMap> {
+    let object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(read_text).ok()?;
+    let headers = object.iter().map(|(name, value)| sensitive_header(name, value.as_str()?));
+    headers.collect()
+}
+
+/// A header that no log shows.
+fn sensitive_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::from_str(value.trim()).ok()?;
+    value.set_sensitive(true);
+    Some((name.trim().parse().ok()?, value))
+}
+
+/// A child and all that it started: none of it is left when this is dropped.
+struct ProcessGroup {
+    child: Child,
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // Over, and waited for: its number may be another's.
+        let Some(id) = self.child.id() else { return };
+        platform::kill_led_group(id);
+    }
+}
+
+/// What one server is shown: files and commands are read whenever it is asked for.
+pub struct CredentialSource {
+    credentials: Credentials,
+    passes: Vec<HeaderName>,
+    /// What the file spells out.
+    configured: HeaderMap,
+    /// What the command sees.
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl CredentialSource {
+    /// For a server with these credentials, and headers that its file spells out.
+    pub fn new(
+        credentials: Credentials,
+        configured: HeaderMap,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Self {
+        let passes = credentials.pass.iter().filter(|name| may_pass(name)).cloned().collect();
+        Self { credentials, passes, configured, environment }
+    }
+}
+
+impl Credential for CredentialSource {
+    fn passes(&self) -> &[HeaderName] {
+        &self.passes
+    }
+
+    fn headers(&self, client: &HeaderMap) -> Fetching<'_> {
+        let client = client.clone();
+        Box::pin(async move {
+            let fetched = self.credentials.fetch(&self.environment).await.map_err(|error| {
+                let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
+                NoCredential(format!("{error}{why}"))
+            })?;
+            Ok(self.credentials.merge(&client, &self.configured, &fetched))
+        })
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("credentials", &self.credentials).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use switchboard_net::roster::AddError;
 use switchboard_net::upstream::Server;
 
 use crate::fleet::{Fleet, FleetOptions};
-use crate::plan::{Changes, Plan, Process, ServerPlan};
+use crate::plan::{Plan, PlanChanges, Process, ServerPlan};
 use crate::porter::Porter;
 use crate::view::Views;
 
@@ -85,7 +85,7 @@ impl Gateway {
     ///
     /// Where we listen does not change, whatever the plan says of it. Bounds of
     /// conversations hold for those that begin from here on.
-    pub fn apply(&self, plan: Plan) -> Result<Changes, AddError> {
+    pub fn apply(&self, plan: Plan) -> Result<PlanChanges, AddError> {
         let mut state = self.state();
         let changes = plan.diff(&state.plan);
         let old = Arc::clone(&state.plan);

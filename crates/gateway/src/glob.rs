@@ -4,14 +4,14 @@
 
 /// Which names are wanted, by the names the server gives them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Filter {
+pub struct NameFilter {
     /// Only what one of these describes; everything if not said.
     pub only: Option<Vec<String>>,
     /// Never what one of these describes.
     pub never: Vec<String>,
 }
 
-impl Filter {
+impl NameFilter {
     /// Whether `name` is wanted.
     pub fn lets(&self, name: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
@@ -70,10 +70,11 @@ mod tests {
     #[test]
     fn what_is_excluded_stays_out_whatever_is_included() {
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let filter = Filter { only: Some(list(&["get_*", "list"])), never: list(&["*_secret"]) };
+        let filter =
+            NameFilter { only: Some(list(&["get_*", "list"])), never: list(&["*_secret"]) };
         assert!(filter.lets("get_issue") && filter.lets("list"));
         assert!(!filter.lets("get_secret") && !filter.lets("delete"));
-        assert!(Filter::default().lets("x") && Filter::default().is_open());
-        assert!(!Filter { only: Some(Vec::new()), ..Filter::default() }.lets("x"));
+        assert!(NameFilter::default().lets("x") && NameFilter::default().is_open());
+        assert!(!NameFilter { only: Some(Vec::new()), ..NameFilter::default() }.lets("x"));
     }
 }

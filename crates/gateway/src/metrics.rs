@@ -1,17 +1,23 @@
 //! Metrics in the text format of Prometheus.
 //!
-//! Nothing is registered anywhere: each scrape asks whoever counts. So what is
-//! gone is not shown, and what nobody scrapes costs nothing.
+//! There is no registry: each scrape asks the parts that count. A server that is gone is
+//! not shown, and a gateway that is not scraped spends nothing.
 
 use std::fmt::{Display, Write as _};
+use std::sync::Arc;
 
-mod show;
+use switchboard_net::http::site::Site;
+use switchboard_net::http::site_control::HttpCounters;
+use switchboard_net::http::sites::Sites;
+use switchboard_net::platform;
+use switchboard_net::upstream::Traffic;
 
-pub use show::page;
+use crate::fleet::{Fleet, Gauges};
+use crate::tap::{BUCKETS, CallResult, Series, Tap};
 
 /// What a family of samples is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -19,19 +25,19 @@ enum Kind {
 
 /// The text, as it grows.
 #[derive(Debug, Default)]
-struct Text {
+struct MetricsText {
     text: String,
 }
 
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl Text {
+impl MetricsText {
     /// Begins a family; its samples must follow at once.
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Writing to a string does not fail.
         _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -48,7 +54,7 @@ impl Text {
     }
 
     /// A family with one sample.
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+    fn one(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -68,15 +74,200 @@ fn escaped(value: &str) -> String {
     escaped
 }
 
+/// A family: its name, what it is, what it means, and where its value comes from.
+struct Row<T, N> {
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    of: fn(&T) -> N,
+}
+
+const fn row<T, N>(
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    of: fn(&T) -> N,
+) -> Row<T, N> {
+    Row { name, kind, help, of }
+}
+
+/// All metrics of a gateway.
+pub fn page(fleet: &Fleet, sites: &Sites) -> String {
+    let mut text = MetricsText::default();
+    ourselves(&mut text, fleet.tap());
+    clients(&mut text, sites);
+    requests(&mut text, fleet.tap());
+    tools(&mut text, fleet.tap());
+    servers(&mut text, fleet);
+    text.text
+}
+
+fn ourselves(text: &mut MetricsText, tap: &Tap) {
+    text.family("switchboard_build_info", MetricKind::Gauge, "The version that runs.");
+    text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let age = tap.age().as_secs_f64();
+    text.one("switchboard_uptime_seconds", MetricKind::Gauge, "How long the gateway runs.", age);
+    if let Some(bytes) = platform::resident_memory() {
+        let help = "Resident memory size in bytes.";
+        text.one("process_resident_memory_bytes", MetricKind::Gauge, help, bytes);
+    }
+    if let Some(files) = platform::open_files() {
+        let help = "Number of open file descriptors.";
+        text.one("process_open_fds", MetricKind::Gauge, help, files);
+    }
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let help = "Tasks of the runtime that are not over.";
+        let tasks = runtime.metrics().num_alive_tasks();
+        text.one("switchboard_tasks", MetricKind::Gauge, help, tasks);
+    }
+    let help = "Spans that were not sent: too many, or no collector took them.";
+    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, tap.dropped_spans());
+}
+
+/// The counters of all sites; several sites may share theirs.
+fn tallies(sites: &[Site]) -> Vec<Arc<HttpCounters>> {
+    let mut tallies: Vec<Arc<HttpCounters>> = Vec::new();
+    for site in sites {
+        let tally = &site.options().tally;
+        if !tallies.iter().any(|known| Arc::ptr_eq(known, tally)) {
+            tallies.push(Arc::clone(tally));
+        }
+    }
+    tallies
+}
+
+fn clients(text: &mut MetricsText, sites: &Sites) {
+    let sites = &*sites.each();
+    text.family("switchboard_sessions", MetricKind::Gauge, "Sessions of clients, by path.");
+    for site in sites {
+        let path = site.options().path.as_str();
+        text.sample("switchboard_sessions", &[("path", path)], site.sessions());
+    }
+    let parked: usize = sites.iter().map(Site::parked).sum();
+    let help = "Calls that wait for their clients to come back with input.";
+    text.one("switchboard_parked_calls", MetricKind::Gauge, help, parked);
+    let tallies = tallies(sites);
+    for Row { name, kind, help, of } in CLIENTS {
+        let sum: u64 = tallies.iter().map(|tally| of(tally)).sum();
+        text.one(name, kind, help, sum);
+    }
+    let name = "switchboard_refusals_total";
+    text.family(name, MetricKind::Counter, "Requests that were turned away, by reason.");
+    let mut reasons = std::collections::BTreeMap::new();
+    for (reason, count) in tallies.iter().flat_map(|tally| tally.refused()) {
+        *reasons.entry(reason).or_insert(0) += count;
+    }
+    for (reason, count) in reasons {
+        text.sample(name, &[("reason", reason)], count);
+    }
+}
+
+fn requests(text: &mut MetricsText, tap: &Tap) {
+    let open = tap.open_calls();
+    text.one("switchboard_open_calls", MetricKind::Gauge, "Calls that are not answered yet.", open);
+    let name = "switchboard_requests_total";
+    text.family(name, MetricKind::Counter, "Requests of clients, by method and outcome.");
+    tap.counts().each_method(|method, series| {
+        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+            let labels = [("method", method), ("outcome", outcome.name())];
+            text.sample(name, &labels, series.of(outcome));
+        }
+    });
+    let name = "switchboard_request_duration_seconds";
+    text.family(name, MetricKind::Histogram, "How long requests took, by method.");
+    tap.counts().each_method(|method, series| {
+        if series.cumulated()[BUCKETS.len()] > 0 {
+            histogram(text, name, &[("method", method)], series);
+        }
+    });
+}
+
+fn tools(text: &mut MetricsText, tap: &Tap) {
+    let name = "switchboard_tool_calls_total";
+    text.family(name, MetricKind::Counter, "Calls of tools, by server, tool and outcome.");
+    tap.counts().each_tool(|server, tool, series| {
+        for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
+            let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
+            text.sample(name, &labels, series.of(outcome));
+        }
+    });
+    let name = "switchboard_tool_call_duration_seconds";
+    text.family(name, MetricKind::Histogram, "How long calls of tools took, by server and tool.");
+    tap.counts().each_tool(|server, tool, series| {
+        histogram(text, name, &[("server", server), ("tool", tool)], series);
+    });
+}
+
+fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Series) {
+    let cumulated = series.cumulated();
+    let bucket = format!("{name}_bucket");
+    let ends = BUCKETS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+    for (end, count) in ends.zip(cumulated) {
+        let labels = [labels, &[("le", end.as_str())]].concat();
+        text.sample(&bucket, &labels, count);
+    }
+    text.sample(&format!("{name}_sum"), labels, series.seconds());
+    text.sample(&format!("{name}_count"), labels, cumulated[BUCKETS.len()]);
+}
+
+#[rustfmt::skip]
+const CLIENTS: [Row<HttpCounters, u64>; 4] = [
+    row("switchboard_streams", MetricKind::Gauge, "Event streams that are open.", HttpCounters::streams),
+    row("switchboard_stream_resumes_total", MetricKind::Counter, "Streams that clients came back to.", HttpCounters::resumed),
+    row("switchboard_received_bytes_total", MetricKind::Counter, "Bytes of bodies from clients.", HttpCounters::received),
+    row("switchboard_sent_bytes_total", MetricKind::Counter, "Bytes of bodies to clients.", HttpCounters::sent),
+];
+
+#[rustfmt::skip]
+const GAUGES: [Row<Gauges, usize>; 4] = [
+    row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", |it| it.calls),
+    row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", |it| it.queued),
+    row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", |it| it.unsent),
+    row("switchboard_server_connections", MetricKind::Gauge, "Connections to a server for calls of clients.", |it| it.connections),
+];
+
+#[rustfmt::skip]
+const TRAFFIC: [Row<Traffic, u64>; 7] = [
+    row("switchboard_server_children", MetricKind::Gauge, "Processes of a server.", Traffic::children),
+    row("switchboard_server_starts_total", MetricKind::Counter, "Processes of a server that were started.", Traffic::started),
+    row("switchboard_server_restarts_total", MetricKind::Counter, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
+    row("switchboard_server_resumes_total", MetricKind::Counter, "Streams of a server that broke and were resumed.", Traffic::resumed),
+    row("switchboard_server_reinitializations_total", MetricKind::Counter, "Sessions that a server had forgotten and were made anew.", Traffic::greeted_again),
+    row("switchboard_server_received_bytes_total", MetricKind::Counter, "Bytes of messages from a server.", Traffic::received),
+    row("switchboard_server_sent_bytes_total", MetricKind::Counter, "Bytes of messages to a server.", Traffic::sent),
+];
+
+fn servers(text: &mut MetricsText, fleet: &Fleet) {
+    text.family("switchboard_server_up", MetricKind::Gauge, "Whether a server is ready.");
+    for (server, state) in fleet.states() {
+        let is_there = state.is_up();
+        let is_up = u8::from(is_there || fleet.is_open_to_people(&server, &state));
+        text.sample("switchboard_server_up", &[("server", &server)], is_up);
+    }
+    let all = fleet.gauges();
+    for Row { name, kind, help, of } in GAUGES {
+        text.family(name, kind, help);
+        for gauges in &all {
+            text.sample(name, &[("server", &gauges.server)], of(gauges));
+        }
+    }
+    for Row { name, kind, help, of } in TRAFFIC {
+        text.family(name, kind, help);
+        for gauges in &all {
+            text.sample(name, &[("server", &gauges.server)], of(&gauges.traffic));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn samples_follow_their_family_and_labels_are_escaped() {
-        let mut text = Text::default();
-        text.one("a_total", Kind::Counter, "How many.", 3);
-        text.family("b", Kind::Gauge, "How much.");
+        let mut text = MetricsText::default();
+        text.one("a_total", MetricKind::Counter, "How many.", 3);
+        text.family("b", MetricKind::Gauge, "How much.");
         text.sample("b", &[("x", "1\"\\\n"), ("y", "é")], 0.5);
         let expected = "# HELP a_total How many.\n# TYPE a_total counter\na_total 3\n\
                         # HELP b How much.\n# TYPE b gauge\nb{x=\"1\\\"\\\\\\n\",y=\"é\"} 0.5\n";

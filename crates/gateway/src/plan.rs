@@ -1,31 +1,30 @@
 //! What the files mean for a gateway.
 //!
 //! ```text
-//!   files ──▶ reading.rs ──▶ config::Config… ──▶ build.rs ──▶ Plan ──▶ diff.rs ──▶ Changes
+//!   files ──▶ Reading::read ──▶ Config… ──▶ Plan::build ──▶ Plan ──▶ Plan::diff ──▶ PlanChanges
 //! ```
 //!
 //! A plan is a value: it holds no connection and starts nothing. Two plans of
 //! the same files are equal, wherever in the files things stand, so that a
 //! reload touches only what has another meaning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-pub use crate::config::{Bounds, Edit, Listen, Process, Sleep, ToolSearch};
+use crate::config::{
+    Anonymous, Config, Defaults, Entry, GatewaySection, Granted, Group, Placed, Problem, ReadError,
+    SourceLocation, Surroundings, Weight, nearest,
+};
+use crate::glob::fits;
+use crate::policy::{Access, Principal};
+
+pub use crate::config::{Edit, GatewayBounds, Listen, Process, Sleep, ToolSearch};
 pub use crate::credential::{Credentials, may_pass};
-pub use crate::glob::Filter;
-use crate::policy::Access;
-pub use diff::Changes;
-pub use reading::Reading;
-pub use secret::Secret;
-pub use server::ServerPlan;
+pub use crate::glob::NameFilter;
+pub use server::{Secret, ServerPlan};
 
-mod build;
-mod diff;
-mod reading;
-mod secret;
 mod server;
-#[cfg(test)]
-mod tests;
 
 /// All that a gateway is told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,9 +39,306 @@ pub struct Plan {
     /// Where clients find us.
     pub listen: Listen,
     /// Bounds, where the files say so.
-    pub bounds: Bounds,
+    pub bounds: GatewayBounds,
     /// Whether clients get two tools for finding and calling in place of all tools.
     pub search: ToolSearch,
     /// Whether the gateway has tools of its own, which tell of it and of calls.
     pub diagnostics: bool,
 }
+
+impl Plan {
+    /// What these files mean together, and all that is wrong with them.
+    ///
+    /// Where two files say something about the same thing the first counts: of
+    /// two servers, groups or keys with one name, of two ports. A server with
+    /// mistakes is left out.
+    pub fn build(files: &[Config]) -> (Self, Vec<Problem>) {
+        let mut plan = Self::default();
+        let mut problems: Vec<_> = files.iter().flat_map(|file| file.problems.clone()).collect();
+        let gateways: Vec<_> = files.iter().map(|file| &file.gateway).collect();
+        let defaults: Vec<_> = gateways.iter().map(|gateway| &gateway.defaults).collect();
+        let wanted = || files.iter().flat_map(|file| &file.servers).filter(|entry| entry.enabled);
+        for entry in wanted() {
+            let server = || ServerPlan::from_entry(entry, &defaults);
+            plan.servers.entry(entry.name.clone()).or_insert_with(server);
+        }
+        for gateway in &gateways {
+            plan.fill_in(gateway);
+        }
+        let names: BTreeSet<&str> = files.iter().flat_map(Config::names).collect();
+        plan.add_groups(&gateways, &names, &mut problems);
+        plan.add_principals(&gateways, &names, &mut problems);
+        (plan, problems)
+    }
+
+    /// Takes what was not said before.
+    fn fill_in(&mut self, gateway: &GatewaySection) {
+        let (listen, bounds) = (&mut self.listen, &mut self.bounds);
+        listen.host = listen.host.take().or_else(|| gateway.listen.host.clone());
+        listen.port = listen.port.or(gateway.listen.port);
+        listen.origins.extend(gateway.listen.origins.iter().cloned());
+        listen.hosts.extend(gateway.listen.hosts.iter().cloned());
+        listen.unauthenticated |= gateway.listen.unauthenticated;
+        bounds.message = bounds.message.or(gateway.bounds.message);
+        bounds.sessions = bounds.sessions.or(gateway.bounds.sessions);
+        bounds.streams = bounds.streams.or(gateway.bounds.streams);
+        bounds.parked = bounds.parked.or(gateway.bounds.parked);
+        bounds.calls = bounds.calls.or(gateway.bounds.calls);
+        bounds.connections = bounds.connections.or(gateway.bounds.connections);
+        bounds.connections_each = bounds.connections_each.or(gateway.bounds.connections_each);
+        bounds.head = bounds.head.or(gateway.bounds.head);
+        bounds.bodies = bounds.bodies.or(gateway.bounds.bodies);
+        bounds.bodies_each = bounds.bodies_each.or(gateway.bounds.bodies_each);
+        bounds.unread = bounds.unread.or(gateway.bounds.unread);
+    }
+
+    fn add_groups(
+        &mut self,
+        gateways: &[&GatewaySection],
+        names: &BTreeSet<&str>,
+        problems: &mut Vec<Problem>,
+    ) {
+        self.search = gateways.iter().find_map(|gateway| gateway.search).unwrap_or_default();
+        let diagnostics = gateways.iter().find_map(|gateway| gateway.diagnostics);
+        self.diagnostics = diagnostics.unwrap_or_default();
+        let mut groups = BTreeMap::new();
+        for Placed { value: group, .. } in gateways.iter().flat_map(|gateway| &gateway.groups) {
+            let servers = group.servers.iter();
+            problems.extend(
+                servers.filter_map(|server| unknown_server(&server.place, &server.value, names)),
+            );
+            groups.entry(group.name.clone()).or_insert_with(|| self.members(group));
+        }
+        self.groups = groups;
+    }
+
+    /// The servers of a group that are wanted, each once.
+    fn members(&self, group: &Group) -> Vec<String> {
+        let mut members: Vec<String> = Vec::new();
+        for pattern in &group.servers {
+            let fitting = self.servers.keys().filter(|name| fits(&pattern.value, name));
+            for name in fitting {
+                if !members.contains(name) {
+                    members.push(name.clone());
+                }
+            }
+        }
+        members
+    }
+
+    fn add_principals(
+        &mut self,
+        gateways: &[&GatewaySection],
+        names: &BTreeSet<&str>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut principals: Vec<Arc<Principal>> = Vec::new();
+        for Placed { place, value } in gateways.iter().flat_map(|gateway| &gateway.granted) {
+            problems.extend(match value {
+                Granted::Group(name) => self.unknown_group(place, name),
+                Granted::Server(name) => unknown_server(place, name, names),
+            });
+        }
+        for Placed { value, .. } in gateways.iter().flat_map(|gateway| &gateway.keys) {
+            // The empty name is that of clients without a key.
+            if value.name.is_empty() || principals.iter().any(|other| other.name == value.name) {
+                continue;
+            }
+            principals.push(Arc::new(self.granted(value)));
+        }
+        let mut said = gateways.iter().map(|gateway| &gateway.anonymous);
+        let anonymous = match said.find(|anonymous| **anonymous != Anonymous::Unsaid) {
+            Some(Anonymous::Granted(principal)) => Some(Arc::clone(principal)),
+            Some(_) => None,
+            // A file with keys means that clients must show one.
+            None => principals.is_empty().then(Arc::default),
+        };
+        self.access.anonymous = anonymous.map(|anonymous| Arc::new(self.granted(&anonymous)));
+        self.access.principals = principals;
+    }
+
+    fn unknown_group(&self, place: &SourceLocation, name: &str) -> Option<Problem> {
+        if name.contains('*') || self.groups.contains_key(name) {
+            return None;
+        }
+        let near = nearest(name, self.groups.keys().map(String::as_str));
+        let instead =
+            near.map_or("add it to \"groups\"".to_owned(), |near| format!("write {near:?}"));
+        Some(Problem::error(place, format!("there is no group {name:?}"), instead))
+    }
+
+    /// The same principal, with the servers of its groups looked up.
+    fn granted(&self, principal: &Principal) -> Principal {
+        let mut principal = principal.clone();
+        let granted = principal.grant.groups.iter().flatten();
+        let granted = granted.flat_map(|pattern| {
+            self.groups.iter().filter(|(name, _)| fits(pattern, name)).flat_map(|(_, all)| all)
+        });
+        let members: BTreeSet<_> = granted.cloned().collect();
+        principal.grant.members = members.into_iter().collect();
+        if principal.grant.servers.is_some() && principal.grant.groups.is_none() {
+            // A group that would show them nothing is not for them to know.
+            let groups = self.groups.iter();
+            let groups = groups.filter(|(_, all)| all.iter().any(|name| principal.may_use(name)));
+            principal.grant.groups = Some(groups.map(|(name, _)| name.clone()).collect());
+        }
+        principal
+    }
+}
+
+/// What is wrong with the name of a server that no file has.
+fn unknown_server(place: &SourceLocation, name: &str, names: &BTreeSet<&str>) -> Option<Problem> {
+    if name.contains('*') || names.contains(name) {
+        return None;
+    }
+    let near = nearest(name, names.iter().copied());
+    let instead = near.map_or_else(
+        || "write the name of a server, or a part of it with *".to_owned(),
+        |near| format!("write {near:?}"),
+    );
+    Some(Problem::error(place, format!("there is no server {name:?}"), instead))
+}
+
+impl ServerPlan {
+    /// What an entry means, with `defaults` for what it does not say, the first
+    /// ones first.
+    pub fn from_entry(entry: &Entry, defaults: &[&Defaults]) -> Self {
+        let mut plan = Self::new(&entry.name, entry.target.clone());
+        let said = Defaults { settings: entry.settings.clone(), timeouts: entry.timeouts };
+        let all = || std::iter::once(&said).chain(defaults.iter().copied());
+        plan.description.clone_from(&entry.description);
+        plan.process = all().find_map(|said| said.settings.process).unwrap_or_default();
+        plan.start = all().find_map(|said| said.timeouts.start).unwrap_or(Self::START);
+        plan.call = all().find_map(|said| said.timeouts.call);
+        plan.sleep = all().find_map(|said| said.settings.sleep).unwrap_or_default();
+        plan.calls = all().find_map(|said| said.settings.calls).unwrap_or(Self::CALLS);
+        plan.tools = entry.tools.clone();
+        let settings = said.settings;
+        plan.prompts = settings.prompts;
+        plan.resources = settings.resources;
+        plan.tool_edits = settings.tool_edits;
+        plan.prompt_edits = settings.prompt_edits;
+        plan.prefix = settings.prefix;
+        plan.credentials = settings.credentials;
+        plan
+    }
+}
+
+/// What a reload has to do. Names are in alphabetical order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PlanChanges {
+    /// Servers to start.
+    pub added: Vec<String>,
+    /// Servers to stop, once their calls are over.
+    pub removed: Vec<String>,
+    /// Servers that must be started anew: another place, process, credentials or
+    /// time for a call.
+    pub changed: Vec<String>,
+    /// Servers that go on as they are, and of which clients see something else,
+    /// or which have other limits.
+    pub adjusted: Vec<String>,
+    /// Principals of the same name that may use something else now.
+    pub regranted: Vec<String>,
+    /// Whether groups, keys, grants, search or tools of ours differ.
+    pub policy: bool,
+    /// Whether other web pages or names are let in, or other bounds kept.
+    pub bounds: bool,
+    /// Whether the listener itself must be another, which a running gateway cannot
+    /// do: its address, its connections, the heads that it reads.
+    pub listen: bool,
+}
+
+impl PlanChanges {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Plan {
+    /// What a listener is made of, once.
+    fn socket(&self) -> impl PartialEq {
+        let Listen { host, port, unauthenticated, .. } = self.listen.clone();
+        let GatewayBounds { connections, connections_each, head, .. } = self.bounds;
+        (host, port, unauthenticated, connections, connections_each, head)
+    }
+
+    /// What leads from `old` to this plan.
+    pub fn diff(&self, old: &Self) -> PlanChanges {
+        let mut changes = PlanChanges {
+            policy: self.groups != old.groups
+                || self.access != old.access
+                || self.search != old.search
+                || self.diagnostics != old.diagnostics,
+            bounds: self.listen != old.listen || self.bounds != old.bounds,
+            listen: self.socket() != old.socket(),
+            regranted: self.access.regranted(&old.access),
+            ..PlanChanges::default()
+        };
+        for (name, server) in &self.servers {
+            match old.servers.get(name) {
+                None => changes.added.push(name.clone()),
+                Some(before) if server == before => {}
+                Some(before) if server.runs_as(before) => changes.adjusted.push(name.clone()),
+                Some(_) => changes.changed.push(name.clone()),
+            }
+        }
+        let gone = old.servers.keys().filter(|name| !self.servers.contains_key(*name));
+        changes.removed.extend(gone.cloned());
+        changes
+    }
+}
+
+/// A plan, and what is wrong with its files.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// What the readable part of the files means.
+    pub plan: Plan,
+    /// Mistakes and notes, in the order of the files.
+    pub problems: Vec<Problem>,
+    /// Files that cannot be used at all.
+    pub unread: Vec<ReadError>,
+    /// Other files that have a part in the meaning of these.
+    pub besides: Vec<PathBuf>,
+}
+
+impl Reading {
+    /// Reads files, the first of which counts most. Every file is read, whatever
+    /// is wrong with those before it: people want to know all of it.
+    pub fn read<P: AsRef<Path>>(files: &[P], around: &Surroundings) -> Self {
+        let (mut read, mut unread) = (Vec::new(), Vec::new());
+        for file in files {
+            match Config::read(file.as_ref(), around) {
+                Ok(config) => read.push(config),
+                Err(error) => unread.push(error),
+            }
+        }
+        let (plan, problems) = Plan::build(&read);
+        let besides = read.into_iter().flat_map(|config| config.besides).collect();
+        Self { plan, problems, unread, besides }
+    }
+
+    /// What must be changed before the files are taken as they are.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.weight == Weight::Error)
+    }
+
+    /// Whether there is nothing to change: what `serve --check` asks. Notes are no mistakes.
+    pub fn is_sound(&self) -> bool {
+        self.unread.is_empty() && self.errors().next().is_none()
+    }
+
+    /// All that is wrong or worth a note, a line each: the place, the fact, and
+    /// what to write instead.
+    pub fn lines(&self) -> Vec<String> {
+        let unread = self.unread.iter().map(ReadError::line);
+        let told = self.problems.iter().map(|problem| match problem.weight {
+            Weight::Error => format!("{problem}; {}", problem.instead),
+            Weight::Note => format!("{problem} (a note); {}", problem.instead),
+        });
+        unread.chain(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,30 +4,27 @@
 //! yes or no out; an instant in, a turn or a wait out. Tokens are never kept:
 //! [`KeyHash`] is what the files have, and [`Access::identify`] compares hashes.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ring::digest::{SHA256, digest};
+use switchboard_net::face::Face;
 
-pub use grant::Grant;
-pub use key::{BadHash, KeyHash, MIN_KEY, PREFIX};
+use crate::glob::{NameFilter, fits};
+
 pub use meter::{BadRate, Busy, Meter, Rate};
-pub use who::who;
-pub(crate) use who::{Mark, mark};
 
-mod grant;
-mod key;
 mod meter;
-#[cfg(test)]
-mod tests;
-mod who;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Somebody that we know by a key, or everybody else.
+/// A user or program with a key, or all clients without one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Principal {
-    /// What the file calls them; empty for whoever shows no key.
+    /// The name in the file; empty for clients without a key.
     pub name: String,
     /// The keys that show who they are. Two while one replaces the other.
     pub keys: Vec<KeyHash>,
@@ -42,7 +39,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Somebody whose key is gone: they may use nothing.
+    /// A principal whose key was removed: it may use nothing.
     pub fn nobody() -> Self {
         Self { grant: Grant::nothing(), ..Self::default() }
     }
@@ -70,7 +67,7 @@ impl Principal {
     }
 }
 
-/// Somebody, and the key that they showed, if they showed one.
+/// A principal, and the hash of the key that the client sent, if it sent one.
 pub type Identified = (Arc<Principal>, Option<KeyHash>);
 
 /// Everybody that may come in.
@@ -78,7 +75,7 @@ pub type Identified = (Arc<Principal>, Option<KeyHash>);
 pub struct Access {
     /// Those with keys.
     pub principals: Vec<Arc<Principal>>,
-    /// Whoever shows no key; none if a key is needed.
+    /// Clients without a key; none if a key is required.
     pub anonymous: Option<Arc<Principal>>,
 }
 
@@ -89,7 +86,7 @@ impl Default for Access {
     }
 }
 
-/// Why somebody does not come in.
+/// Why a client is refused.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Denied {
@@ -109,7 +106,7 @@ impl Access {
         let shown = headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes).chain(bearer);
         let mut found = Err(Denied::NoKey);
         for key in shown {
-            let key = KeyHash::of(key);
+            let key = KeyHash::compute(key);
             let known = self.by_key(&key).map(|principal| (principal, Some(key)));
             found = known.ok_or(Denied::UnknownKey);
             if found.is_ok() {
@@ -185,7 +182,7 @@ impl Access {
         while self.principals.iter().any(|other| other.name == name) {
             name.push('+');
         }
-        let keys = vec![KeyHash::of(key)];
+        let keys = vec![KeyHash::compute(key)];
         self.principals.push(Arc::new(Principal { name, keys, ..Principal::default() }));
         self.anonymous = None;
         self
@@ -201,3 +198,163 @@ fn bearer_token(value: &HeaderValue) -> Option<&[u8]> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().as_bytes())
 }
+
+/// Servers, groups and tools, by name or with `*`. The default is everything.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Grant {
+    /// These servers; those of `groups` alone if that is said and this is not.
+    pub servers: Option<Vec<String>>,
+    /// These groups.
+    pub groups: Option<Vec<String>>,
+    /// The servers of these groups, which `Plan::build` looks up.
+    pub members: Vec<String>,
+    /// These tools, as `<server>__<tool>`.
+    pub tools: NameFilter,
+    /// Nothing that this does not grant too.
+    pub within: Option<Box<Self>>,
+}
+
+impl Grant {
+    /// Nothing at all.
+    pub fn nothing() -> Self {
+        let none = Some(Vec::new());
+        Self { servers: none.clone(), groups: none, ..Self::default() }
+    }
+
+    /// What both grant.
+    #[must_use]
+    pub fn within(&self, other: &Self) -> Self {
+        if self == other {
+            return self.clone();
+        }
+        Self { within: Some(Box::new(other.clone())), ..self.clone() }
+    }
+
+    /// Whether nothing is kept from them.
+    pub fn is_open(&self) -> bool {
+        self.servers.is_none() && self.groups.is_none() && self.has_all_tools()
+    }
+
+    /// Whether no tool is kept from them that a granted server has.
+    pub(crate) fn has_all_tools(&self) -> bool {
+        self.tools.is_open() && self.within.as_ref().is_none_or(|outer| outer.is_open())
+    }
+
+    fn is_within(&self, has: impl Fn(&Self) -> bool) -> bool {
+        self.within.as_deref().is_none_or(has)
+    }
+
+    pub(crate) fn has_server(&self, name: &str) -> bool {
+        if !self.is_within(|outer| outer.has_server(name)) {
+            return false;
+        }
+        let named = self.servers.as_deref();
+        let named = named.map(|servers| servers.iter().any(|pattern| fits(pattern, name)));
+        named.unwrap_or(self.groups.is_none()) || self.members.iter().any(|member| member == name)
+    }
+
+    fn has_group(&self, name: &str) -> bool {
+        let named = self.groups.as_deref();
+        named.is_none_or(|groups| groups.iter().any(|pattern| fits(pattern, name)))
+            && self.is_within(|outer| outer.has_group(name))
+    }
+
+    pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
+        (self.tools.is_open() || self.tools.lets(&format!("{server}__{tool}")))
+            && self.is_within(|outer| outer.has_tool(server, tool))
+    }
+}
+
+/// Tells one principal from another, and from no principal.
+pub(crate) type Mark = [u8; 16];
+
+pub(crate) fn mark(face: &Face) -> Mark {
+    let digest = digest(&SHA256, face.principal());
+    let mut mark = Mark::default();
+    mark.copy_from_slice(&digest.as_ref()[..16]);
+    mark
+}
+
+/// What to call whoever stands behind a client: the name of their key, or what tells
+/// those apart who have none; nothing if they do not say.
+pub fn who(face: &Face) -> Option<String> {
+    let name = face.who().name();
+    if !name.is_empty() {
+        return Some(name.to_owned());
+    }
+    if face.principal().is_empty() {
+        return None;
+    }
+    let [a, b, c, d, ..] = mark(face);
+    Some(format!("{a:02x}{b:02x}{c:02x}{d:02x}"))
+}
+
+/// What a hash in a file starts with.
+pub const PREFIX: &str = "sha256:";
+
+/// Characters of a key that people choose themselves: fewer can be guessed.
+pub const MIN_KEY: usize = 16;
+
+/// The SHA-256 of a key.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct KeyHash([u8; 32]);
+
+/// Not the hash of a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a hash is {PREFIX} and 64 hexadecimal digits")]
+pub struct BadHash;
+
+impl KeyHash {
+    /// The hash of a key.
+    pub fn compute(key: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, key).as_ref());
+        Self(bytes)
+    }
+
+    /// Whether a key that people chose can be guessed; blanks around it are none of it.
+    pub fn is_weak(key: &str) -> bool {
+        key.trim().chars().count() < MIN_KEY
+    }
+
+    /// Whether both are of one key. Takes the same time wherever they differ.
+    pub fn matches(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        let difference = pairs.fold(0, |sum, (a, b)| std::hint::black_box(sum | (a ^ b)));
+        difference == 0
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    /// Enough to tell two apart.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{PREFIX}{:02x}{:02x}…", self.0[0], self.0[1])
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = BadHash;
+
+    fn from_str(text: &str) -> Result<Self, BadHash> {
+        let digits = text.trim().strip_prefix(PREFIX).ok_or(BadHash)?.as_bytes();
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return Err(BadHash);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or(BadHash);
+            *byte = u8::try_from(digit(0)? << 4 | digit(1)?).map_err(|_| BadHash)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,8 +20,8 @@ use switchboard_proto::jsonrpc::{self, ItemAction, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use crate::catalog::Pattern;
-use crate::glob::{Filter, fits};
+use crate::catalog::TemplatePattern;
+use crate::glob::{NameFilter, fits};
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::uri::{folded, is_plain};
@@ -138,7 +138,7 @@ impl<'a> Sight<'a> {
 }
 
 fn reaches(
-    filter: &Filter,
+    filter: &NameFilter,
     uri: &str,
     known: impl Fn(Kind) -> Option<Vec<String>>,
 ) -> Option<bool> {
@@ -156,12 +156,13 @@ fn reaches(
         return Some(true);
     }
     let templates = known(Kind::Templates)?;
-    let mut fitting = templates.iter().filter(|template| Pattern::new(template).fits(uri));
+    let mut fitting = templates.iter().filter(|template| TemplatePattern::new(template).fits(uri));
     if fitting.any(|template| filter.lets(template)) {
         return Some(true);
     }
     let may_fit = |template: &String| {
-        Pattern::new(template).fits(uri) || Pattern::new(&folded(template)).fits(&plain)
+        TemplatePattern::new(template).fits(uri)
+            || TemplatePattern::new(&folded(template)).fits(&plain)
     };
     Some(filter.only.is_none() && (!templates.iter().any(may_fit) || is_listed()?))
 }

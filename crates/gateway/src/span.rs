@@ -4,20 +4,19 @@
 //! batches, in the background, by OTLP over HTTP as JSON; when its queue is full,
 //! spans are dropped and counted. Why it is ours is in decision 9.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{HeaderMap, Uri};
-use serde_json::Value;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use serde_json::{Value, json};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_proto::trace::Parent;
 use tokio::sync::{mpsc, oneshot};
-
-use crate::tap::Ids;
-
-mod otlp;
-mod send;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Something that took time.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +30,7 @@ pub struct Span {
     /// What others on the way said about the trace.
     pub state: Option<Box<str>>,
     /// Which side of a call it is.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// What it is called; one of few.
     pub name: String,
     /// When it began.
@@ -46,7 +45,7 @@ pub struct Span {
 
 /// Which side of a call a span is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum SpanKind {
     /// Ours for a client.
     Server,
     /// Ours towards a server.
@@ -109,7 +108,7 @@ impl Spans {
     pub fn start(options: SpanOptions, fetch: Fetch) -> Self {
         let (queue, items) = mpsc::channel(options.queue.max(1));
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(send::run(items, options, fetch, Arc::clone(&dropped)));
+        tokio::spawn(send_batches(items, options, fetch, Arc::clone(&dropped)));
         Self { queue, dropped }
     }
 
@@ -133,7 +132,7 @@ impl Spans {
                 _ = sent.await;
             }
         };
-        _ = tokio::time::timeout(LAST, flushing).await;
+        _ = timeout(LAST, flushing).await;
     }
 }
 
@@ -184,8 +183,196 @@ impl Sampler {
     }
 }
 
+/// One request to a collector.
+fn otlp_request(resource: &[(String, String)], spans: &[Span]) -> Value {
+    let resource: Vec<_> =
+        resource.iter().map(|(key, text)| otlp_attribute(key, &text[..].into())).collect();
+    let spans: Vec<_> = spans.iter().map(otlp_span).collect();
+    let scope = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+    json!({
+        "resourceSpans": [{
+            "resource": {"attributes": resource},
+            "scopeSpans": [{"scope": scope, "spans": spans}],
+        }],
+    })
+}
+
+fn otlp_span(span: &Span) -> Value {
+    let attributes: Vec<_> =
+        span.attributes.iter().map(|(key, value)| otlp_attribute(key, value)).collect();
+    let kind = match span.kind {
+        SpanKind::Server => 2,
+        SpanKind::Client => 3,
+    };
+    let mut json = json!({
+        "traceId": format!("{:032x}", span.trace),
+        "spanId": format!("{:016x}", span.id),
+        "name": span.name,
+        "kind": kind,
+        "startTimeUnixNano": nanos(span.from),
+        "endTimeUnixNano": nanos(span.until),
+        "attributes": attributes,
+    });
+    if let Some(parent) = span.parent {
+        json["parentSpanId"] = format!("{parent:016x}").into();
+    }
+    if let Some(state) = &span.state {
+        json["traceState"] = (&**state).into();
+    }
+    if span.is_error {
+        json["status"] = json!({"code": 2});
+    }
+    json
+}
+
+fn otlp_attribute(key: &str, value: &Value) -> Value {
+    let value = match value {
+        Value::String(text) => json!({"stringValue": text}),
+        // Numbers of 64 bits are text in JSON.
+        Value::Number(number) => json!({"intValue": number.to_string()}),
+        Value::Bool(flag) => json!({"boolValue": flag}),
+        other => json!({"stringValue": other.to_string()}),
+    };
+    json!({"key": key, "value": value})
+}
+
+fn nanos(time: SystemTime) -> String {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+}
+
+/// How often a batch is sent that a collector could not take at once.
+const SEND_ATTEMPTS: u32 = 3;
+
+/// How long a collector is left alone that could not take a batch, at first.
+const SEND_PAUSE: Duration = Duration::from_secs(1);
+
+async fn send_batches(
+    mut items: mpsc::Receiver<Item>,
+    options: SpanOptions,
+    fetch: Fetch,
+    dropped: Arc<AtomicU64>,
+) {
+    let mut complained = false;
+    let mut batch = Vec::new();
+    while let Some(first) = items.recv().await {
+        let waiting = gather(&mut items, first, &mut batch, &options).await;
+        if !batch.is_empty() {
+            let count = batch.len() as u64;
+            let sent = deliver(&mut batch, &options, &fetch, waiting.is_some()).await;
+            if let Err(why) = &sent {
+                dropped.fetch_add(count, Ordering::Relaxed);
+                // Once for each time that it breaks: a collector may be away for days.
+                if !complained {
+                    tracing::warn!("traces are not taken: {why}");
+                }
+            }
+            complained = sent.is_err();
+        }
+        if let Some(waiting) = waiting {
+            // The waiting task may be gone.
+            _ = waiting.send(());
+        }
+    }
+}
+
+/// Gathers a batch; who waits for its end, if somebody does.
+async fn gather(
+    items: &mut mpsc::Receiver<Item>,
+    first: Item,
+    batch: &mut Vec<Span>,
+    options: &SpanOptions,
+) -> Option<oneshot::Sender<()>> {
+    let until = Instant::now() + options.delay;
+    let mut next = Some(first);
+    loop {
+        match next {
+            Some(Item::Span(span)) => batch.push(span),
+            Some(Item::Flush(waiting)) => return Some(waiting),
+            None => return None,
+        }
+        if batch.len() >= options.batch {
+            return None;
+        }
+        next = timeout_at(until, items.recv()).await.ok().flatten();
+    }
+}
+
+/// Sends a batch, and again if it may be taken later; not if somebody waits.
+async fn deliver(
+    batch: &mut Vec<Span>,
+    options: &SpanOptions,
+    fetch: &Fetch,
+    is_last: bool,
+) -> Result<(), String> {
+    let body: Bytes = otlp_request(&options.resource, batch).to_string().into();
+    batch.clear();
+    let mut pause = SEND_PAUSE;
+    let mut attempt = 1;
+    loop {
+        let mut request = Request::new(body.clone());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = options.endpoint.clone();
+        request.headers_mut().clone_from(&options.headers);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (why, may_pass) = match timeout(options.timeout, fetch.send(request)).await {
+            Ok(Ok(response)) if response.status().is_success() => return Ok(()),
+            Ok(Ok(response)) => {
+                (format!("HTTP {}", response.status()), may_pass(response.status()))
+            }
+            Ok(Err(error)) => (error.to_string(), true),
+            Err(_) => ("the collector takes too long".to_owned(), true),
+        };
+        if !may_pass || is_last || attempt == SEND_ATTEMPTS {
+            return Err(why);
+        }
+        tokio::time::sleep(pause).await;
+        attempt += 1;
+        pause *= 2;
+    }
+}
+
+/// The statuses that the specification has for "try again".
+fn may_pass(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+/// Makes ids, each another, from a beginning that nobody else has.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    next: AtomicU64,
+}
+
+/// The step of splitmix64: each number comes once before any comes again.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Ids {
+    pub(crate) fn new() -> Self {
+        let chance = RandomState::new().hash_one(std::process::id());
+        Self { next: AtomicU64::new(chance) }
+    }
+
+    /// A number that is never zero.
+    pub(crate) fn span(&self) -> u64 {
+        let mixed = mix(self.next.fetch_add(STEP, Ordering::Relaxed));
+        mixed.max(1)
+    }
+
+    pub(crate) fn trace(&self) -> u128 {
+        u128::from(self.span()) << 64 | u128::from(self.span())
+    }
+}
+
+/// Splitmix64's way to spread what is near over all numbers.
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -205,5 +392,13 @@ mod tests {
         assert!(usual.takes(parent(1), &ids) && !usual.takes(parent(0), &ids));
         let never = parse("parentbased_always_off", None).unwrap();
         assert!(never.takes(parent(1), &ids) && !never.takes(None, &ids));
+    }
+
+    #[test]
+    fn ids_differ_within_a_run_and_between_runs() {
+        let (one, other) = (Ids::new(), Ids::new());
+        let ids: HashSet<_> = (0..1000).flat_map(|_| [one.span(), other.span()]).collect();
+        assert_eq!(ids.len(), 2000);
+        assert_ne!(one.trace(), other.trace());
     }
 }

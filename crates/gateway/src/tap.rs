@@ -13,25 +13,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use http::HeaderName;
+use switchboard_net::call::{Call, CallObserver};
+use switchboard_net::face::Face;
+use switchboard_net::inside::{Inside, Works};
+use switchboard_net::upstream::Through;
+use switchboard_net::who::Who;
+use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::trace::{self, Parent};
 
 use crate::span::{Sampler, Spans};
+use own_tools::Recent;
+
+pub(crate) use crate::span::Ids;
 pub use count::{BUCKETS, Counts, OTHER, Series};
-pub(crate) use id::Ids;
-pub use inside::Tapped;
-use recent::Recent;
-pub use target::Peer;
-pub(crate) use tool::WHOLE;
+pub use finish::Peer;
+pub(crate) use own_tools::WHOLE;
 
 mod count;
 mod finish;
-mod id;
-mod inside;
-mod recent;
-mod target;
-mod tool;
+mod own_tools;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +65,7 @@ impl CallResult {
     }
 
     /// What an answer says.
-    fn of(method: &str, answer: &Message) -> Self {
+    fn judge(method: &str, answer: &Message) -> Self {
         match answer.kind() {
             Kind::Error => Self::Error,
             _ if method == method::CALL_TOOL && answer.is_tool_error() => Self::ToolError,
@@ -77,7 +81,7 @@ pub struct Tap {
     recent: Recent,
     ids: Ids,
     spans: OnceLock<(Spans, Sampler)>,
-    peers: target::Peers,
+    peers: finish::Peers,
     /// Whether a server has a tool, as far as is known.
     is_there: OnceLock<IsThere>,
     began: Instant,
@@ -99,7 +103,7 @@ struct Seen {
     at: SystemTime,
     /// The trace that it is part of.
     trace: u128,
-    /// The span of whoever called, if they said so.
+    /// The span of the caller, if the request names one.
     parent: Option<u64>,
     state: Option<Box<str>>,
     /// Our span for the client, and ours towards the server with its beginning.
@@ -122,7 +126,7 @@ impl Default for Tap {
             recent: Recent::default(),
             ids: Ids::new(),
             spans: OnceLock::new(),
-            peers: target::Peers::default(),
+            peers: finish::Peers::default(),
             is_there: OnceLock::new(),
             began: Instant::now(),
         }
@@ -188,8 +192,8 @@ impl Tap {
             members.into_iter().find(|(key, _)| *key == trace::STATE).map(|(_, text)| text.into())
         });
         Seen {
-            method: target::short(request.method()).into(),
-            offered: target::of(request).map(Into::into),
+            method: finish::short_name(request.method()).into(),
+            offered: finish::call_subject(request).map(Into::into),
             target: None,
             server: None,
             id: request.id().cloned(),
@@ -208,7 +212,7 @@ impl Tap {
     /// A call goes on to a server, as `request`; what that server is to get.
     fn forward(&self, call: &mut Seen, server: &Arc<str>, request: Message) -> Message {
         call.server = Some(Arc::clone(server));
-        call.target = target::of(&request).map(Into::into);
+        call.target = finish::call_subject(&request).map(Into::into);
         if self.spans.get().is_none() {
             return request;
         }
@@ -222,5 +226,128 @@ impl Tap {
 impl fmt::Debug for Tap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("open", &self.open_calls()).finish_non_exhaustive()
+    }
+}
+
+/// An inside whose calls are seen.
+pub struct Tapped {
+    tap: Arc<Tap>,
+    inside: Arc<dyn Inside>,
+    /// Whose calls they are, if they are all of one server.
+    server: Option<Arc<str>>,
+    transport: &'static str,
+}
+
+impl Tapped {
+    /// What is behind a path of many servers: whose a call is, the front says.
+    pub fn many(tap: &Arc<Tap>, inside: Arc<dyn Inside>) -> Self {
+        Self { tap: Arc::clone(tap), inside, server: None, transport: "tcp" }
+    }
+
+    /// What is behind the path of one server.
+    pub fn one(tap: &Arc<Tap>, server: &Arc<str>, inside: Arc<dyn Inside>) -> Self {
+        Self { server: Some(Arc::clone(server)), ..Self::many(tap, inside) }
+    }
+
+    /// The same, for a client that started us.
+    #[must_use]
+    pub fn on_stdio(self) -> Self {
+        Self { transport: "pipe", ..self }
+    }
+
+    /// Whether it has tools of ours. One server alone is as it is.
+    fn has_tools(&self) -> bool {
+        self.server.is_none() && self.tap.recent.is_wanted()
+    }
+}
+
+/// Sees one call.
+struct Observer {
+    tap: Arc<Tap>,
+    call: Seen,
+    /// The gateway's own tools are among those of its list.
+    has_tools: bool,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.tap.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl CallObserver for Observer {
+    fn forward(&mut self, server: &Arc<str>, request: Message) -> Message {
+        self.tap.forward(&mut self.call, server, request)
+    }
+
+    fn finish(self: Box<Self>, face: &Face, answer: Option<&Message>) -> Option<Message> {
+        let call = &self.call;
+        self.tap.close(face, call, answer);
+        let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
+        let ours = call.offered.as_deref().and_then(own_tools::ours);
+        match (&*call.method, ours) {
+            (method::LIST_TOOLS, _) => own_tools::listed(answer),
+            (method::CALL_TOOL, Some(own_tools::MANIFEST)) => {
+                Some(own_tools::manifest(answer, face.era()))
+            }
+            (method::CALL_TOOL, _) => own_tools::told(answer, call.trace),
+            _ => None,
+        }
+    }
+}
+
+impl Inside for Tapped {
+    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+        let (tap, has_tools) = (Arc::clone(&self.tap), self.has_tools());
+        let seen = self.tap.see(&request, self.transport);
+        call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
+        match own_tools::asked(&request).filter(|_| has_tools) {
+            None => self.inside.open(face, call, request, said),
+            Some(own_tools::TRACE) => {
+                call.finish(own_tools::trace(&self.tap, face, &request));
+                Works::none()
+            }
+            // What this client may see, and nothing else, is what it gets to list.
+            Some(_) => self.inside.open(face, call, own_tools::list(&request), None),
+        }
+    }
+
+    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+        self.inside.note(face, message)
+    }
+
+    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+        self.inside.cancel(face, call);
+    }
+
+    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+        self.inside.supply(face, ask, answer)
+    }
+
+    fn forget(&self, face: &Arc<Face>) {
+        self.inside.forget(face);
+    }
+
+    fn carries(&self) -> Option<Arc<[HeaderName]>> {
+        self.inside.carries()
+    }
+
+    fn keeps(&self, face: &Face) -> bool {
+        self.inside.keeps(face)
+    }
+
+    fn leads_back(&self, who: &Who, through: &Through) -> bool {
+        self.inside.leads_back(who, through)
+    }
+
+    /// Clients of a gateway need not own its servers.
+    fn words(&self) -> Words {
+        Words::Brief
+    }
+}
+
+impl fmt::Debug for Tapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tapped").field("server", &self.server).finish_non_exhaustive()
     }
 }

@@ -175,7 +175,7 @@ impl Watch {
     /// Reads the files where nobody waits for the disk; none while the program ends.
     async fn read(&self) -> Option<Reading> {
         let (files, around) = (self.files.clone(), Arc::clone(&self.around));
-        tokio::task::spawn_blocking(move || Reading::of(&files, &around)).await.ok()
+        tokio::task::spawn_blocking(move || Reading::read(&files, &around)).await.ok()
     }
 }
 

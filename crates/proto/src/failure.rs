@@ -33,8 +33,8 @@ pub enum Failure {
     #[error("Request timeout after {}ms", waited.as_millis())]
     Timeout { waited: Duration },
     /// The call waited for the server to start for as long as it may.
-    #[error("the server did not start in time")]
-    StartTimeout,
+    #[error("the server {server:?} did not start within {}ms", waited.as_millis())]
+    StartTimeout { server: Box<str>, waited: Duration },
     /// The connection is over.
     #[error("Transport closed{}", Bracketed(reason))]
     Closed { reason: Option<Arc<str>> },
@@ -146,7 +146,7 @@ impl Failure {
     #[rustfmt::skip]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Timeout { .. } | Self::StartTimeout => "timeout",
+            Self::Timeout { .. } | Self::StartTimeout { .. } => "timeout",
             Self::Closed { .. }                       => "closed",
             Self::Exited(_)                           => "exited",
             Self::NotStarted { .. }                   => "not_started",

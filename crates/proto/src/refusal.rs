@@ -99,7 +99,7 @@ pub enum Refusal {
     #[error("too many bytes of your requests are in flight; wait for one to finish")]
     TooManyBytesOfYours,
     /// More calls in a short time than one client may make.
-    #[error("too many calls in a short time; the next may come in {} s", seconds(*wait))]
+    #[error("rate limit reached: too many calls in a short time; retry in {} s", seconds(*wait))]
     TooOften { wait: Duration },
     /// More resources than one client may watch.
     #[error("too many resources are watched; stop watching one first")]
@@ -146,7 +146,7 @@ pub enum Refusal {
     #[error("the key that this call was made with is no longer valid")]
     KeyRemoved,
     /// Nobody is there to take the question.
-    #[error("no client is there to answer this request")]
+    #[error("no client can answer this request: none is connected, or it lacks the capability")]
     NobodyToAsk,
 }
 

@@ -1,4 +1,4 @@
-//! What the user said to a command that calls a server.
+//! Options of the commands that call a server, and how each of them finds its server.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,10 +6,6 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum, ValueHint};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::revision::Era;
-
-use super::{Assignment, CommandArgs, NetworkArgs, RemoteArgs};
-
-pub(crate) mod help;
 
 /// The same for every command; which operands make sense is its own business.
 #[derive(Args, Debug)]
@@ -114,5 +110,217 @@ impl ReachArgs {
             cwd: self.cwd.clone(),
             pass_environment: self.pass_environment,
         }
+    }
+}
+
+/// How a command is used: with a TARGET, or with a command; `rest` is what it is about.
+pub(crate) fn usage(command: &str, rest: &str) -> String {
+    let line = format!("switchboard {command} [OPTIONS]");
+    format!("{line} TARGET{rest}\n       {line}{rest} -- CMD [ARG]...")
+}
+
+/// What the commands that call a server have in common.
+macro_rules! with_common {
+    ($examples:literal) => {
+        concat!(
+            "Examples:\n",
+            $examples,
+            "
+A TARGET is a URL, or the name of a server in ./.mcp.json, ./mcp.json, or the files of
+VS Code, Cursor, Claude, Codex and other clients; or leave it out, and write the server's
+command after --.
+Exit status: 0 done, 1 wrong usage or another failure, 3 not let in, 4 not reached, 5 the
+tool failed; with one line of JSON on stderr, or sentences if that is a terminal."
+        )
+    };
+}
+
+pub(crate) const TOOLS: &str = with_common!(
+    "  switchboard tools https://example.com/mcp
+  switchboard tools github
+  switchboard tools github --config ~/.cursor/mcp.json --output json
+  switchboard tools -- npx -y @modelcontextprotocol/server-everything
+"
+);
+pub(crate) const CALL: &str = with_common!(
+    "  switchboard call https://example.com/mcp add a:=1 b:=2
+  switchboard call https://example.com/mcp search --json '{\"query\": \"x\", \"limit\": 5}'
+  switchboard call echo message='hello there' -- npx -y @modelcontextprotocol/server-everything
+
+Arguments: k=v is text, k:=json is JSON; --json has all of them in one object.
+"
+);
+pub(crate) const PROMPTS: &str = with_common!(
+    "  switchboard prompts https://example.com/mcp
+  switchboard prompts -- npx -y @modelcontextprotocol/server-everything
+"
+);
+pub(crate) const PROMPT: &str = with_common!(
+    "  switchboard prompt https://example.com/mcp review language=rust
+  switchboard prompt https://example.com/mcp review --json '{\"code\": \"…\"}'
+"
+);
+pub(crate) const RESOURCES: &str = with_common!(
+    "  switchboard resources https://example.com/mcp
+  switchboard resources github --output json
+"
+);
+pub(crate) const READ: &str = with_common!(
+    "  switchboard read https://example.com/mcp file:///a/b
+  switchboard read docs://intro -- npx -y some-server
+"
+);
+pub(crate) const COMPLETE: &str = with_common!(
+    "  switchboard complete https://example.com/mcp prompt:review language py
+  switchboard complete https://example.com/mcp 'file:///{path}' path src/ owner=me
+
+What is completed is prompt:NAME or the template of a resource; then the name of its
+argument, what is typed so far, and what is filled in already.
+"
+);
+pub(crate) const DISCOVER: &str = with_common!(
+    "  switchboard discover https://example.com/mcp
+  switchboard discover --era legacy -- npx -y some-server
+"
+);
+pub(crate) const LISTEN: &str = with_common!(
+    "  switchboard listen https://example.com/mcp
+  switchboard listen https://example.com/mcp tools file:///a/b --output json
+"
+);
+pub(crate) const PING: &str = with_common!(
+    "  switchboard ping https://example.com/mcp
+  switchboard ping github && echo it is there
+"
+);
+
+/// Options for a server at a URL.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "For a server at a URL")]
+pub(crate) struct RemoteArgs {
+    /// Send this header, "Name: value", with ${VAR} from the environment (repeatable)
+    ///
+    /// ${VAR}, ${VAR:-default} and ${env:VAR} are replaced in the value, so that a
+    /// token need not be written down. Quote it with '…' to keep the shell out of it.
+    #[arg(long, short = 'H', conflicts_with_all = ["stdio", "words"], value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+    /// Which transport to try: http-first, sse-first, http-only or sse-only [default: http-first]
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "STRATEGY")]
+    #[arg(value_parser = Strategy::from_str)]
+    pub(crate) transport: Option<Strategy>,
+    /// Trust the certificates in this PEM file beside the system's
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "PEM")]
+    pub(crate) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+/// Options for a server that is a command.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "For a server that is a command")]
+pub(crate) struct CommandArgs {
+    /// Set a variable for it (repeatable)
+    #[arg(long, short, conflicts_with = "url", value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<Assignment>,
+    /// Run it in this directory
+    #[arg(long, conflicts_with = "url", value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Give it our whole environment, not only PATH, HOME and the like
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) pass_environment: bool,
+}
+
+/// `NAME=VALUE`; the value is not shown.
+#[derive(Clone)]
+pub(crate) struct Assignment {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl FromStr for Assignment {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
+                Ok(Self { name: name.to_owned(), value: value.to_owned() })
+            }
+            _ => Err("write NAME=VALUE"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Assignment {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}=…", self.name)
+    }
+}
+
+/// Options of the network that few need.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "For a server at a URL, in detail")]
+pub(crate) struct NetworkArgs {
+    /// Send the headers in this file, a "Name: value" a line (repeatable)
+    ///
+    /// # begins a comment, and ${VAR} is replaced as with --header, which is stronger.
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "FILE")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) header_file: Vec<PathBuf>,
+    /// Use no proxy, whatever the environment says
+    #[arg(long, conflicts_with_all = ["stdio", "words"])]
+    pub(crate) direct: bool,
+    /// Use only IPv4 addresses of names
+    #[arg(long, conflicts_with_all = ["stdio", "words"])]
+    pub(crate) ipv4: bool,
+    /// Seconds that connecting may take (default: 10)
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) connect_timeout: Option<u64>,
+}
+
+/// Find out what is wrong with a server
+///
+/// Connects, asks for all that the server has, and says what is wrong in plain
+/// words, with the rule of the protocol and what to do. Calls no tool and changes
+/// nothing.
+#[derive(Args, Debug)]
+#[command(after_help = DOCTOR_EXAMPLES, override_usage = DOCTOR_USAGE)]
+pub(crate) struct DoctorArgs {
+    /// The server's URL or its name in a configuration file, unless a command follows --
+    #[arg(value_name = "TARGET")]
+    pub(crate) operands: Vec<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+const DOCTOR_USAGE: &str = "switchboard doctor [OPTIONS] TARGET
+       switchboard doctor [OPTIONS] -- CMD [ARG]...";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  switchboard doctor https://example.com/mcp
+  switchboard doctor github
+  switchboard doctor -- npx -y @modelcontextprotocol/server-everything
+  switchboard doctor --json https://example.com/mcp | jq '.findings[].what'
+
+A server that speaks both eras is seen as the newest client sees it; --era legacy looks
+at it as the older ones do.
+Errors are what clients fail on, warnings what some clients fail on, notes are good to
+know. A rule such as STD-2 is a line of docs/wire-rules.txt. Exit status: 0 healthy,
+1 with errors, or wrong usage.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_in_debug_output_keeps_its_value_to_itself() {
+        let assignment: Assignment = "TOKEN=secret".parse().unwrap();
+        assert_eq!(format!("{assignment:?}"), "TOKEN=…");
+        assert!("secret".parse::<Assignment>().is_err());
+        assert!("=secret".parse::<Assignment>().is_err());
     }
 }

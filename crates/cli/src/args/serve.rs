@@ -1,8 +1,13 @@
-//! Where and to whom we serve.
+//! Options of the commands that serve: `serve`, `bridge` and `demo`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum, ValueHint};
+use switchboard_net::bridge::Children;
+use switchboard_proto::revision::{Era, Revision};
+
+use super::{CommandArgs, RemoteArgs};
 
 /// Options for serving over HTTP.
 #[derive(Args, Debug)]
@@ -13,38 +18,38 @@ pub(crate) struct ServeArgs {
     /// The first line on stdout is the URL of the endpoint.
     #[arg(long, short)]
     pub(crate) port: Option<u16>,
-    /// The address to listen on; there is no authentication but --api-key, so think twice
+    /// The address to listen on; any client that reaches it is let in, unless --api-key is set
     #[arg(long, requires = "port", default_value = "127.0.0.1")]
     pub(crate) host: String,
-    /// Also serve requests for this host, NAME or NAME:PORT; * for all (repeatable)
+    /// Accept requests with this Host header, NAME or NAME:PORT; * for all (repeatable)
     #[arg(long, requires = "port", value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Also let web pages of this origin in; * for all, /REGEX/ for many (repeatable)
+    /// Accept requests of web pages of this origin; * for all, /REGEX/ for many (repeatable)
     #[arg(long, requires = "port", value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
     /// Seconds after which an unused session ends
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "1800")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) session_timeout: u64,
-    /// Seconds between signs of life on a silent stream
+    /// Seconds between keep-alive comments on a silent stream
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "15")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) keep_alive: u64,
-    /// Seconds that a client may take over sending a request, or the next one
+    /// Seconds that a client may take to send a request, or the next one
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) request_timeout: u64,
-    /// Seconds of silence after which a call's connection is ended; 0 for never
+    /// Seconds of silence after which the bridge closes a call's connection; 0 for never
     ///
-    /// The client comes back for the answer, where its revision has that. For proxies
-    /// and load balancers that cut long requests.
+    /// The client reconnects for the answer, if its protocol revision can resume streams.
+    /// For proxies and load balancers that cut long requests.
     #[arg(long, requires = "port", value_name = "SECONDS", default_value = "0")]
     #[arg(value_parser = seconds)]
     pub(crate) hang_up_after: Duration,
-    /// Seconds that calls in flight get at the end
+    /// Seconds that open calls get to finish on shutdown
     ///
-    /// A moment before they are over, each call that is still open is answered with
-    /// an error, and its server is told that nobody waits.
+    /// Shortly before they are over, each open call is answered with an error and
+    /// cancelled at its server.
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = None)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) grace: u64,
@@ -55,3 +60,346 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or("write a number of seconds, such as 20 or 0.5")
 }
+
+/// Options for serving over HTTP that few need.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Serving over HTTP, in detail")]
+pub(crate) struct WebArgs {
+    /// The transports to serve: http, sse, ws (default: http,sse)
+    #[arg(long, requires = "port", value_enum, value_delimiter = ',', value_name = "TRANSPORT")]
+    pub(crate) serve: Vec<Transport>,
+    /// The path of Streamable HTTP (default: /mcp)
+    #[arg(long, requires = "port")]
+    pub(crate) path: Option<String>,
+    /// The path where clients of HTTP+SSE open their stream (default: /sse)
+    #[arg(long, requires = "port", value_name = "PATH")]
+    pub(crate) sse_path: Option<String>,
+    /// The path where clients of HTTP+SSE post their messages (default: /message)
+    #[arg(long, requires = "port", value_name = "PATH")]
+    pub(crate) message_path: Option<String>,
+    /// The path of the WebSocket (default: /ws)
+    #[arg(long, requires = "port", value_name = "PATH")]
+    pub(crate) ws_path: Option<String>,
+    /// What a reverse proxy puts before these paths, such as /tools
+    #[arg(long, requires = "port", value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is replaced
+    #[arg(long, requires = "port", value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+    /// Answer GET on this path with "ok", or with another word: /ping=pong (repeatable)
+    #[arg(long, requires = "port", value_name = "PATH[=WORD]")]
+    pub(crate) health: Vec<String>,
+    /// Answer GET on this path with the servers and open connections as JSON
+    #[arg(long, requires = "port", value_name = "PATH")]
+    pub(crate) status: Option<String>,
+    /// Add this header, "Name: value", to every answer (repeatable)
+    #[arg(long, requires = "port", value_name = "HEADER")]
+    pub(crate) response_header: Vec<String>,
+    /// Allow web pages of an allowed origin to send this header (repeatable)
+    #[arg(long, requires = "port", value_name = "NAME")]
+    pub(crate) allow_header: Vec<String>,
+    /// Allow web pages of an allowed origin to read this header (repeatable)
+    #[arg(long, requires = "port", value_name = "NAME")]
+    pub(crate) expose_header: Vec<String>,
+    /// Serve without sessions; requests without a protocol version use the revision DATE
+    #[arg(long, requires = "port", value_name = "DATE", value_parser = legacy_revision)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = LATEST)]
+    pub(crate) stateless: Option<Revision>,
+    /// Serve only clients that begin with initialize, of revisions before 2026-07-28
+    #[arg(long, requires = "port")]
+    pub(crate) legacy_only: bool,
+    /// Seconds that a connection may be idle between requests (default: 30)
+    #[arg(long, requires = "port", value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) idle_connection: Option<u64>,
+    /// Exit when stdin is closed, as it is when the parent process exits
+    #[arg(long, requires = "port")]
+    pub(crate) end_with_stdin: bool,
+}
+
+/// How clients may talk to us over HTTP.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Streamable HTTP
+    Http,
+    /// HTTP+SSE of the first revision
+    Sse,
+    /// A WebSocket
+    Ws,
+}
+
+impl WebArgs {
+    /// Whether clients may come by `transport`.
+    pub(crate) fn serves(&self, transport: Transport) -> bool {
+        match self.serve.as_slice() {
+            [] => transport != Transport::Ws,
+            listed => listed.contains(&transport),
+        }
+    }
+}
+
+/// A word for the newest revision with a handshake.
+const LATEST: &str = "latest";
+
+fn legacy_revision(name: &str) -> Result<Revision, String> {
+    let is_legacy = |revision: &Revision| revision.era() == Era::Legacy;
+    let handshakes = || Revision::ALL.into_iter().filter(is_legacy);
+    let found = match name {
+        LATEST => handshakes().max(),
+        name => Revision::parse(name).filter(is_legacy),
+    };
+    let known = || handshakes().map(Revision::as_str).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("there are {}", known()))
+}
+
+/// Put many servers behind one address.
+///
+/// /mcp has all servers. Their tools and prompts have the server's name in front:
+/// files__read. /servers/NAME/mcp has one server with its own names, and
+/// /groups/NAME/mcp one group of the configuration. HTTP+SSE is at /sse beside each
+/// /mcp. Without --config the gateway serves the built-in demo server.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = SERVE_EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct GatewayArgs {
+    /// The configuration file of an MCP client, or one of our own (repeatable)
+    ///
+    /// JSON, with comments or without, or TOML: with mcpServers, servers or
+    /// [mcp_servers.NAME]. If two servers have the same name, the first one is used.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Vec<PathBuf>,
+    /// Report mistakes in the configuration and exit, without serving
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Serve one client on stdin and stdout instead of HTTP
+    #[arg(long, conflicts_with_all = ["host", "port"])]
+    pub(crate) stdio: bool,
+    /// The port to listen on; 0 picks a free one (default: what the file says, else 3001)
+    ///
+    /// The first line on stdout is the URL of all servers together.
+    #[arg(long, short)]
+    pub(crate) port: Option<u16>,
+    /// The address to listen on (default: what the file says, else 127.0.0.1)
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    /// Accept only clients that send this key, as X-API-Key or as a bearer token; ${VAR} is
+    /// replaced; 16 characters or more
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+    /// Listen on an address that other machines reach, without requiring a key
+    #[arg(long)]
+    pub(crate) allow_unauthenticated: bool,
+    /// Accept requests with this Host header, NAME or NAME:PORT; * for all (repeatable)
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+    /// Accept requests of web pages of this origin; * for all, /REGEX/ for many (repeatable)
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Seconds after which an unused session ends
+    #[arg(long, value_name = "SECONDS", default_value = "1800")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) session_timeout: u64,
+    /// Seconds that open calls get to finish on shutdown
+    ///
+    /// Shortly before they are over, each open call is answered with an error and
+    /// cancelled at its server.
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) grace: u64,
+    /// Cache the servers' lists in this folder (default: in the user's cache folder)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// Do not cache lists on disk
+    #[arg(long, conflicts_with = "cache_dir")]
+    pub(crate) no_cache: bool,
+    /// Seconds between attempts to reach a server that has failed, for tests
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) probe_every: Option<u64>,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  See it work, with the built-in server:
+    switchboard serve
+    switchboard call http://127.0.0.1:3001/mcp demo__add a:=1 b:=2
+
+  Every server of a file that a client has:
+    switchboard serve --config ~/.cursor/mcp.json
+
+  The same for a client that starts commands:
+    { \"mcpServers\": { \"all\": { \"command\": \"switchboard\",
+        \"args\": [\"serve\", \"--stdio\", \"--config\", \"servers.json\"] } } }
+
+  Check a file for mistakes:
+    switchboard serve --check --config servers.json";
+
+/// Serve a server on another transport.
+///
+/// The server is a command that speaks MCP on stdin and stdout, or a URL. The bridge
+/// serves it on its own stdin and stdout. With --port it serves over HTTP instead:
+/// Streamable HTTP at /mcp and HTTP+SSE at /sse.
+#[derive(Args, Debug)]
+#[command(after_help = BRIDGE_EXAMPLES, override_usage = BRIDGE_USAGE)]
+#[group(id = "server", multiple = false, args = ["url", "stdio", "words"])]
+pub(crate) struct BridgeArgs {
+    /// The server's URL, or its name in a configuration file
+    #[arg(required_unless_present_any = ["stdio", "words", "named_server", "named_server_config"])]
+    pub(crate) url: Option<String>,
+    /// Read the name from this file instead of the usual places (repeatable)
+    ///
+    /// JSON, with comments or without, or TOML, as clients have it: with mcpServers,
+    /// servers or [mcp_servers.NAME]. The usual places are .mcp.json, mcp.json, and
+    /// the files of VS Code, Cursor, Claude, Codex and others.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "words"])]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) config: Vec<PathBuf>,
+    /// The server's command in one string, quoted as for a shell; no shell is run
+    #[arg(long, value_name = "CMD")]
+    pub(crate) stdio: Option<String>,
+    /// The server's command and its arguments, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) words: Vec<String>,
+    /// Which clients share a connection to the server
+    #[arg(long, value_parser = children, value_name = "RULE", default_value = "per-session")]
+    #[arg(long_help = CHILDREN_HELP)]
+    pub(crate) children: Children,
+    /// Seconds without an answer or progress after which a call fails with a timeout
+    #[arg(long, value_name = "SECONDS", default_value = "3600")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// Seconds that the server may take to start and answer the handshake (default: --timeout)
+    #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) start_timeout: Option<u64>,
+    /// Send a ping every SECONDS to an idle legacy server at a URL
+    ///
+    /// For servers and load balancers that drop idle sessions.
+    #[arg(long, conflicts_with_all = ["stdio", "words"], value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) ping: Option<u64>,
+    /// The largest message in bytes, on any transport
+    #[arg(long, alias = "max-body", value_name = "BYTES", default_value = "33554432")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1024..))]
+    pub(crate) max_message: u32,
+    /// Hide tools of this name from clients; * matches any characters (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) ignore_tool: Vec<String>,
+    /// Bytes of events that a session keeps for clients that reconnect; 0 for none
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) history: Option<usize>,
+    /// The number of events that a session keeps for clients that reconnect (default: 4096)
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) history_events: Option<u32>,
+    /// Also serve the command CMD, at /servers/NAME/mcp and /servers/NAME/sse (repeatable)
+    #[arg(long, num_args = 2, value_names = ["NAME", "CMD"], requires = "port")]
+    pub(crate) named_server: Vec<String>,
+    /// Also serve the servers that this configuration file names, each at /servers/NAME
+    #[arg(long, value_name = "FILE", requires = "port", conflicts_with = "named_server")]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) named_server_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) web: WebArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(crate) local: CommandArgs,
+}
+
+fn children(name: &str) -> Result<Children, &'static str> {
+    match name {
+        "per-session" => Ok(Children::PerSession),
+        "shared" => Ok(Children::Shared),
+        "per-request" => Ok(Children::PerRequest),
+        _ => Err("use per-session, shared or per-request"),
+    }
+}
+
+const CHILDREN_HELP: &str = "\
+Which clients share a connection to the server; for a command, a connection is a process
+
+  per-session  each client session has its own connection; always safe
+  shared       all clients share one connection. Saves memory and start-up time. Safe if
+               the server keeps no state for a client: no log-in, no selected project, no
+               per-client settings. An answer goes to the client that made the call. The
+               bridge passes on a question of the server that names no call only if all
+               open calls are of one user. Clients without a key count as one user.
+  per-request  each call has its own connection; for servers that exit after one call
+";
+
+const BRIDGE_USAGE: &str = "\
+switchboard bridge [OPTIONS] <URL | NAME>
+       switchboard bridge [OPTIONS] --stdio <CMD>
+       switchboard bridge [OPTIONS] -- <CMD> [ARG]...";
+
+const BRIDGE_EXAMPLES: &str = "\
+Examples:
+  A command, served at http://127.0.0.1:8000/mcp and /sse:
+    switchboard bridge --stdio \"npx -y @modelcontextprotocol/server-everything\" --port 8000
+
+  A URL, served on stdin and stdout, for clients that only start commands:
+    switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+
+  A server of the older HTTP+SSE, served as Streamable HTTP:
+    switchboard bridge https://example.com/sse --transport sse-only --port 8000
+
+  A command, served on stdin and stdout, with a variable of its own:
+    switchboard bridge --env API_KEY=… -- python3 server.py --verbose
+
+The bridge uses HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY. On SIGINT and SIGTERM it
+finishes open calls, for 10 seconds at most; a second signal ends it at once.
+Exit status: 0 client gone or stopped by a signal, 1 could not start, 2 wrong usage.";
+
+/// Be a server to try clients with.
+///
+/// It has a tool, a prompt or a resource for every feature of every revision of
+/// the protocol, and what the official conformance suites ask of a server. It
+/// speaks on stdin and stdout, or, with --http, at /mcp and /sse.
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Serve over HTTP, on a free port unless --port names one
+    #[arg(long)]
+    pub(crate) http: bool,
+    /// Speak only the revisions with a handshake (legacy), or without (modern)
+    #[arg(long, value_enum, value_name = "ERA", default_value = "both")]
+    pub(crate) era: EraChoice,
+    /// Speak only this revision, such as 2025-06-18 (repeatable)
+    #[arg(long, value_name = "DATE", value_parser = revision, conflicts_with = "era")]
+    pub(crate) revision: Vec<Revision>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Which eras the built-in server speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum EraChoice {
+    Legacy,
+    Modern,
+    Both,
+}
+
+fn revision(name: &str) -> Result<Revision, String> {
+    let known = || Revision::ALL.map(Revision::as_str).join(", ");
+    Revision::parse(name).ok_or_else(|| format!("there are {}", known()))
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  For a client that starts commands, in its configuration:
+    { \"mcpServers\": { \"demo\": { \"command\": \"switchboard\", \"args\": [\"demo\"] } } }
+
+  For a client that takes a URL, at http://127.0.0.1:8000/mcp and /sse:
+    switchboard demo --http --port 8000
+
+  As an old server, to see what a new client makes of it:
+    switchboard demo --http --port 8000 --revision 2024-11-05
+
+  Without a handshake, as only servers of 2026-07-28 are:
+    switchboard demo --era modern
+
+Try the tools echo, add, time and touch first. The ones that begin with test_ each
+show one feature, under the names that the conformance suites use.";

@@ -9,10 +9,9 @@ use switchboard_net::upstream::Server;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
-use crate::chain;
 use crate::exit::CommandError;
-use crate::serve::Offer;
 use crate::serve::web::{self, Place};
+use crate::serve::{self, Offer};
 use crate::signal::Stop;
 use crate::target;
 
@@ -22,9 +21,9 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
     let limits = Arc::new(limits(args));
     let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
     let on_stdio = args.serve.port.is_none();
-    let ancestry = chain::bridge(on_stdio);
+    let ancestry = serve::bridge_ancestry(on_stdio);
     if ancestry.is_loop() {
-        return chain::refuse(&ancestry, on_stdio, stop).await;
+        return serve::refuse_loop(&ancestry, on_stdio, stop).await;
     }
     let (mut bridges, mut offers) = (Vec::new(), Vec::new());
     for (name, server) in servers {
@@ -88,7 +87,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// The server, after checking what can be checked before somebody calls it.
+/// The server, after the checks that are possible before the first call.
 fn server(args: &BridgeArgs) -> Result<Server, CommandError> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),

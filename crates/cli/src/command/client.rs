@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
-use switchboard_proto::failure::Failure;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
 use switchboard_net::upstream::Server;
+use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, ReachArgs};
 use crate::exit::{CommandError, ExitStatus};
@@ -18,21 +18,18 @@ use crate::output::{Output, Ticker};
 use crate::signal::Stop;
 use crate::target::{self, Found};
 
-mod arguments;
-mod call;
-mod listen;
-mod lists;
-mod terminal;
+pub(super) use requests::{
+    call, complete, discover, listen, ping, prompt, prompts, read, resources, tools,
+};
 
-pub(super) use call::{call, complete, prompt, read};
-pub(super) use listen::listen;
-pub(super) use lists::{discover, ping, prompts, resources, tools};
+mod requests;
+mod terminal;
 
 /// What the user wants, and of which server.
 pub(super) struct Asked {
     server: Server,
     options: ClientOptions,
-    /// Once it is connected; whoever waits for a signal hangs up.
+    /// Set once it is connected, so that a signal can close the connection.
     client: Arc<OnceLock<Client>>,
     /// What the command is about, after the server.
     operands: Vec<String>,
@@ -70,7 +67,7 @@ where
 }
 
 /// Runs `work` until it is done or a signal comes.
-pub(super) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(stop.clone().asked());
     let mut work = pin!(work);
     poll_fn(|cx| match asked.as_mut().poll(cx) {
@@ -81,7 +78,7 @@ pub(super) async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Opti
 }
 
 /// The server that the user named, and what follows its name.
-pub(super) fn find(
+pub(crate) fn find(
     args: &ReachArgs,
     operands: &[String],
 ) -> Result<(Found, Vec<String>), CommandError> {
@@ -140,7 +137,7 @@ impl Asked {
     /// The arguments from the operand at `from` on, and from `--json`.
     fn arguments(&self, from: usize) -> Result<Value, CommandError> {
         let words = self.operands.get(from..).unwrap_or_default();
-        arguments::read(self.json.as_deref(), words).map_err(usage)
+        read_arguments(self.json.as_deref(), words).map_err(usage)
     }
 
     /// Options for a call whose progress is shown.
@@ -150,15 +147,15 @@ impl Asked {
     }
 }
 
-pub(super) fn usage(failure: CommandError) -> CommandError {
+pub(crate) fn usage(failure: CommandError) -> CommandError {
     failure.for_scripts(ExitStatus::Failure, "usage")
 }
 
-pub(super) fn other(text: &str) -> CommandError {
+pub(crate) fn other(text: &str) -> CommandError {
     CommandError::new(text).for_scripts(ExitStatus::Failure, "other")
 }
 
-pub(super) fn interrupted() -> CommandError {
+pub(crate) fn interrupted() -> CommandError {
     CommandError::new("interrupted").for_scripts(ExitStatus::Interrupted, "interrupted")
 }
 
@@ -197,5 +194,58 @@ fn failed(error: &CallError) -> CommandError {
             }
         }
         _ => failure.for_scripts(ExitStatus::Failure, "other"),
+    }
+}
+
+/// The arguments of a call: `json` first, then each word.
+fn read_arguments(json: Option<&str>, words: &[String]) -> Result<Value, CommandError> {
+    let mut arguments = match json.map(serde_json::from_str) {
+        None => Map::new(),
+        Some(Ok(Value::Object(given))) => given,
+        Some(Ok(_)) => return Err(CommandError::new("--json wants an object")),
+        Some(Err(error)) => return Err(CommandError::new(format!("--json is not JSON: {error}"))),
+    };
+    for word in words {
+        let (name, value) = read_argument(word)?;
+        arguments.insert(name, value);
+    }
+    Ok(arguments.into())
+}
+
+fn read_argument(word: &str) -> Result<(String, Value), CommandError> {
+    let Some((name, value)) = word.split_once('=') else {
+        return Err(CommandError::new(format!("{word:?} is no argument"))
+            .hint("write k=v for text, k:=json for anything else"));
+    };
+    match name.strip_suffix(':') {
+        None => Ok((name.to_owned(), value.into())),
+        Some(name) => {
+            let value = serde_json::from_str(value).map_err(|error| {
+                CommandError::new(format!("{name} is not JSON: {error}"))
+                    .hint(format!("for text, write {name}={value}"))
+            })?;
+            Ok((name.to_owned(), value))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_text_or_json_and_come_last() {
+        let words = ["a=1", "b:=[1,2]", "c=x=y", "d="].map(str::to_owned);
+        let arguments = read_arguments(Some(r#"{"a":0,"z":true}"#), &words).unwrap();
+        assert_eq!(arguments, json!({"a": "1", "b": [1, 2], "c": "x=y", "d": "", "z": true}));
+    }
+
+    #[test]
+    fn what_is_no_argument_is_refused() {
+        for (json, word) in [(None, "a"), (None, "a:=x"), (Some("[]"), "a=1"), (Some("{"), "a=1")] {
+            assert!(read_arguments(json, &[word.to_owned()]).is_err(), "{json:?} {word}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_gateway::config::{Candidate, Fate, Import, ReadError, Surroundings};
+use switchboard_gateway::config::{Candidate, Import, ImportOutcome, ReadError, Surroundings};
 use switchboard_net::platform;
 use switchboard_net::upstream::Target;
 
@@ -65,9 +65,9 @@ fn is_toml(file: &Path) -> bool {
 /// A server for scripts.
 fn describe(found: &Candidate) -> Value {
     let (status, name) = match &found.fate {
-        Fate::Added(name) => ("new", Some(name)),
-        Fate::Same(name) => ("same", Some(name)),
-        Fate::Broken => ("broken", None),
+        ImportOutcome::Added(name) => ("new", Some(name)),
+        ImportOutcome::Same(name) => ("same", Some(name)),
+        ImportOutcome::Broken => ("broken", None),
     };
     let problems = found.problems.iter();
     let problems = problems.map(|problem| format!("{problem}; {}", problem.instead));
@@ -109,11 +109,11 @@ fn place(found: &Candidate) -> String {
 fn fate(found: &Candidate) -> String {
     let is_off = found.entry.as_ref().is_some_and(|entry| !entry.enabled);
     match &found.fate {
-        Fate::Added(name) if *name != found.name => format!("new, as {name}"),
-        Fate::Added(_) if is_off => "new, switched off".to_owned(),
-        Fate::Added(_) => "new".to_owned(),
-        Fate::Same(name) => format!("the same as {name}"),
-        Fate::Broken => "left out: it has mistakes".to_owned(),
+        ImportOutcome::Added(name) if *name != found.name => format!("new, as {name}"),
+        ImportOutcome::Added(_) if is_off => "new, switched off".to_owned(),
+        ImportOutcome::Added(_) => "new".to_owned(),
+        ImportOutcome::Same(name) => format!("the same as {name}"),
+        ImportOutcome::Broken => "left out: it has mistakes".to_owned(),
     }
 }
 
@@ -150,14 +150,14 @@ fn say(args: &ImportArgs, text: &str) {
     }
 }
 
-/// Asks on the terminal; where there is none nobody can answer.
+/// Asks on the terminal; without one the answer is no.
 fn ask(question: &str) -> Result<bool, CommandError> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
         return Err(CommandError::new("nothing was written, for nobody can be asked here")
             .hint("write without asking: --yes"));
     }
-    // Nobody is left to be asked if stderr is closed.
+    // Without stderr the question cannot be shown.
     _ = write!(io::stderr().lock(), "\n{question} [y/N] ");
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer).map_err(|error| CommandError::of(&error))?;
@@ -173,7 +173,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let draft = PathBuf::from(draft);
     let written = write_draft(&draft, &file, text).and_then(|()| fs::rename(&draft, &file));
     if written.is_err() {
-        // What is left of it helps nobody.
+        // A half-written file is of no use.
         _ = fs::remove_file(&draft);
     }
     written

@@ -1,58 +1,59 @@
 //! `switchboard serve`: many servers behind one address.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
-use switchboard_gateway::fleet::FleetOptions;
-use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Plan, Reading, Secret, ServerPlan};
+use switchboard_gateway::fleet::{Fleet, FleetOptions};
+use switchboard_gateway::gateway::{Gateway, Offered, Place};
+use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
+use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
+use switchboard_gateway::span::Spans;
+use switchboard_gateway::tap::{Tap, Tapped};
+use switchboard_gateway::{metrics, status};
+use switchboard_net::http::fetch::Fetch;
+use switchboard_net::http::site::Site;
+use switchboard_net::http::sites::{SitePage, Sites};
+use switchboard_net::inside::Inside;
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
 use switchboard_proto::limits::Limits;
 
-use super::config;
 use crate::args::{GatewayArgs, ServeArgs, WebArgs};
-use crate::chain;
 use crate::exit::CommandError;
-use crate::limit;
-use crate::log;
 use crate::output::write_finding;
-use crate::serve::Offer;
-use crate::serve::web::{self, Around, Web};
+use crate::serve::web::{self, Around, Mount, Web};
+use crate::serve::{self, Offer};
 use crate::signal::Stop;
-use crate::target;
-use access::Reach;
-use place::Stands;
-use reload::Follow;
+use crate::{command, header, log, target};
+use reload::{Follow, Loaded};
 
-mod access;
 mod otel;
-mod place;
 mod reload;
-mod seeing;
 
 /// Serves until a signal, or until the client on our stdio is gone.
 pub(crate) async fn run(args: &GatewayArgs) -> Result<(), CommandError> {
     let reading = read(args)?;
     if args.check {
-        config::tell_sound(&reading.plan);
+        command::tell_sound(&reading.plan);
         return Ok(());
     }
-    log::hide(Secret::of(&[&reading.plan]));
+    log::hide(Secret::collect(&[&reading.plan]));
     // Before the first server is started: how many may be depends on it.
-    limit::raise();
+    serve::raise_open_files();
     let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
-    let ancestry = chain::gateway(&args.config, args.stdio);
+    let ancestry = serve::gateway_ancestry(&args.config, args.stdio);
     if ancestry.is_loop() {
-        return chain::refuse(&ancestry, args.stdio, stop).await;
+        return serve::refuse_loop(&ancestry, args.stdio, stop).await;
     }
     let limits = Arc::new(reading.plan.bounds.limits(&Limits::default()));
     let fetch = target::fetch_as_usual()?;
-    let tap = seeing::tap(&fetch);
+    let tap = start_tap(&fetch);
     let probe = args.probe_every.map(Duration::from_secs);
     let options = FleetOptions { cache: cache(args), tap, probe, ..FleetOptions::default() };
     let gateway = Gateway::start(reading.plan.clone(), options, move |server| {
@@ -84,16 +85,16 @@ async fn serve(
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
         let _following = follow.run(None);
-        let inside = seeing::tapped(gateway.fleet(), &all.place, all.inside, true);
+        let inside = observed(gateway.fleet(), &all.place, all.inside, true);
         let offer = Offer { inside, shared: all.shared, limits };
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
-    let pages = seeing::pages(gateway.fleet(), follow.loaded());
+    let pages = pages(gateway.fleet(), follow.loaded());
     let porter = Some(Arc::clone(gateway.porter()));
     let around = Around { pages, porter, bounds: Some(plan.bounds) };
     let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
-    let mut stands = Stands::new(&web, limits);
+    let mut stands = ServedSites::new(&web, limits);
     stands.follow(gateway);
     let _following = follow.run(Some(stands));
     web.serve(stop).await;
@@ -129,11 +130,11 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
         let demo = ServerPlan::new("demo", Target::Command(command));
         let servers = [("demo".to_owned(), demo)].into();
         let mut plan = Plan { servers, ..Plan::default() };
-        access::settle(args, &mut plan)?;
-        Reach::of(args, &plan).check(&plan.access)?;
+        add_api_key(args, &mut plan)?;
+        Exposure::new(args, &plan).check(&plan.access)?;
         return Ok(Reading { plan, ..Reading::default() });
     }
-    let mut reading = Reading::of(&args.config, &target::surroundings()?);
+    let mut reading = Reading::read(&args.config, &target::surroundings()?);
     if args.check {
         reading.lines().iter().for_each(|line| write_finding(line));
         if !reading.unread.is_empty() {
@@ -150,15 +151,15 @@ fn read(args: &GatewayArgs) -> Result<Reading, CommandError> {
     if reading.errors().any(stops) {
         return Err(CommandError::new(MISTAKES));
     }
-    let reach = Reach::of(args, &reading.plan);
+    let reach = Exposure::new(args, &reading.plan);
     check_plan(args, &mut reading.plan, &reach)?;
     Ok(reading)
 }
 
 /// Adds what the command line says; what makes a plan one that cannot be followed,
 /// although its files are right.
-fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Reach) -> Result<(), CommandError> {
-    access::settle(args, plan)?;
+fn check_plan(args: &GatewayArgs, plan: &mut Plan, reach: &Exposure) -> Result<(), CommandError> {
+    add_api_key(args, plan)?;
     reach.check(&plan.access)?;
     // One address is as good as another to see whether it can be made.
     web::guard(([127, 0, 0, 1], 0).into(), &serve_args(args, plan), &WebArgs::default())?;
@@ -190,4 +191,176 @@ fn cache(args: &GatewayArgs) -> Option<Cache> {
         Some(cache.join("switchboard").join("lists"))
     });
     folder.map(Cache::at)
+}
+
+/// The name in logs and metrics of clients that send the key of `--api-key`.
+const API_KEY: &str = "--api-key";
+
+/// Who could come in without showing who they are, if anybody may.
+struct Exposure {
+    host: String,
+    /// The user insists that anybody may.
+    is_meant: bool,
+}
+
+impl Exposure {
+    /// That of a gateway which is started by this plan.
+    fn new(args: &GatewayArgs, plan: &Plan) -> Self {
+        // On our own stdio there is only who started us.
+        let is_meant = args.allow_unauthenticated || plan.listen.unauthenticated || args.stdio;
+        Self { host: host(args, plan), is_meant }
+    }
+
+    /// Other machines come in only if they show who they are, or the user insists.
+    fn check(&self, access: &Access) -> Result<(), CommandError> {
+        let host = &self.host;
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let is_here = bare == "localhost" || bare.parse().is_ok_and(|at: IpAddr| at.is_loopback());
+        if is_here || !access.is_open() || self.is_meant {
+            return Ok(());
+        }
+        Err(CommandError::new(format!(
+            "on {host} any client that reaches this machine could connect without a key"
+        ))
+        .hint("require a key: --api-key '${KEY}', or \"keys\" in the file")
+        .hint("or allow clients without a key: --allow-unauthenticated"))
+    }
+}
+
+/// Lets in whom the command line lets in too.
+fn add_api_key(args: &GatewayArgs, plan: &mut Plan) -> Result<(), CommandError> {
+    if args.stdio {
+        plan.access = Access::default();
+    } else if let Some(key) = &args.api_key {
+        let key = header::filled(key, |name: &str| std::env::var(name).ok())?;
+        // As good as what a file has for a key.
+        if KeyHash::is_weak(&key) {
+            let what = format!("--api-key has fewer than {MIN_KEY} characters");
+            return Err(CommandError::new(what).hint("make one with: switchboard key new"));
+        }
+        plan.access = std::mem::take(&mut plan.access).with_key(API_KEY, key.as_bytes());
+    }
+    Ok(())
+}
+
+/// The sites of a gateway, by place.
+struct ServedSites {
+    sites: Sites,
+    mount: Mount,
+    limits: Arc<Limits>,
+    /// Each with whether its clients share a server, which it cannot unlearn.
+    there: BTreeMap<web::Place, (Site, bool)>,
+}
+
+impl ServedSites {
+    fn new(web: &Web, limits: Arc<Limits>) -> Self {
+        let (sites, mount) = (web.sites.clone(), web.mount.clone());
+        Self { sites, mount, limits, there: BTreeMap::new() }
+    }
+
+    /// Keeps to what the arguments and the plan say about names, pages and bounds.
+    fn adjust(&mut self, args: &ServeArgs, plan: &Plan) -> Result<(), CommandError> {
+        self.mount.change(args, &plan.bounds)?;
+        self.limits = Arc::new(plan.bounds.limits(&Limits::default()));
+        self.sites.guard(self.mount.guard());
+        Ok(())
+    }
+
+    /// Serves what the gateway offers. What is there stays, with its sessions;
+    /// sessions of what is not there any more end with their last answer.
+    fn follow(&mut self, gateway: &Gateway) {
+        let mut before = std::mem::take(&mut self.there);
+        let mut sites = Vec::new();
+        for Offered { place, inside, shared, light } in gateway.places() {
+            let inside = observed(gateway.fleet(), &place, inside, false);
+            let place = web_place(place);
+            let site = match before.remove(&place) {
+                Some((site, same)) if same == shared => {
+                    site.adjust(self.mount.rules(&self.limits, light));
+                    site
+                }
+                other => {
+                    other.inspect(|(site, _)| site.close());
+                    let limits = Arc::clone(&self.limits);
+                    self.mount.site(&place, Offer { inside, shared, limits }, light)
+                }
+            };
+            sites.push(site.clone());
+            self.there.insert(place, (site, shared));
+        }
+        self.sites.replace(sites);
+        for (site, _) in before.into_values() {
+            site.close();
+        }
+    }
+
+    /// Ends listens at servers that are others now, or of which something else is
+    /// seen, by all or by those who listen.
+    fn end_listens(&self, changes: &PlanChanges) {
+        let PlanChanges { changed, adjusted, regranted, .. } = changes;
+        for (place, (site, _)) in &self.there {
+            let web::Place::Server(server) = place else { continue };
+            let is_other = changed.contains(server) || adjusted.contains(server);
+            let is_meant = |who: &str| is_other || regranted.iter().any(|name| name == who);
+            site.end_listens_of(|who| is_meant(who.name()));
+        }
+    }
+}
+
+fn web_place(place: Place) -> web::Place {
+    match place {
+        Place::All => web::Place::Root,
+        Place::Server(name) => web::Place::Server(name),
+        Place::Group(name) => web::Place::Group(name),
+    }
+}
+
+/// Sees all calls; sends spans if the environment says where to.
+fn start_tap(fetch: &Fetch) -> Arc<Tap> {
+    let tap = Arc::new(Tap::default());
+    let wanted = otel::wanted(|name| std::env::var(name).ok());
+    for complaint in wanted.complaints {
+        tracing::warn!("{complaint}");
+    }
+    if let Some((options, sampler)) = wanted.spans {
+        let host = options.endpoint.host().unwrap_or_default();
+        tracing::info!("traces are sent to {host}");
+        tap.trace_to(Spans::start(options, fetch.clone()), sampler);
+    }
+    tap
+}
+
+/// What is at a place, with its calls seen.
+fn observed(
+    fleet: &Fleet,
+    place: &Place,
+    inside: Arc<dyn Inside>,
+    is_stdio: bool,
+) -> Arc<dyn Inside> {
+    let observed = match place {
+        Place::Server(name) => Tapped::one(fleet.tap(), &Arc::from(name.as_str()), inside),
+        Place::All | Place::Group(_) => Tapped::many(fleet.tap(), inside),
+    };
+    Arc::new(if is_stdio { observed.on_stdio() } else { observed })
+}
+
+/// Whether we are well, whether a server is there, how everything stands, and what was counted.
+fn pages(fleet: &Arc<Fleet>, loaded: Arc<Loaded>) -> Vec<(String, SitePage)> {
+    let (ready, all, counted) = (Arc::clone(fleet), Arc::clone(fleet), Arc::clone(fleet));
+    let is_ready = move || {
+        let states = ready.states();
+        states.iter().any(|(name, state)| state.is_up() || ready.is_open_to_people(name, state))
+    };
+    let status = move |sites: &_| {
+        let mut status = status::status(&all, sites);
+        status["config"] = loaded.status();
+        status.to_string()
+    };
+    let metrics = move |sites: &_| metrics::page(&counted, sites);
+    vec![
+        ("/healthz".to_owned(), SitePage::Text("ok".to_owned())),
+        ("/readyz".to_owned(), SitePage::Check(Box::new(is_ready))),
+        ("/status".to_owned(), SitePage::Json(Box::new(status))),
+        ("/metrics".to_owned(), SitePage::Metrics(Box::new(metrics))),
+    ]
 }

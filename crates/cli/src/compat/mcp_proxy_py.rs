@@ -3,10 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::convert::{self, origins};
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool};
+use super::table::{self, Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins};
+use super::translate::{BridgeLine, BridgeServer, ParsedLine};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-proxy-python",
@@ -18,30 +16,32 @@ pub(super) const TOOL: Tool = Tool {
     arrange,
 };
 
-const OAUTH: Means = Means::Later(
-    "signing in with OAuth is not there yet; pass a token with -H or API_ACCESS_TOKEN",
+const OAUTH: Means = Means::Ignored(
+    "switchboard does not sign in with OAuth yet; pass a token with -H or API_ACCESS_TOKEN",
 );
-const TLS: Means = Means::Plan("bridge --ca-file; certificates are always verified");
+const TLS: Means = Means::Combined("bridge --ca-file; certificates are always verified");
 
 const ROWS: &[Row] = &[
     Row::new("--headers", Takes::Two, "header to send")
         .alias(&["-H"])
         .needs(Needs::Url)
-        .means(Means::Plan("bridge --header")),
+        .means(Means::Combined("bridge --header")),
     Row::new("--transport", Takes::One, "sse or streamablehttp; sse by default")
         .needs(Needs::Url)
-        .means(Means::Plan("bridge --transport")),
+        .means(Means::Combined("bridge --transport")),
     Row::new("--client-id", Takes::One, "OAuth client").needs(Needs::Url).means(OAUTH),
     Row::new("--client-secret", Takes::One, "its secret").needs(Needs::Url).means(OAUTH),
-    Row::new("--token-url", Takes::One, "where tokens are had").needs(Needs::Url).means(OAUTH),
+    Row::new("--token-url", Takes::One, "URL that issues tokens").needs(Needs::Url).means(OAUTH),
     Row::new("--username", Takes::One, "name to log in with")
         .needs(Needs::Url)
-        .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
+        .means(Means::Combined("bridge --header 'Authorization: Basic …'")),
     Row::new("--password", Takes::One, "password to log in with")
         .needs(Needs::Url)
-        .means(Means::Plan("bridge --header 'Authorization: Basic …'")),
+        .means(Means::Combined("bridge --header 'Authorization: Basic …'")),
     Row::new("--digest", Takes::Nothing, "log in with a digest").needs(Needs::Url).means(
-        Means::Never("digest authentication is not spoken, and Basic would show the password"),
+        Means::Refused(
+            "switchboard has no digest authentication, and Basic would show the password",
+        ),
     ),
     Row::new("--verify-ssl", Takes::Maybe, "true, false, or a PEM file of authorities")
         .needs(Needs::Url)
@@ -52,20 +52,20 @@ const ROWS: &[Row] = &[
     Row::new("--env", Takes::Two, "variable for the command")
         .alias(&["-e"])
         .needs(Needs::Unnamed)
-        .means(Means::Turned("--env", variables)),
-    Row::new("--cwd", Takes::One, "where the command runs")
+        .means(Means::Converted("--env", variables)),
+    Row::new("--cwd", Takes::One, "directory that the command runs in")
         .needs(Needs::Unnamed)
         .means(Means::Ours("--cwd")),
-    Row::new("--pass-environment", Takes::Nothing, "give commands our whole environment")
+    Row::new("--pass-environment", Takes::Nothing, "give commands the whole environment")
         .needs(Needs::Command)
         .means(Means::Words(&["--pass-environment"])),
     Row::new("--log-level", Takes::One, "DEBUG, INFO, WARNING, ERROR or CRITICAL")
-        .means(Means::Plan("bridge --log-level")),
+        .means(Means::Combined("bridge --log-level")),
     Row::new("--debug", Takes::Nothing, "the same as --log-level DEBUG, and stronger")
-        .means(Means::Plan("bridge --log-level debug")),
+        .means(Means::Combined("bridge --log-level debug")),
     Row::new("--named-server", Takes::Two, "command at /servers/NAME")
         .needs(Needs::Command)
-        .means(Means::Plan("bridge --named-server")),
+        .means(Means::Combined("bridge --named-server")),
     Row::new(
         "--named-server-config",
         Takes::One,
@@ -76,7 +76,7 @@ const ROWS: &[Row] = &[
     Row::new("--port", Takes::One, "port to listen on; a free one by default")
         .alias(&["--sse-port"])
         .needs(Needs::Command)
-        .means(Means::Plan("bridge --port")),
+        .means(Means::Combined("bridge --port")),
     Row::new("--host", Takes::One, "address to listen on; 127.0.0.1 by default")
         .alias(&["--sse-host"])
         .needs(Needs::Port)
@@ -84,56 +84,61 @@ const ROWS: &[Row] = &[
     Row::new("--stateless", Takes::Nothing, "no sessions on Streamable HTTP")
         .needs(Needs::Port)
         .means(Means::Words(&["--stateless"])),
-    Row::new("--allow-origin", Takes::Any, "origins of web pages to let in")
+    Row::new("--allow-origin", Takes::Any, "origins of web pages that may connect")
         .needs(Needs::Port)
-        .means(Means::Turned("--allow-origin", origins)),
-    Row::new("--expose-header", Takes::One, "header that they may read")
+        .means(Means::Converted("--allow-origin", origins)),
+    Row::new("--expose-header", Takes::One, "header that web pages may read")
         .needs(Needs::Port)
         .means(Means::Ours("--expose-header")),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands in the table")]
 fn variables(values: &[String]) -> Result<Vec<String>, String> {
-    Ok(convert::joined(values, "="))
+    Ok(table::joined(values, "="))
 }
 
-fn arrange(given: &Given, lookup: Lookup<'_>) -> Result<Plan, Complaint> {
+fn arrange(given: &ParsedLine, lookup: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     let mut words = [&given.operands[..], &given.command].concat();
     if words.is_empty() {
         words.extend(lookup("SSE_URL"));
     }
-    let mut plan = Plan::default();
-    log_level(&mut plan, given)?;
+    let mut bridge = BridgeLine::default();
+    log_level(&mut bridge, given)?;
     let is_url = |word: &String| word.starts_with("http://") || word.starts_with("https://");
     if words.first().is_some_and(is_url) {
-        plan.server = Server::Url(words.swap_remove(0));
-        towards_url(&mut plan, given, lookup)?;
-        return Ok(plan);
+        bridge.server = BridgeServer::Url(words.swap_remove(0));
+        towards_url(&mut bridge, given, lookup)?;
+        return Ok(bridge);
     }
     let is_named = given.says("--named-server") || given.says("--named-server-config");
     if words.is_empty() && !is_named {
         let what = "no server: give a command, a URL or --named-server";
         return Err(Complaint::new(what, "mcp-proxy --port 8080 -- some-server --flag"));
     }
-    plan.server = if words.is_empty() { Server::None } else { Server::Command(words) };
-    plan.port = Some(given.last("--port").unwrap_or("0").to_owned());
-    plan.say("--children", "shared");
-    plan.say("--message-path", "/messages/");
-    plan.say("--status", "/status");
+    bridge.server =
+        if words.is_empty() { BridgeServer::None } else { BridgeServer::Command(words) };
+    bridge.port = Some(given.last("--port").unwrap_or("0").to_owned());
+    bridge.say("--children", "shared");
+    bridge.say("--message-path", "/messages/");
+    bridge.say("--status", "/status");
     // A file is the only source of names where there is one.
     if !given.says("--named-server-config") {
         for pair in given.all("--named-server") {
-            plan.words.push("--named-server".to_owned());
-            plan.words.extend_from_slice(pair);
+            bridge.words.push("--named-server".to_owned());
+            bridge.words.extend_from_slice(pair);
         }
     } else if given.says("--named-server") {
-        plan.notes.push("--named-server has no effect here: a file names the servers".to_owned());
+        bridge.notes.push("--named-server has no effect here: a file names the servers".to_owned());
     }
-    Ok(plan)
+    Ok(bridge)
 }
 
-fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(), Complaint> {
-    plan.say(
+fn towards_url(
+    bridge: &mut BridgeLine,
+    given: &ParsedLine,
+    lookup: Lookup<'_>,
+) -> Result<(), Complaint> {
+    bridge.say(
         "--transport",
         match given.last("--transport") {
             None | Some("sse") => "sse-only",
@@ -145,23 +150,23 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
         },
     );
     match given.last("--verify-ssl").map(str::to_ascii_lowercase).as_deref() {
-        _ if given.is_on("--no-verify-ssl") => plan.notes.push(VERIFIED.to_owned()),
+        _ if given.is_on("--no-verify-ssl") => bridge.notes.push(VERIFIED.to_owned()),
         None | Some("1" | "true" | "yes" | "on") => {}
-        Some("0" | "false" | "no" | "off") => plan.notes.push(VERIFIED.to_owned()),
-        Some(_) => plan.say("--ca-file", given.last("--verify-ssl").unwrap_or_default()),
+        Some("0" | "false" | "no" | "off") => bridge.notes.push(VERIFIED.to_owned()),
+        Some(_) => bridge.say("--ca-file", given.last("--verify-ssl").unwrap_or_default()),
     }
     // As there, a later one is stronger: headers, the variable, a name and password.
     for pair in given.all("--headers") {
-        plan.say("--header", pair.join(": "));
+        bridge.say("--header", pair.join(": "));
     }
     if lookup("API_ACCESS_TOKEN").is_some_and(|token| !token.is_empty()) {
-        plan.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
+        bridge.say("--header", "Authorization: Bearer ${API_ACCESS_TOKEN}");
     }
     match (given.last("--username"), given.last("--password")) {
         (None, None) => {}
         (Some(name), Some(password)) => {
             let secret = STANDARD.encode(format!("{name}:{password}"));
-            plan.say("--header", format!("Authorization: Basic {secret}"));
+            bridge.say("--header", format!("Authorization: Basic {secret}"));
         }
         _ => {
             let what = "both --username and --password are needed";
@@ -171,10 +176,10 @@ fn towards_url(plan: &mut Plan, given: &Given, lookup: Lookup<'_>) -> Result<(),
     Ok(())
 }
 
-fn log_level(plan: &mut Plan, given: &Given) -> Result<(), Complaint> {
+fn log_level(bridge: &mut BridgeLine, given: &ParsedLine) -> Result<(), Complaint> {
     let level = if given.is_on("--debug") { Some("DEBUG") } else { given.last("--log-level") };
     let Some(level) = level else { return Ok(()) };
-    plan.say(
+    bridge.say(
         "--log-level",
         match level.to_ascii_uppercase().as_str() {
             "DEBUG" => "debug",

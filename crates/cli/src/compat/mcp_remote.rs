@@ -2,10 +2,8 @@
 
 use switchboard_net::upstream::Strategy;
 
-use super::convert::whole_seconds;
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Row, Takes, Tool};
+use super::table::{Complaint, Lookup, Means, Row, Takes, Tool, whole_seconds};
+use super::translate::{BridgeLine, BridgeServer, ParsedLine};
 
 pub(super) const TOOL: Tool = Tool {
     name: "mcp-remote",
@@ -18,45 +16,45 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 const OAUTH: Means =
-    Means::Later("signing in with OAuth is not there yet; pass a token with --header");
+    Means::Ignored("switchboard does not sign in with OAuth yet; pass a token with --header");
 
 const ROWS: &[Row] = &[
     Row::new("--header", Takes::One, "header to send, \"Name: value\", with ${VAR}")
         .means(Means::Ours("--header")),
-    Row::new("--header-file", Takes::One, "file with a header a line")
+    Row::new("--header-file", Takes::One, "file with one header on each line")
         .means(Means::Ours("--header-file")),
     Row::new("--transport", Takes::One, "http-first, sse-first, http-only or sse-only")
         .means(Means::Ours("--transport")),
-    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::Always(
-        "each side is met in the era it speaks; between eras the bridge translates",
+    Row::new("--protocol", Takes::One, "legacy or auto").means(Means::NoEffect(
+        "the bridge speaks the era of each side, and translates between them",
     )),
-    Row::new("--allow-http", Takes::Nothing, "go to http:// on other machines than this")
-        .means(Means::Plan("nothing; without it such URLs are refused")),
-    Row::new("--ignore-tool", Takes::One, "keep tools from the client; * for any characters")
+    Row::new("--allow-http", Takes::Nothing, "allow http:// URLs of other machines")
+        .means(Means::Combined("no flag; without it the bridge refuses such URLs")),
+    Row::new("--ignore-tool", Takes::One, "hide tools from the client; * matches any characters")
         .means(Means::Ours("--ignore-tool")),
     Row::new("--enable-proxy", Takes::Nothing, "go through HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
-        .means(Means::Plan("bridge without --direct")),
+        .means(Means::Combined("bridge without --direct")),
     Row::new("--connect-timeout", Takes::One, "seconds that connecting may take")
-        .means(Means::Turned("--connect-timeout", connecting)),
+        .means(Means::Converted("--connect-timeout", connecting)),
     Row::new("--headers-timeout", Takes::One, "seconds to wait for an answer; 0 for ever")
-        .means(Means::Turned("--timeout", patience)),
+        .means(Means::Converted("--timeout", patience)),
     Row::new("--body-timeout", Takes::One, "seconds that a stream may be silent")
-        .means(Means::Later("a silent stream is never cut, as with 0 there")),
+        .means(Means::Ignored("the bridge never cuts a silent stream, as mcp-remote with 0")),
     Row::new(
         "--keep-alive",
         Takes::Nothing,
         "send a ping each 30 seconds, if nothing else is sent",
     )
-    .means(Means::Plan("bridge --ping 30")),
+    .means(Means::Combined("bridge --ping 30")),
     Row::new("--ping-interval", Takes::One, "seconds between pings, which are then sent")
-        .means(Means::Plan("bridge --ping")),
+        .means(Means::Combined("bridge --ping")),
     Row::new("--ipv4", Takes::Nothing, "use only IPv4").means(Means::Words(&["--ipv4"])),
     Row::new("--disable-cookies", Takes::Nothing, "send back no cookies")
-        .means(Means::Always("no cookies are kept")),
+        .means(Means::NoEffect("switchboard keeps no cookies")),
     Row::new("--debug", Takes::Nothing, "log more; here on stderr")
-        .means(Means::Plan("bridge --log-level debug")),
+        .means(Means::Combined("bridge --log-level debug")),
     Row::new("--silent", Takes::Nothing, "log nothing, unless --debug")
-        .means(Means::Plan("bridge --log-level off")),
+        .means(Means::Combined("bridge --log-level off")),
     Row::new("--host", Takes::One, "host of the OAuth callback").means(OAUTH),
     Row::new("--callback-path", Takes::One, "path of the OAuth callback").means(OAUTH),
     Row::new("--auth-timeout", Takes::One, "seconds to wait for the OAuth callback").means(OAUTH),
@@ -70,12 +68,12 @@ const ROWS: &[Row] = &[
     Row::new("--client-metadata-url", Takes::One, "document that describes the client")
         .means(OAUTH),
     Row::new("--client-credentials", Takes::Nothing, "sign in without a user").means(OAUTH),
-    Row::new("--token-endpoint", Takes::One, "where tokens are had").means(OAUTH),
+    Row::new("--token-endpoint", Takes::One, "URL that issues tokens").means(OAUTH),
     Row::new("--device-code", Takes::Nothing, "sign in on another device").means(OAUTH),
     Row::new("--use-id-token", Takes::Nothing, "send the ID token").means(OAUTH),
 ];
 
-const CALLBACK_PORT: &str = "the port of the OAuth callback is understood but not honoured yet: signing in with OAuth is not there yet; pass a token with --header";
+const CALLBACK_PORT: &str = "the port of the OAuth callback is ignored: switchboard does not sign in with OAuth yet; pass a token with --header";
 
 /// Our longest waits for an answer and for a connection, in seconds.
 const DAY: u64 = 86_400;
@@ -96,7 +94,7 @@ fn interval_of(values: &[String]) -> Result<u64, &'static str> {
     Ok(seconds.ok_or("not a number of seconds")?.min(DAY))
 }
 
-fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     let Some(url) = given.operands.first() else {
         let what = "the URL of the server is missing";
         return Err(Complaint::new(what, "mcp-remote https://example.com/mcp"));
@@ -110,32 +108,32 @@ fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
     {
         return Err(Complaint::new(error.to_string(), "see mcp-remote --help"));
     }
-    let mut plan = Plan { server: Server::Url(url.clone()), ..Plan::default() };
+    let mut bridge = BridgeLine { server: BridgeServer::Url(url.clone()), ..BridgeLine::default() };
     if !given.is_on("--enable-proxy") {
-        plan.words.push("--direct".to_owned());
+        bridge.words.push("--direct".to_owned());
     }
     if let Some(interval) = given.last("--ping-interval") {
         let seconds = interval_of(&[interval.to_owned()]).map_err(|why| {
             Complaint::new(format!("--ping-interval {interval}: {why}"), "see mcp-remote --help")
         })?;
-        plan.say("--ping", seconds.to_string());
+        bridge.say("--ping", seconds.to_string());
     } else if given.is_on("--keep-alive") {
-        plan.say("--ping", "30");
+        bridge.say("--ping", "30");
     }
     match (given.is_on("--debug"), given.is_on("--silent")) {
-        (true, _) => plan.say("--log-level", "debug"),
-        (false, true) => plan.say("--log-level", "off"),
+        (true, _) => bridge.say("--log-level", "debug"),
+        (false, true) => bridge.say("--log-level", "off"),
         (false, false) => {}
     }
     match &given.operands[1..] {
         [] => {}
-        [port] if port.parse::<u16>().is_ok() => plan.notes.push(CALLBACK_PORT.to_owned()),
+        [port] if port.parse::<u16>().is_ok() => bridge.notes.push(CALLBACK_PORT.to_owned()),
         [other, ..] => {
             let what = format!("{other:?} is neither a flag nor the port of the OAuth callback");
             return Err(Complaint::new(what, "see mcp-remote --help"));
         }
     }
-    Ok(plan)
+    Ok(bridge)
 }
 
 /// Whether others could read what is sent there.

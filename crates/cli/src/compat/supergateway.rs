@@ -6,10 +6,10 @@
 
 use switchboard_proto::revision::Revision;
 
-use super::convert::{origins, seconds, shell, wants_shell};
-use super::plan::{Plan, Server};
-use super::read::Given;
-use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool};
+use super::table::{
+    Complaint, Lookup, Means, Needs, Row, Takes, Tool, origins, seconds, shell, wants_shell,
+};
+use super::translate::{BridgeLine, BridgeServer, ParsedLine};
 
 pub(super) const TOOL: Tool = Tool {
     name: "supergateway",
@@ -23,26 +23,26 @@ pub(super) const TOOL: Tool = Tool {
 
 const ROWS: &[Row] = &[
     Row::new("--stdio", Takes::One, "command to run; by a shell, if it needs one")
-        .means(Means::Plan("bridge --stdio, or bridge -- sh -c, with --pass-environment")),
+        .means(Means::Combined("bridge --stdio, or bridge -- sh -c, with --pass-environment")),
     Row::new("--sse", Takes::One, "URL of a server that speaks HTTP+SSE")
-        .means(Means::Plan("bridge URL --transport sse-only")),
+        .means(Means::Combined("bridge URL --transport sse-only")),
     Row::new("--streamableHttp", Takes::One, "URL of a server that speaks Streamable HTTP")
-        .means(Means::Plan("bridge URL --transport http-only")),
+        .means(Means::Combined("bridge URL --transport http-only")),
     Row::new(
         "--outputTransport",
         Takes::One,
         "stdio, sse, ws or streamableHttp; sse for a command, else stdio",
     )
-    .means(Means::Plan("bridge --serve, --children and --stateless")),
+    .means(Means::Combined("bridge --serve, --children and --stateless")),
     Row::new("--port", Takes::One, "port to listen on; 8000 by default")
-        .means(Means::Plan("bridge --port")),
+        .means(Means::Combined("bridge --port")),
     Row::new(
         "--host",
         Takes::One,
         "address to listen on, a flag of ours; all addresses by default, as there",
     )
     .needs(Needs::Port)
-    .means(Means::Plan("bridge --host")),
+    .means(Means::Combined("bridge --host")),
     Row::new("--baseUrl", Takes::One, "what clients of HTTP+SSE see before the path to send to")
         .needs(Needs::Port)
         .means(Means::Ours("--base-url")),
@@ -55,44 +55,44 @@ const ROWS: &[Row] = &[
         "where they send, or open a WebSocket; /message by default",
     )
     .needs(Needs::Port)
-    .means(Means::Plan("bridge --message-path, or --ws-path")),
+    .means(Means::Combined("bridge --message-path, or --ws-path")),
     Row::new("--streamableHttpPath", Takes::One, "where Streamable HTTP is; /mcp by default")
         .needs(Needs::Port)
         .means(Means::Ours("--path")),
     Row::new("--stateful", Takes::Nothing, "sessions on Streamable HTTP")
         .needs(Needs::Port)
-        .means(Means::Plan("bridge without --stateless")),
+        .means(Means::Combined("bridge without --stateless")),
     Row::new(
         "--sessionTimeout",
         Takes::One,
         "milliseconds until an unused session ends; 30 minutes by default",
     )
     .needs(Needs::Port)
-    .means(Means::Turned("--session-timeout", idle)),
+    .means(Means::Converted("--session-timeout", idle)),
     Row::new(
         "--protocolVersion",
         Takes::One,
         "revision in which a server without sessions is greeted",
     )
     .needs(Needs::Port)
-    .means(Means::Plan("bridge --stateless=DATE")),
+    .means(Means::Combined("bridge --stateless=DATE")),
     Row::new("--header", Takes::Any, "header for requests to a URL, or for our answers")
-        .means(Means::Plan("bridge --header, or --response-header")),
+        .means(Means::Combined("bridge --header, or --response-header")),
     Row::new("--oauth2Bearer", Takes::One, "token for requests to a URL")
         .needs(Needs::Url)
-        .means(Means::Plan("bridge --header 'Authorization: Bearer …'")),
+        .means(Means::Combined("bridge --header 'Authorization: Bearer …'")),
     Row::new(
         "--cors",
         Takes::Any,
         "origins of web pages to let in: all, or those listed, or /REGEX/",
     )
     .needs(Needs::Port)
-    .means(Means::Turned("--allow-origin", origins)),
+    .means(Means::Converted("--allow-origin", origins)),
     Row::new("--healthEndpoint", Takes::Any, "paths that answer ok")
         .needs(Needs::Port)
         .means(Means::Ours("--health")),
     Row::new("--logLevel", Takes::One, "debug, info or none; info by default")
-        .means(Means::Turned("--log-level", level)),
+        .means(Means::Converted("--log-level", level)),
 ];
 
 /// Our longest life of an unused session, in seconds.
@@ -114,7 +114,7 @@ fn idle(values: &[String]) -> Result<Vec<String>, String> {
     seconds(YEAR, values)
 }
 
-fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
+fn arrange(given: &ParsedLine, _: Lookup<'_>) -> Result<BridgeLine, Complaint> {
     let inputs = ["--stdio", "--sse", "--streamableHttp"];
     let said: Vec<_> = inputs.into_iter().filter(|flag| given.says(flag)).collect();
     let [input] = said[..] else {
@@ -122,59 +122,59 @@ fn arrange(given: &Given, _: Lookup<'_>) -> Result<Plan, Complaint> {
         return Err(Complaint::new(what, "supergateway --stdio \"npx -y some-server\""));
     };
     let source = given.last(input).unwrap_or_default();
-    let mut plan = Plan::default();
+    let mut bridge = BridgeLine::default();
     if input == "--stdio" {
-        plan.words.push("--pass-environment".to_owned());
-        plan.server = if wants_shell(source) {
-            Server::Command(shell(source))
+        bridge.words.push("--pass-environment".to_owned());
+        bridge.server = if wants_shell(source) {
+            BridgeServer::Command(shell(source))
         } else {
-            Server::Line(source.to_owned())
+            BridgeServer::Line(source.to_owned())
         };
     } else {
-        plan.say("--transport", if input == "--sse" { "sse-only" } else { "http-only" });
-        plan.server = Server::Url(source.to_owned());
+        bridge.say("--transport", if input == "--sse" { "sse-only" } else { "http-only" });
+        bridge.server = BridgeServer::Url(source.to_owned());
     }
     let usual = if input == "--stdio" { "sse" } else { "stdio" };
-    output(&mut plan, given, given.last("--outputTransport").unwrap_or(usual))?;
-    headers(&mut plan, given);
+    output(&mut bridge, given, given.last("--outputTransport").unwrap_or(usual))?;
+    headers(&mut bridge, given);
     for word in given.operands.iter().chain(&given.command) {
-        plan.notes.push(format!("{word:?} belongs to no flag; it is left out"));
+        bridge.notes.push(format!("{word:?} belongs to no flag; it is left out"));
     }
-    Ok(plan)
+    Ok(bridge)
 }
 
-fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complaint> {
+fn output(bridge: &mut BridgeLine, given: &ParsedLine, transport: &str) -> Result<(), Complaint> {
     if transport == "stdio" {
         return Ok(());
     }
-    plan.port = Some(given.last("--port").unwrap_or("8000").to_owned());
-    plan.say("--host", given.last("--host").unwrap_or("::"));
-    plan.words.push("--end-with-stdin".to_owned());
+    bridge.port = Some(given.last("--port").unwrap_or("8000").to_owned());
+    bridge.say("--host", given.last("--host").unwrap_or("::"));
+    bridge.words.push("--end-with-stdin".to_owned());
     let is_streamable = transport == "streamableHttp";
     if given.is_on("--stateful") && !is_streamable {
-        plan.notes.push(format!("--stateful has no effect here: {STREAMABLE}"));
+        bridge.notes.push(format!("--stateful has no effect here: {STREAMABLE}"));
     }
     let has_sessions = !is_streamable || given.is_on("--stateful");
     if given.says("--protocolVersion") && has_sessions {
         let why = "without --stateful";
-        plan.notes.push(format!("--protocolVersion has no effect here: {STREAMABLE} {why}"));
+        bridge.notes.push(format!("--protocolVersion has no effect here: {STREAMABLE} {why}"));
     }
     let message_path = given.last("--messagePath").unwrap_or("/message");
     match transport {
         "ws" => {
-            plan.say("--serve", "ws");
-            plan.say("--ws-path", message_path);
-            plan.say("--children", "shared");
+            bridge.say("--serve", "ws");
+            bridge.say("--ws-path", message_path);
+            bridge.say("--children", "shared");
         }
         "sse" => {
-            plan.say("--message-path", message_path);
-            plan.say("--children", "shared");
+            bridge.say("--message-path", message_path);
+            bridge.say("--children", "shared");
         }
-        "streamableHttp" if given.is_on("--stateful") => plan.say("--message-path", message_path),
+        "streamableHttp" if given.is_on("--stateful") => bridge.say("--message-path", message_path),
         "streamableHttp" => {
-            plan.say("--message-path", message_path);
+            bridge.say("--message-path", message_path);
             let version = given.last("--protocolVersion");
-            plan.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
+            bridge.say("--stateless", version.unwrap_or(Revision::ALL[0].as_str()));
         }
         other => {
             let what = format!("{other:?} is no output transport");
@@ -187,21 +187,23 @@ fn output(plan: &mut Plan, given: &Given, transport: &str) -> Result<(), Complai
 const STREAMABLE: &str = "it is for --outputTransport streamableHttp";
 
 /// Towards a URL they are for its requests, else for our answers.
-fn headers(plan: &mut Plan, given: &Given) {
-    let flag = match (&plan.server, &plan.port) {
-        (Server::Url(_), _) => "--header",
+fn headers(bridge: &mut BridgeLine, given: &ParsedLine) {
+    let flag = match (&bridge.server, &bridge.port) {
+        (BridgeServer::Url(_), _) => "--header",
         (_, Some(_)) => "--response-header",
         (_, None) => {
             if given.says("--header") {
-                plan.notes.push("--header has no effect here: nothing is sent by HTTP".to_owned());
+                bridge
+                    .notes
+                    .push("--header has no effect here: nothing is sent by HTTP".to_owned());
             }
             return;
         }
     };
     for header in given.all("--header").flatten() {
-        plan.say(flag, header);
+        bridge.say(flag, header);
     }
-    if let (Some(token), Server::Url(_)) = (given.last("--oauth2Bearer"), &plan.server) {
-        plan.say("--header", format!("Authorization: Bearer {token}"));
+    if let (Some(token), BridgeServer::Url(_)) = (given.last("--oauth2Bearer"), &bridge.server) {
+        bridge.say("--header", format!("Authorization: Bearer {token}"));
     }
 }

@@ -231,19 +231,19 @@ fn every_row_says_what_it_means_and_ours_are_real() {
     for (tool, row) in rows() {
         let real = |flag: &str| assert!(args::takes_value(flag).is_some(), "{}: {flag}", row.flag);
         match row.means {
-            table::Means::Ours(flag) | table::Means::Turned(flag, _) => real(flag),
+            table::Means::Ours(flag) | table::Means::Converted(flag, _) => real(flag),
             table::Means::Words(words) => {
                 for word in words {
                     real(word.split('=').next().unwrap());
                 }
             }
-            table::Means::Plan(words)
-            | table::Means::Always(words)
-            | table::Means::Later(words)
-            | table::Means::Never(words) => assert!(!words.is_empty(), "{}", row.flag),
+            table::Means::Combined(words)
+            | table::Means::NoEffect(words)
+            | table::Means::Ignored(words)
+            | table::Means::Refused(words) => assert!(!words.is_empty(), "{}", row.flag),
         }
         assert!(!row.help.is_empty());
-        let help = help::text(tool);
+        let help = table::help_text(tool);
         assert!(help.contains(row.flag), "{}", row.flag);
     }
 }

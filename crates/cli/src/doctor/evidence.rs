@@ -61,7 +61,7 @@ pub(crate) struct Step {
     pub(crate) took: Duration,
 }
 
-/// Why there was nobody to talk to.
+/// Why the server could not be reached.
 #[derive(Debug)]
 pub(crate) enum Unreached {
     /// The command did not start.
@@ -131,7 +131,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(status: u16, headers: &HeaderMap) -> Self {
+    pub(crate) fn read(status: u16, headers: &HeaderMap) -> Self {
         let text = |name| {
             let value = headers.get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -209,7 +209,7 @@ pub(crate) enum Trial {
     Listen,
     /// A call without the session that was given out.
     NoSession,
-    /// A call in a session that nobody gave out.
+    /// A call with a session id that the server did not issue.
     StrangeSession,
     /// The end of the session.
     Delete,

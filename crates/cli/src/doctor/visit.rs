@@ -2,6 +2,7 @@
 //!
 //! Judges nothing and stops at nothing but silence: what is odd is written down.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -13,18 +14,15 @@ use switchboard_proto::jsonrpc::Id;
 use switchboard_proto::method;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::evidence::{Evidence, ExchangeResult, Transport, Unreached};
-use super::wire::{Pipe, Wire};
+use super::evidence::{End, Evidence, ExchangeResult, List, Transport, Unreached};
+use super::wire::{ChildPipe, Wire};
 use crate::target::{Found, environment};
 
-pub(super) use survey::NO_METHOD;
-
 mod endpoint;
-mod survey;
 
 /// How to visit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct VisitOptions {
     /// The era to speak; none asks the server.
     pub(crate) era: Option<Era>,
     /// How long one answer may take.
@@ -35,7 +33,7 @@ pub(crate) struct Plan {
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Visits a server.
-pub(crate) async fn visit(found: Found, plan: Plan) -> Evidence {
+pub(crate) async fn visit(found: Found, plan: VisitOptions) -> Evidence {
     let mut evidence = Evidence::default();
     match (found.target, found.fetch) {
         (Target::Command(command), _) => {
@@ -60,7 +58,7 @@ pub(crate) async fn visit(found: Found, plan: Plan) -> Evidence {
 struct Talk<'e> {
     wire: Wire,
     evidence: &'e mut Evidence,
-    plan: Plan,
+    plan: VisitOptions,
     next_id: u64,
     /// The envelope of modern requests.
     envelope: Option<Value>,
@@ -69,7 +67,7 @@ struct Talk<'e> {
 }
 
 impl<'e> Talk<'e> {
-    fn new(wire: Wire, evidence: &'e mut Evidence, plan: Plan) -> Self {
+    fn new(wire: Wire, evidence: &'e mut Evidence, plan: VisitOptions) -> Self {
         Self { wire, evidence, plan, next_id: 1, envelope: None, is_over: false }
     }
 
@@ -157,8 +155,8 @@ impl<'e> Talk<'e> {
     async fn confirm(&mut self, session: Option<String>) {
         let ready = json!({"jsonrpc": "2.0", "method": method::INITIALIZED});
         match &mut self.wire {
-            Wire::Pipe(pipe) => _ = pipe.write(&ready).await,
-            Wire::Old(old) => _ = old.write(&ready).await,
+            Wire::Child(pipe) => _ = pipe.write(&ready).await,
+            Wire::Sse(old) => _ = old.write(&ready).await,
             Wire::Http(http) => {
                 http.session = session;
                 http.revision.clone_from(&self.evidence.revision);
@@ -192,12 +190,12 @@ fn reply_of(outcome: &ExchangeResult) -> probe::Reply {
     }
 }
 
-async fn command_line(command: &Command, plan: Plan, evidence: &mut Evidence) {
+async fn command_line(command: &Command, plan: VisitOptions, evidence: &mut Evidence) {
     evidence.transport = Some(Transport::Stdio);
     let started = Instant::now();
     let Some(pipe) = start(command, evidence) else { return };
     evidence.step("start", started.elapsed());
-    let mut talk = Talk::new(Wire::Pipe(Box::new(pipe)), evidence, plan);
+    let mut talk = Talk::new(Wire::Child(Box::new(pipe)), evidence, plan);
     let mut is_fresh = true;
     let mut may_be_legacy = plan.era != Some(Era::Modern);
     if plan.era != Some(Era::Legacy) {
@@ -223,15 +221,15 @@ async fn command_line(command: &Command, plan: Plan, evidence: &mut Evidence) {
         talk.survey().await;
     }
     let Talk { wire, evidence, .. } = talk;
-    let Wire::Pipe(pipe) = wire else { return };
+    let Wire::Child(pipe) = wire else { return };
     let (went, heard) = pipe.close().await;
     evidence.heard = heard;
     evidence.outstayed = !went;
 }
 
-fn start(command: &Command, evidence: &mut Evidence) -> Option<Pipe> {
+fn start(command: &Command, evidence: &mut Evidence) -> Option<ChildPipe> {
     let heard = std::mem::take(&mut evidence.heard);
-    match Pipe::start(command, &environment(), heard) {
+    match ChildPipe::start(command, &environment(), heard) {
         Ok(pipe) => Some(pipe),
         Err(error) => {
             let cause = std::error::Error::source(&error);
@@ -246,12 +244,86 @@ impl Talk<'_> {
     /// A new process in place of the old one.
     async fn restart(&mut self, command: &Command) -> bool {
         let Some(pipe) = start(command, self.evidence) else { return false };
-        let old = std::mem::replace(&mut self.wire, Wire::Pipe(Box::new(pipe)));
-        let Wire::Pipe(old) = old else { return true };
+        let old = std::mem::replace(&mut self.wire, Wire::Child(Box::new(pipe)));
+        let Wire::Child(old) = old else { return true };
         let (_, heard) = old.close().await;
-        if let Wire::Pipe(pipe) = &mut self.wire {
+        if let Wire::Child(pipe) = &mut self.wire {
             pipe.heard = heard;
         }
         true
+    }
+}
+
+/// Pages of one list; more than anybody should have to fetch.
+const PAGES: usize = 100;
+
+/// Method, member, capability.
+const LISTS: [(&str, &str, &str); 4] = [
+    (method::LIST_TOOLS, "tools", "tools"),
+    (method::LIST_PROMPTS, "prompts", "prompts"),
+    (method::LIST_RESOURCES, "resources", "resources"),
+    (method::LIST_TEMPLATES, "resourceTemplates", "resources"),
+];
+
+/// A method that no server has.
+pub(crate) const NO_METHOD: &str = "switchboard/no-such-method";
+
+impl Talk<'_> {
+    async fn survey(&mut self) {
+        if self.evidence.era == Some(Era::Legacy) {
+            let started = Instant::now();
+            self.ask(method::PING, json!({})).await;
+            self.evidence.step(method::PING, started.elapsed());
+        }
+        for (method, member, capability) in LISTS {
+            if self.is_over {
+                return;
+            }
+            let announced = self.evidence.welcome["capabilities"].get(capability).is_some();
+            let list =
+                List { method, member, capability, announced, pages: vec![], end: End::Whole };
+            self.list(list).await;
+        }
+        // With an id of the other kind, to see whether it comes back as it went.
+        if !self.is_over {
+            let id = json!(format!("doctor-{}", self.next_id));
+            self.ask_as(id, NO_METHOD, json!({}), self.plan.patience).await;
+        }
+    }
+
+    async fn list(&mut self, mut list: List) {
+        let started = Instant::now();
+        let mut seen = HashSet::new();
+        let mut params = json!({});
+        loop {
+            let page = self.ask(list.method, params.clone()).await;
+            let next = page.result().and_then(|result| result.get("nextCursor")).cloned();
+            let is_page = page.result().is_some_and(|result| result[list.member].is_array());
+            list.pages.push(page);
+            list.end = match &next {
+                _ if !is_page => End::Broken,
+                None | Some(Value::Null) => End::Whole,
+                Some(_) if !list.announced => End::Whole,
+                Some(cursor) if !seen.insert(cursor.to_string()) => End::Loop,
+                Some(_) if list.pages.len() >= PAGES => End::Endless,
+                Some(_) => {
+                    params["cursor"] = next.unwrap_or_default();
+                    continue;
+                }
+            };
+            break;
+        }
+        let pages = match list.pages.len() {
+            1 => String::new(),
+            count => format!(" ({count} pages)"),
+        };
+        let was_served = list.pages.iter().any(|page| page.result().is_some());
+        if list.announced || was_served {
+            self.evidence.step(format!("{}{pages}", list.method), started.elapsed());
+        }
+        if matches!(list.pages.last(), Some(ExchangeResult::Lost(_))) {
+            self.is_over = true;
+        }
+        self.evidence.lists.push(list);
     }
 }

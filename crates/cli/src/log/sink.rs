@@ -69,7 +69,7 @@ fn write_all(mut out: impl Write, jobs: &Receiver<Job>, dropped: &AtomicUsize) {
         let written = match job {
             Job::Write(line) => out.write_all(&line),
             Job::Flush(done) => {
-                // Whoever asked may have lost patience.
+                // The waiting thread may have timed out.
                 _ = done.try_send(());
                 Ok(())
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
-use switchboard_gateway::plan::Bounds;
+use switchboard_gateway::plan::GatewayBounds;
 use switchboard_gateway::porter::{Door, Hearing, Porter};
 use switchboard_net::face::unread::Unread;
 use switchboard_net::http::gate::ApiKey;
@@ -22,13 +22,11 @@ use switchboard_proto::limits::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::{Offer, bind};
+use super::{LIGHT_SESSIONS, Offer, bind, max_connections, raise_open_files};
 use crate::args::{ServeArgs, Transport, WebArgs};
 use crate::exit::CommandError;
-use crate::header;
-use crate::limit;
-use crate::log;
 use crate::signal::Stop;
+use crate::{header, log};
 
 /// Where something is served.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -105,7 +103,7 @@ pub(crate) struct Around {
     pub(crate) pages: Vec<(String, SitePage)>,
     /// Who is at the doors; none for `--api-key` alone, or nobody.
     pub(crate) porter: Option<Arc<Porter>>,
-    pub(crate) bounds: Option<Bounds>,
+    pub(crate) bounds: Option<GatewayBounds>,
 }
 
 /// A port that is ours, and what is served there.
@@ -144,12 +142,16 @@ impl Mount {
     }
 
     fn max_sessions(&self, is_light: bool) -> usize {
-        let usual = if is_light { limit::LIGHT_SESSIONS } else { self.template.max_sessions };
+        let usual = if is_light { LIGHT_SESSIONS } else { self.template.max_sessions };
         self.sessions.unwrap_or(usual)
     }
 
     /// Lets in other names, pages and numbers of sessions from here on.
-    pub(crate) fn change(&mut self, args: &ServeArgs, bounds: &Bounds) -> Result<(), CommandError> {
+    pub(crate) fn change(
+        &mut self,
+        args: &ServeArgs,
+        bounds: &GatewayBounds,
+    ) -> Result<(), CommandError> {
         self.template.guard = guard(self.address, args, &WebArgs::default())?;
         self.sessions = bounds.sessions;
         let (most, each) = bodies(bounds);
@@ -178,7 +180,7 @@ impl Web {
         args: &ServeArgs,
         web: &WebArgs,
     ) -> Result<Self, CommandError> {
-        limit::raise();
+        raise_open_files();
         let Around { pages, porter, bounds } = around;
         let template = options(args, web)?;
         let (listener, address) = bind(&args.host, port).await?;
@@ -205,7 +207,7 @@ impl Web {
         let template = SiteOptions { guard, ..template };
         let mount = Mount { template, porter, address, sessions };
         let mut options = ListenOptions {
-            max_connections: limit::connections(),
+            max_connections: max_connections(),
             reserve_paths,
             ..ListenOptions::default()
         };
@@ -244,7 +246,7 @@ impl Web {
 
 /// The bytes of requests that all and each may have in flight: never less than
 /// one message has.
-fn bodies(bounds: &Bounds) -> (usize, usize) {
+fn bodies(bounds: &GatewayBounds) -> (usize, usize) {
     let message = bounds.limits(&Limits::default()).message;
     let each = bounds.bodies_each.unwrap_or(BodyBudget::BYTES_EACH).max(message);
     (bounds.bodies.unwrap_or(BodyBudget::BYTES).max(message), each)
@@ -353,7 +355,7 @@ fn status(sites: &Sites, places: &[Place]) -> String {
     status.to_string()
 }
 
-/// A line on stdout for each server, for whoever started us with port 0.
+/// A line on stdout for each server, so that a script that used port 0 learns the URL.
 fn announce(address: SocketAddr, sites: &Sites) {
     let mut stdout = io::stdout().lock();
     for site in sites.each().iter() {

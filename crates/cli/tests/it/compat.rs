@@ -224,5 +224,5 @@ fn the_help_names_every_flag_and_what_it_means() {
     let help = Switchboard::start(&["mcp-remote", "--help"]).finish().stdout;
     assert!(help.contains("--ignore-tool VALUE"), "{help}");
     assert!(help.contains("= bridge --ignore-tool"), "{help}");
-    assert!(help.contains("not honoured yet: signing in with OAuth"), "{help}");
+    assert!(help.contains("ignored: switchboard does not sign in with OAuth"), "{help}");
 }

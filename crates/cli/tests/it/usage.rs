@@ -14,7 +14,7 @@ fn help_teaches_with_examples() {
     for text in [
         "switchboard bridge [OPTIONS] -- <CMD> [ARG]...",
         "switchboard bridge https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
-        "Safe if the server remembers nothing",
+        "the server keeps no state for a client",
         "[default: http-first]",
         "Exit status:",
     ] {

@@ -22,7 +22,7 @@ fn tool(server: &str, name: &str) -> Definition {
     definition(server, Kind::Tools, &format!(r#"{{"name":"{name}"}}"#))
 }
 
-fn texts(page: &Page) -> Vec<&str> {
+fn texts(page: &ListPage) -> Vec<&str> {
     page.items.iter().map(|item| std::str::from_utf8(item).unwrap()).collect()
 }
 

@@ -8,16 +8,15 @@ use std::time::Duration;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::upstream::{Server, Target};
 
+use super::client_files::Section;
 use super::expand::Variables;
-use super::problem::{Place, Problem, Weight};
+use super::key::{Meaning, Ours, Side, meaning, similar};
+use super::reader::Reader;
 use super::settings::Settings;
-use super::shape::Section;
-use super::surroundings::Surroundings;
-use super::tree::{Key, Node};
-use crate::glob::Filter;
-use draft::Draft;
+use super::tree::{Key, Node, Value};
+use super::{Problem, SourceLocation, Surroundings, Weight};
+use crate::glob::NameFilter;
 
-mod draft;
 mod target;
 
 /// A server, with its variables filled in.
@@ -26,7 +25,7 @@ pub struct Entry {
     /// What the file calls it.
     pub name: String,
     /// Where in the file it is.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Where the server is.
     pub target: Target,
     /// Whether its user wants it to be used.
@@ -36,7 +35,7 @@ pub struct Entry {
     /// How long it may take.
     pub timeouts: Timeouts,
     /// Which of its tools are wanted.
-    pub tools: Filter,
+    pub tools: NameFilter,
     /// How a gateway is to treat it.
     pub settings: Settings,
 }
@@ -105,7 +104,7 @@ pub(super) fn read(
     let mut found = reader.problems;
     let is_whole = found.iter().all(|problem| problem.weight != Weight::Error);
     if !enabled {
-        // Nobody wants it, so nothing is the matter.
+        // A server that is switched off may have mistakes.
         for problem in &mut found {
             problem.weight = Weight::Note;
         }
@@ -114,4 +113,230 @@ pub(super) fn read(
     let target = target.filter(|_| is_whole)?;
     let (name, place) = (name.text.clone(), name.place.clone());
     Some(Entry { name, place, target, enabled, description, timeouts, tools, settings })
+}
+
+/// What is known so far.
+struct Draft<'t> {
+    reader: Reader<'t>,
+    /// A program, and its arguments if they are in the same list.
+    command: Option<(SourceLocation, Vec<String>)>,
+    args: Option<(SourceLocation, Vec<String>)>,
+    env: Vec<(String, String)>,
+    env_file: Option<(SourceLocation, String)>,
+    cwd: Option<(SourceLocation, String)>,
+    url: Option<(SourceLocation, String)>,
+    headers: Vec<(Key, String)>,
+    kind: Option<(SourceLocation, TransportKind)>,
+    enabled: bool,
+    description: Option<String>,
+    timeouts: Timeouts,
+    tools: NameFilter,
+    settings: Settings,
+    /// Keys that are for servers of one kind.
+    sided: Vec<(Key, Side)>,
+}
+
+/// What a file calls a transport.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TransportKind {
+    Stdio,
+    Http,
+    StreamableHttp,
+    Sse,
+    Auto,
+}
+
+impl TransportKind {
+    fn parse(name: &str) -> Option<Self> {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        match letters.collect::<String>().to_ascii_lowercase().as_str() {
+            "stdio" | "local" => Some(Self::Stdio),
+            // Clients with this name for it fall back to the older transport.
+            "http" | "remote" => Some(Self::Http),
+            "streamablehttp" => Some(Self::StreamableHttp),
+            "sse" => Some(Self::Sse),
+            "auto" => Some(Self::Auto),
+            _ => None,
+        }
+    }
+}
+
+impl<'t> Draft<'t> {
+    fn new(variables: Variables<'t>) -> Self {
+        Self {
+            reader: Reader::new(variables),
+            command: None,
+            args: None,
+            env: Vec::new(),
+            env_file: None,
+            cwd: None,
+            url: None,
+            headers: Vec::new(),
+            kind: None,
+            enabled: true,
+            description: None,
+            timeouts: Timeouts::default(),
+            tools: NameFilter::default(),
+            settings: Settings::default(),
+            sided: Vec::new(),
+        }
+    }
+
+    /// Takes in one member of the server.
+    fn member(&mut self, key: &Key, node: &Node) {
+        let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
+        // Some clients write all keys into each server.
+        if let Some(side) = meaning.side().filter(|_| !node.is_empty()) {
+            self.sided.push((key.clone(), side));
+        }
+        let place = || node.place.clone();
+        match meaning {
+            Meaning::Args => {
+                self.args = self.reader.arguments(key, node).map(|words| (place(), words));
+            }
+            Meaning::BearerVariable => self.bearer(key, node),
+            Meaning::CallMillis => self.timeouts.call = self.reader.millis(key, node),
+            Meaning::CallSeconds => self.timeouts.call = self.reader.seconds(key, node),
+            Meaning::CallTime => self.timeouts.call = self.reader.either(key, node),
+            Meaning::Command => self.command = self.program(key, node),
+            Meaning::Cwd => self.cwd = self.reader.text(key, node).map(|text| (place(), text)),
+            Meaning::Description => self.describe(key, node),
+            Meaning::Disabled => self.enabled = !self.reader.flag(key, node).unwrap_or(false),
+            Meaning::Enabled => self.enabled = self.reader.flag(key, node).unwrap_or(true),
+            Meaning::Env => {
+                let pairs = self.reader.pairs(key, node);
+                self.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
+            }
+            Meaning::EnvFile => {
+                self.env_file = self.reader.text(key, node).map(|text| (place(), text));
+            }
+            Meaning::EnvNames => self.passed_on(key, node),
+            Meaning::HeaderVariables => self.header_variables(key, node),
+            Meaning::Headers => {
+                let pairs = self.reader.pairs(key, node);
+                self.headers.extend(pairs);
+            }
+            Meaning::HttpUrl => {
+                self.url = self.reader.text(key, node).map(|text| (place(), text));
+                self.kind = self.kind.take().or(Some((place(), TransportKind::StreamableHttp)));
+            }
+            Meaning::Kind => self.kind(key, node),
+            Meaning::NotTools => {
+                self.tools.never = self.reader.words(key, node).unwrap_or_default();
+            }
+            Meaning::OnlyTools => self.tools.only = self.reader.words(key, node),
+            Meaning::StartMillis => self.timeouts.start = self.reader.millis(key, node),
+            Meaning::StartSeconds => self.timeouts.start = self.reader.seconds(key, node),
+            Meaning::ToolFilter => self.tool_filter(key, node),
+            Meaning::Url => self.url = self.reader.text(key, node).map(|text| (place(), text)),
+            Meaning::Ours(Ours::StartTime) => {
+                self.timeouts.start = self.reader.duration(key, node);
+            }
+            Meaning::Ours(Ours::ToolEdits) if node.table().is_none() => {
+                // A list of the wanted ones, as Copilot has it.
+                self.tools.only = self.reader.words(key, node);
+            }
+            Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
+            Meaning::Name | Meaning::Theirs => {}
+        }
+    }
+
+    /// Tells of keys that do nothing for a server of this kind.
+    fn tell_idle(&mut self, side: Side) {
+        let (what, instead) = match side {
+            Side::Command => {
+                ("a command", "leave it out; what a command needs goes into \"env\" or \"args\"")
+            }
+            Side::Url => ("elsewhere", "leave it out; what a URL needs goes into \"headers\""),
+        };
+        for (key, _) in self.sided.iter().filter(|(_, other)| *other != side) {
+            let what = format!("{:?} has no effect: the server is {what}", key.text);
+            self.reader.problems.push(Problem::note(&key.place, what, instead));
+        }
+    }
+
+    fn unknown(&mut self, key: &Key) {
+        let what = format!("unknown key {:?}", key.text);
+        let problem = match similar(&key.text) {
+            Some(meant) => Problem::error(&key.place, what, format!("write {meant:?}")),
+            None => Problem::note(&key.place, what, "it is ignored; remove it or correct its name"),
+        };
+        self.reader.problems.push(problem);
+    }
+
+    fn program(&mut self, key: &Key, node: &Node) -> Option<(SourceLocation, Vec<String>)> {
+        let words = match &node.value {
+            Value::List(words) => {
+                // What follows the program are its arguments.
+                if let Some(program) = words.first().filter(|word| word.text().is_none()) {
+                    self.reader.wrong(key, program, "write a text in quotes");
+                    return None;
+                }
+                self.reader.arguments(key, node)?
+            }
+            _ => vec![self.reader.text(key, node)?],
+        };
+        Some((node.place.clone(), words))
+    }
+
+    /// As it is: what looks like a variable is a word.
+    fn describe(&mut self, key: &Key, node: &Node) {
+        self.description = node.text().map(ToOwned::to_owned);
+        if self.description.is_none() {
+            self.reader.wrong(key, node, "write a text in quotes");
+        }
+    }
+
+    fn kind(&mut self, key: &Key, node: &Node) {
+        let Some(name) = node.text() else {
+            return self.reader.wrong(key, node, "write \"stdio\", \"http\" or \"sse\"");
+        };
+        if let Some(kind) = TransportKind::parse(name) {
+            self.kind = Some((node.place.clone(), kind));
+            return;
+        }
+        let what = format!("{:?} says {name:?}, which is no transport we have", key.text);
+        let instead = "write \"stdio\", \"http\", \"sse\", \"streamable-http\" or \"auto\"";
+        self.reader.error(&node.place, what, instead);
+    }
+
+    fn bearer(&mut self, key: &Key, node: &Node) {
+        if let Some(token) = self.reader.variable(key, node) {
+            let name = Key { text: "Authorization".to_owned(), place: node.place.clone() };
+            self.headers.push((name, format!("Bearer {token}")));
+        }
+    }
+
+    fn header_variables(&mut self, key: &Key, node: &Node) {
+        let Some(members) = node.table() else {
+            return self.reader.wrong(key, node, "write an object: { \"Header\": \"VARIABLE\" }");
+        };
+        for (header, node) in members {
+            if let Some(value) = self.reader.variable(header, node) {
+                self.headers.push((header.clone(), value));
+            }
+        }
+    }
+
+    /// Variables to pass on if they are there.
+    fn passed_on(&mut self, key: &Key, node: &Node) {
+        for name in self.reader.words(key, node).unwrap_or_default() {
+            if let Some(value) = self.reader.variables.around.variable(&name) {
+                self.env.push((name, value.to_owned()));
+            }
+        }
+    }
+
+    fn tool_filter(&mut self, key: &Key, node: &Node) {
+        let list = node.get("list").and_then(|list| self.reader.words(key, list));
+        match (node.get("mode").and_then(Node::text), list) {
+            (Some("allow"), Some(list)) => self.tools.only = Some(list),
+            (Some("block" | "deny"), Some(list)) => self.tools.never = list,
+            _ => self.reader.wrong(
+                key,
+                node,
+                "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",
+            ),
+        }
+    }
 }

@@ -3,7 +3,10 @@
 //! Replaced once; what a variable contains is not looked at again. Names are
 //! told in errors, values never.
 
-use super::surroundings::Surroundings;
+use std::io;
+use std::path::Path;
+
+use super::Surroundings;
 use super::tree::{Node, Value};
 
 /// Why a value has no meaning.
@@ -170,6 +173,38 @@ pub(super) fn is_bare(text: &str) -> bool {
     name.len() > 1 && name.chars().all(is_upper)
 }
 
+/// Bytes of such a file; people write a few lines.
+const MAX_ENV_FILE: u64 = 1 << 20;
+
+/// The variables in a file, in its order.
+pub(super) fn read_env_file(file: &Path) -> io::Result<Vec<(String, String)>> {
+    let bytes = super::read_file(file, MAX_ENV_FILE + 1)?;
+    if bytes.len() as u64 > MAX_ENV_FILE {
+        return Err(io::Error::other(format!("longer than {MAX_ENV_FILE} bytes")));
+    }
+    String::from_utf8(bytes).map(|text| parse_env_file(&text)).map_err(io::Error::other)
+}
+
+fn parse_env_file(text: &str) -> Vec<(String, String)> {
+    text.lines().filter_map(env_assignment).collect()
+}
+
+fn env_assignment(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let (name, value) = line.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() || name.starts_with('#') {
+        return None;
+    }
+    let quoted = ['"', '\''].into_iter().find_map(|quote| {
+        let inner = value.strip_prefix(quote)?;
+        inner.find(quote).map(|end| &inner[..end])
+    });
+    let bare = value.find(" #").map_or(value, |comment| value[..comment].trim_end());
+    Some((name.to_owned(), quoted.unwrap_or(bare).to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +243,13 @@ mod tests {
     fn a_bare_name_is_told_from_a_price() {
         assert!(is_bare("$TOKEN") && is_bare("$MY_KEY2"));
         assert!(!is_bare("$5") && !is_bare("$") && !is_bare("costs $TOKEN") && !is_bare("$abc"));
+    }
+
+    #[test]
+    fn lines_are_assignments_comments_or_nothing() {
+        let text =
+            "# c\nA=1\n\nexport B = 'two words' # c\nC=\"x#y\"\nD=z # c\nE=a#b\nnonsense\n=x\n";
+        let pairs = [("A", "1"), ("B", "two words"), ("C", "x#y"), ("D", "z"), ("E", "a#b")];
+        assert_eq!(parse_env_file(text), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 }

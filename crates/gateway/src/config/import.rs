@@ -6,19 +6,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use switchboard_net::upstream::Target;
 
+use super::client_files::{self, SECTIONS, Section};
 use super::expand::Variables;
-use super::problem::{Place, Problem, Weight};
-use super::shape::{self, Section};
 use super::tree::{self, Key, Node, Value};
-use super::{Config, Entry, Known, ReadError, Surroundings, entry, text_of};
-
-pub use merge::MergeError;
-
-mod merge;
-#[cfg(test)]
-mod tests;
+use super::{
+    Config, Entry, Known, Problem, ReadError, SourceLocation, Surroundings, Weight, entry, text_of,
+};
 
 /// Servers of one file; more is not a configuration.
 const MAX_SERVERS: usize = 1000;
@@ -31,20 +27,20 @@ pub struct Candidate {
     /// Whose file it is.
     pub client: String,
     /// Where in the file it is.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What it says, with its variables as they are; none if it has mistakes.
     pub entry: Option<Entry>,
     /// What is wrong or worth a note.
     pub problems: Vec<Problem>,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: ImportOutcome,
     /// As it is written.
     node: Node,
 }
 
 /// What becomes of a server that was found.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Fate {
+pub enum ImportOutcome {
     /// It is added, under this name.
     Added(String),
     /// It is there already, under this name.
@@ -104,13 +100,13 @@ impl Import {
 
     /// The usual places, for [`Import::gather`].
     pub fn usual(around: &Surroundings) -> Vec<(String, PathBuf)> {
-        let known = super::known(around).into_iter();
+        let known = client_files::known(around).into_iter();
         known.map(|Known { client, file }| (client.to_owned(), file)).collect()
     }
 
     /// How many servers would be added.
     pub fn added(&self) -> usize {
-        self.candidates.iter().filter(|found| matches!(found.fate, Fate::Added(_))).count()
+        self.candidates.iter().filter(|found| matches!(found.fate, ImportOutcome::Added(_))).count()
     }
 }
 
@@ -131,10 +127,10 @@ fn candidates(
 ) -> Result<Vec<Candidate>, ReadError> {
     let text = text_of(file)?;
     let tree = tree::parse(file, &text).map_err(ReadError::Syntax)?;
-    let sections = shape::servers(&tree, around);
+    let sections = client_files::server_sections(&tree, around);
     let mut found: Vec<Candidate> = Vec::new();
     for section in &sections {
-        // What is wrong with the section is told by whoever reads the file.
+        // `Config::parse` has reported the mistakes of the section.
         for (name, node) in section.servers(&mut Vec::new()) {
             if found.len() < MAX_SERVERS && !found.iter().any(|other| other.name == name.text) {
                 found.push(candidate(client, &name, node, section, around));
@@ -158,7 +154,7 @@ fn candidate(
         entry::read(name, &node, &Section::plain(&node), around, &mut problems, &mut Vec::new());
     let (name, place) = (name.text.clone(), name.place.clone());
     let client = client.to_owned();
-    Candidate { name, client, place, entry, problems, fate: Fate::Broken, node }
+    Candidate { name, client, place, entry, problems, fate: ImportOutcome::Broken, node }
 }
 
 /// The same with variables that every file may have.
@@ -191,19 +187,19 @@ impl Taken {
         Self { servers: servers.collect() }
     }
 
-    fn place(&mut self, candidate: &Candidate) -> Fate {
-        let Some(entry) = &candidate.entry else { return Fate::Broken };
+    fn place(&mut self, candidate: &Candidate) -> ImportOutcome {
+        let Some(entry) = &candidate.entry else { return ImportOutcome::Broken };
         let target = nameless(&entry.target);
         let same = self.servers.iter().find(|(_, other)| other.as_ref() == Some(&target));
         if let Some((name, _)) = same {
-            return Fate::Same(name.clone());
+            return ImportOutcome::Same(name.clone());
         }
         let name = self.free(&candidate.name, &candidate.client);
         self.servers.push((name.clone(), Some(target)));
-        Fate::Added(name)
+        ImportOutcome::Added(name)
     }
 
-    /// A name that nobody has: its own, with whose it is, or with a number.
+    /// A free name: the server's own, then with the client's name, then with a number.
     fn free(&self, name: &str, client: &str) -> String {
         let letters = client.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
         let client = letters.collect::<String>().to_ascii_lowercase();
@@ -239,3 +235,57 @@ impl fmt::Debug for Candidate {
         shown.field("fate", &self.fate).finish_non_exhaustive()
     }
 }
+
+/// Why servers cannot be put into a file.
+#[non_exhaustive]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MergeError {
+    /// It is not JSON.
+    #[error("this is not JSON: {0}")]
+    Syntax(String),
+    /// Its servers are no object, so that there is no place for names.
+    #[error("the file has no object to put servers into")]
+    NoObject,
+}
+
+impl Import {
+    /// `text` with what is added. Comments, order and the way it is written stay.
+    /// The section that has servers gets them, else `mcpServers`.
+    pub fn merge(&self, text: &str) -> Result<String, MergeError> {
+        let text = if text.trim().is_empty() { "{}\n" } else { text };
+        let root = CstRootNode::parse(text, &tree::options());
+        let root = root.map_err(|error| MergeError::Syntax(error.to_string()))?;
+        let file = root.object_value().ok_or(MergeError::NoObject)?;
+        let section = section(&file).ok_or(MergeError::NoObject)?;
+        section.ensure_multiline();
+        for candidate in &self.candidates {
+            if let ImportOutcome::Added(name) = &candidate.fate {
+                section.append(name, input(&candidate.node));
+            }
+        }
+        Ok(root.to_string())
+    }
+}
+
+fn section(file: &CstObject) -> Option<CstObject> {
+    let present = SECTIONS.iter().find(|name| file.get(name).is_some());
+    file.ensure_multiline();
+    file.object_value_or_create(present.unwrap_or(&SECTIONS[0]))
+}
+
+fn input(node: &Node) -> CstInputValue {
+    match &node.value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(bool) => CstInputValue::Bool(*bool),
+        Value::Number(number) => CstInputValue::Number(number.clone()),
+        Value::Text(text) => CstInputValue::String(text.clone()),
+        Value::List(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Table(members) => {
+            let members = members.iter().map(|(key, node)| (key.text.clone(), input(node)));
+            CstInputValue::Object(members.collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

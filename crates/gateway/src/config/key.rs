@@ -1,4 +1,4 @@
-//! What the keys of a server mean, whoever's file it is.
+//! What the keys of a server mean, in the file of any client.
 
 /// What a key says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -160,7 +160,7 @@ pub(super) const THEIRS: &[&str] = &[
     "version",
 ];
 
-/// What a key says; none if nobody uses it.
+/// What a key says; none if no client has such a key.
 pub(super) fn meaning(name: &str) -> Option<Meaning> {
     let known = KEYS.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
     let known = known.or_else(|| find(KEYS, name));

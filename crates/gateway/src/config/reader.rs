@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::expand::{Variables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::problem::{Place, Problem, Weight};
 use super::tree::{Key, Node, Value};
+use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
@@ -23,7 +23,12 @@ impl<'t> Reader<'t> {
         Self { variables, problems: Vec::new(), besides: Vec::new() }
     }
 
-    pub(super) fn error(&mut self, place: &Place, what: String, instead: impl Into<String>) {
+    pub(super) fn error(
+        &mut self,
+        place: &SourceLocation,
+        what: String,
+        instead: impl Into<String>,
+    ) {
         self.problems.push(Problem::error(place, what, instead));
     }
 
@@ -196,7 +201,7 @@ impl<'t> Reader<'t> {
         number
     }
 
-    /// A key that nobody has, in a part of the file that is ours alone.
+    /// An unknown key, in a part of the file that only we read.
     pub(super) fn unknown(&mut self, key: &Key, known: &[&str]) {
         let what = format!("there is no key {:?} here", key.text);
         let instead = match nearest(&key.text, known.iter().copied()) {
@@ -206,7 +211,7 @@ impl<'t> Reader<'t> {
         self.error(&key.place, what, instead);
     }
 
-    /// A path of the file, seen from the folder somebody works in.
+    /// A path of the file, relative to the working folder.
     pub(super) fn path(&self, path: String) -> PathBuf {
         self.variables.around.folder().join(self.at_home(path))
     }

@@ -9,12 +9,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::client_files::SECTIONS;
 use super::gateway::{AccessMember, BOUNDS, Bound, DEFAULTS, KEY_MEMBERS, MEMBERS, Member, NAME};
 use super::key::{KEYS, Meaning, OURS, Ours, THEIRS, meaning};
-use super::shape::SECTIONS;
-
-#[cfg(test)]
-mod tests;
 
 /// The schema of a configuration file.
 pub fn schema() -> Value {
@@ -109,7 +106,9 @@ fn snake(name: &str) -> String {
 fn server() -> Value {
     let known = KEYS.iter().map(|(name, meaning)| (*name, known(*meaning)));
     let ours = OURS.iter().map(|(name, key)| (*name, ours(*key)));
-    let theirs = THEIRS.iter().map(|name| (*name, json!({ "description": "For another tool." })));
+    let theirs = THEIRS.iter().map(|name| {
+        (*name, json!({ "description": "A key of another client. The gateway ignores it." }))
+    });
     let mut server = object(ours.chain(known));
     if let Some(properties) = server["properties"].as_object_mut() {
         properties.extend(theirs.map(|(name, schema)| (name.to_owned(), schema)));
@@ -126,20 +125,24 @@ fn known(meaning: Meaning) -> Value {
     match meaning {
         Meaning::Args => is("words", "Arguments of the command."),
         Meaning::BearerVariable => text("The variable that holds the bearer token."),
-        Meaning::CallTime => is("time", "How long a call may take; above 999 in milliseconds."),
-        Meaning::CallMillis | Meaning::CallSeconds => number("How long a call may take."),
+        Meaning::CallTime => {
+            is("time", "The timeout of a call: seconds, or milliseconds if above 999.")
+        }
+        Meaning::CallMillis | Meaning::CallSeconds => number("The timeout of a call."),
         Meaning::Command => json!({
-            "description": "The program to start, or it and its arguments.",
+            "description": "The program to start, or a list of the program and its arguments.",
             "anyOf": [{ "type": "string", "minLength": 1 }, { "$ref": "#/$defs/words" }],
         }),
         Meaning::Cwd => text("The folder that the command is started in."),
         Meaning::Description => text("What the server is for, in words."),
-        Meaning::Disabled => flag("Whether it is left out."),
-        Meaning::Enabled => flag("Whether it is used."),
+        Meaning::Disabled => flag("Whether the gateway leaves the server out."),
+        Meaning::Enabled => flag("Whether the gateway uses the server."),
         Meaning::Env => is("pairs", "Variables for the command."),
         Meaning::EnvFile => text("A file of variables for the command."),
-        Meaning::EnvNames => is("words", "Variables of ours that the command gets."),
-        Meaning::HeaderVariables => is("pairs", "Headers, and the variables that hold them."),
+        Meaning::EnvNames => is("words", "Environment variables that the command inherits."),
+        Meaning::HeaderVariables => {
+            is("pairs", "Headers to send, each with the name of the variable that has its value.")
+        }
         Meaning::Headers => is("pairs", "Headers to send to the URL."),
         Meaning::HttpUrl => url("A URL of Streamable HTTP."),
         Meaning::Kind => json!({
@@ -150,7 +153,9 @@ fn known(meaning: Meaning) -> Value {
         Meaning::Name => text("The server's name, where servers are a list."),
         Meaning::NotTools => is("words", "Tools that clients do not see; * stands for anything."),
         Meaning::OnlyTools => is("words", "The only tools clients see; * stands for anything."),
-        Meaning::StartMillis | Meaning::StartSeconds => number("How long it may take to start."),
+        Meaning::StartMillis | Meaning::StartSeconds => {
+            number("How long the server may take to start.")
+        }
         Meaning::ToolFilter => json!({
             "description": "Which tools clients see.",
             "type": "object",
@@ -160,7 +165,7 @@ fn known(meaning: Meaning) -> Value {
             },
             "required": ["mode", "list"],
         }),
-        Meaning::Url => url("Where the server is."),
+        Meaning::Url => url("The URL of the server."),
         Meaning::Ours(key) => ours(key),
         Meaning::Theirs => Value::Bool(true),
     }
@@ -177,25 +182,32 @@ fn ours(key: Ours) -> Value {
             "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/words" }],
         }),
         Ours::Idle => json!({
-            "description": "Without a call for so long it is stopped; the next call starts it.",
+            "description": "Stop the server after this time without a call; the next call starts it.",
             "anyOf": [{ "enum": [false, 0] }, { "$ref": "#/$defs/time" }],
         }),
-        Ours::MaxCalls => is("count", "Calls the server gets at once; further ones wait."),
+        Ours::MaxCalls => {
+            is("count", "How many calls the server handles at once; more calls wait.")
+        }
         Ours::NotPrompts => is("words", "Prompts that clients do not see."),
         Ours::NotResources => is("words", "Resources that clients do not see, by URI."),
         Ours::OnlyPrompts => is("words", "The only prompts that clients see."),
         Ours::OnlyResources => is("words", "The only resources that clients see, by URI."),
-        Ours::PassHeaders => is("words", "Headers of the client that are passed on."),
+        Ours::PassHeaders => {
+            is("words", "Headers of the client's request that the gateway sends on to the server.")
+        }
         Ours::Prefix => json!({
-            "description": "What stands before the names of its tools and prompts, in place of \
-                            its own; \"\" or false for nothing.",
+            "description": "The prefix of the server's tools and prompts; its name by default, \"\" or \
+                            false for none.",
             "anyOf": [{ "type": "string", "maxLength": 30 }, { "const": false }],
         }),
-        Ours::Process => is("process", "Who shares a process with whom."),
-        Ours::PromptEdits => is("edits", "Other names and words for prompts."),
+        Ours::Process => is("process", "Which clients share a process of the server."),
+        Ours::PromptEdits => {
+            is("edits", "Names, titles and descriptions that replace the server's own, by prompt.")
+        }
         Ours::StartTime => is("time", "How long the server may take to start."),
         Ours::ToolEdits => json!({
-            "description": "Other names and words for tools; as a list, the only ones clients see.",
+            "description": "Names, titles and descriptions that replace the server's own, by tool; or a \
+                            list of the only tools that clients see.",
             "anyOf": [{ "$ref": "#/$defs/edits" }, { "$ref": "#/$defs/words" }],
         }),
     }
@@ -208,7 +220,7 @@ fn section() -> Value {
 fn of_section(member: Member) -> Value {
     match member {
         Member::Anonymous => json!({
-            "description": "What whoever shows no key may do.",
+            "description": "What clients without a key may use; false to require a key.",
             "anyOf": [{ "type": "boolean" }, { "$ref": "#/$defs/grant" }],
         }),
         Member::Defaults => {
@@ -222,9 +234,9 @@ fn of_section(member: Member) -> Value {
             "additionalProperties": { "$ref": "#/$defs/words" },
         }),
         Member::Host => text("The address to listen on."),
-        Member::Hosts => is("words", "Names that the gateway goes by."),
+        Member::Hosts => is("words", "Host names that the gateway accepts in requests."),
         Member::Keys => json!({
-            "description": "Who has a key, by name.",
+            "description": "The keys of clients, by the name of the user or program.",
             "type": "object",
             "propertyNames": { "minLength": 1 },
             "additionalProperties": {
@@ -233,36 +245,40 @@ fn of_section(member: Member) -> Value {
             },
         }),
         Member::Limits => object(BOUNDS.iter().map(|(name, bound)| (*name, limit(*bound)))),
-        Member::Origins => is("words", "Web pages that may call the gateway."),
+        Member::Origins => is("words", "Origins of web pages that may call the gateway."),
         Member::Port => json!({
-            "description": "The port to listen on; 0 for any.",
+            "description": "The port to listen on; 0 picks a free one.",
             "anyOf": [
                 { "type": "integer", "minimum": 0, "maximum": 65535 },
                 { "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" },
             ],
         }),
         Member::ToolSearch => json!({
-            "description": "Two tools for finding and calling in place of all: true, false, or \
-                            above how many tools.",
+            "description": "Show clients two tools, to search and to call, instead of all tools: true, \
+                            false, or the number of tools above which to do so.",
             "anyOf": [{ "type": "boolean" }, { "$ref": "#/$defs/count" }],
         }),
-        Member::Unauthenticated => flag("Whether other machines may come in without a key."),
+        Member::Unauthenticated => {
+            flag("Whether clients on other machines may connect without a key.")
+        }
     }
 }
 
 fn limit(bound: Bound) -> Value {
     let what = match bound {
-        Bound::Bodies => "Bytes of requests in flight, of all principals together.",
-        Bound::BodiesEach => "Bytes of requests in flight, of one principal.",
+        Bound::Bodies => "Bytes of open requests, of all keys together.",
+        Bound::BodiesEach => "Bytes of open requests, of one key.",
         Bound::Calls => "Calls that one session may have open.",
         Bound::Connections => "Connections at once.",
         Bound::ConnectionsEach => "Connections of one address at once.",
-        Bound::Head => "Bytes of the head of a request; at least 8192.",
+        Bound::Head => "Bytes of the headers of a request; at least 8192.",
         Bound::Message => "Bytes of one message.",
-        Bound::Parked => "Calls that wait for clients to come back with input.",
+        Bound::Parked => "Calls that wait for input of their client.",
         Bound::Sessions => "Sessions at once.",
         Bound::Streams => "Streams that one session may hold open.",
-        Bound::Unread => "Bytes that clients have not read, of all sessions together.",
+        Bound::Unread => {
+            "Bytes of messages that clients have not read yet, of all sessions together."
+        }
     };
     is("count", what)
 }
@@ -271,26 +287,31 @@ fn grant() -> Value {
     object(KEY_MEMBERS.iter().map(|(name, member)| {
         let schema = match member {
             AccessMember::Calls => is("count", "Calls that may be open at once."),
-            AccessMember::Groups => is("words", "Groups that may be used."),
+            AccessMember::Groups => is("words", "Groups that this key may use."),
             AccessMember::Hash => {
                 let hash =
                     json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
                 let list = json!({ "type": "array", "items": hash });
-                let description = "What `switchboard key new` prints; a list while keys change.";
+                let description =
+                    "The hash that `switchboard key new` prints; a list while a key is replaced.";
                 json!({ "description": description, "anyOf": [hash, list] })
             }
             AccessMember::Key => json!({
-                "description": "The key itself, by a variable: ${VAR}.",
+                "description": "The key itself, from a variable: ${VAR}.",
                 "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/words" }],
             }),
-            AccessMember::NotTools => is("words", "Never these tools, as <server>__<tool>."),
-            AccessMember::OnlyTools => is("words", "Only these tools, as <server>__<tool>."),
+            AccessMember::NotTools => {
+                is("words", "Tools that this key must not use, as <server>__<tool>.")
+            }
+            AccessMember::OnlyTools => {
+                is("words", "The only tools that this key may use, as <server>__<tool>.")
+            }
             AccessMember::Rate => json!({
-                "description": "Calls and a time: 10/s, 60/m, 1000/h.",
+                "description": "The rate limit, as calls and a time: 10/s, 60/m, 1000/h.",
                 "type": "string",
                 "pattern": "^ *[0-9]+ */ *(s|sec|second|m|min|minute|h|hour|d|day) *$",
             }),
-            AccessMember::Servers => is("words", "Servers that may be used."),
+            AccessMember::Servers => is("words", "Servers that this key may use."),
             AccessMember::Sessions => is("count", "Sessions and listens that may be open at once."),
         };
         (*name, schema)
@@ -317,7 +338,8 @@ fn edits() -> Value {
         ("title", json!({ "$ref": "#/$defs/text" })),
     ]);
     let mut edit = edit;
-    edit["properties"]["approval_mode"] = json!({ "description": "For another tool." });
+    edit["properties"]["approval_mode"] =
+        json!({ "description": "A key of another client. The gateway ignores it." });
     json!({ "type": "object", "additionalProperties": edit })
 }
 
@@ -338,3 +360,6 @@ fn url(description: &str) -> Value {
     let pattern = "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)";
     json!({ "description": description, "type": "string", "pattern": pattern })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,21 @@
-//! How a gateway is to treat a server: keys of ours, beside those of everybody.
+//! How a gateway is to treat a server: the keys of a server that only we know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use http::HeaderName;
+use serde_json::Map;
 
-use crate::credential::Credentials;
-use crate::glob::Filter;
-
-mod read;
+use super::Problem;
+use super::gateway::Placed;
+use super::key::Ours;
+use super::reader::Reader;
+use super::tree::{Key, Node, Value};
+use crate::credential::{Credentials, may_pass};
+use crate::glob::NameFilter;
+use crate::name;
 
 /// What the file says; the default is that it says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,9 +27,9 @@ pub struct Settings {
     /// Calls it gets at once.
     pub calls: Option<NonZeroUsize>,
     /// Which of its prompts are wanted.
-    pub prompts: Filter,
+    pub prompts: NameFilter,
     /// Which of its resources are wanted, by URI.
-    pub resources: Filter,
+    pub resources: NameFilter,
     /// What clients see of its tools instead, by their names there.
     pub tool_edits: BTreeMap<String, Edit>,
     /// The same for its prompts.
@@ -51,7 +57,7 @@ pub enum Process {
     Pool(NonZeroUsize),
 }
 
-/// When a server that nobody uses is stopped; the next call wakes it.
+/// When an idle server is stopped; the next call starts it again.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sleep {
     /// It stays.
@@ -71,5 +77,203 @@ pub struct Edit {
     /// Another description.
     pub description: Option<String>,
     /// Members to set in its annotations; `null` takes one out.
-    pub annotations: Map<String, Value>,
+    pub annotations: Map<String, serde_json::Value>,
+}
+
+const PROCESS: &str =
+    "write \"shared\", \"per-session\", \"per-user\", \"per-request\" or { \"pool\": 4 }";
+
+/// Processes of one server: a number beyond it is a slip of the pen.
+const MAX_POOL: usize = 256;
+
+impl Settings {
+    /// Takes in one key. Where the server starts and which tools it has is for
+    /// whoever reads the server.
+    pub(in crate::config) fn member(
+        &mut self,
+        ours: Ours,
+        reader: &mut Reader<'_>,
+        key: &Key,
+        node: &Node,
+    ) {
+        let list = |reader: &mut Reader<'_>| reader.words(key, node);
+        match ours {
+            Ours::HeaderCommand => self.credentials.command = helper(reader, key, node),
+            Ours::HeaderFile => self.credentials.files = header_files(reader, key, node),
+            Ours::Idle => self.sleep = sleep(reader, key, node),
+            Ours::MaxCalls => self.calls = reader.count(key, node),
+            Ours::NotPrompts => self.prompts.never = list(reader).unwrap_or_default(),
+            Ours::NotResources => self.resources.never = list(reader).unwrap_or_default(),
+            Ours::OnlyPrompts => self.prompts.only = list(reader),
+            Ours::OnlyResources => self.resources.only = list(reader),
+            Ours::PassHeaders => self.credentials.pass = passed(reader, key, node),
+            Ours::Prefix => self.prefix = prefix(reader, key, node),
+            Ours::Process => self.process = process(reader, key, node),
+            Ours::PromptEdits => self.prompt_edits = edits(reader, key, node, "prompt"),
+            Ours::ToolEdits => self.tool_edits = edits(reader, key, node, "tool"),
+            Ours::StartTime => {}
+        }
+    }
+}
+
+/// They are read at each connection, and may come later than we do.
+fn header_files(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for Placed { place, value } in reader.one_or_more(key, node) {
+        let file = reader.path(value);
+        if !reader.is_literal() && !file.exists() {
+            let what = format!("there is no file {}", file.display());
+            let instead = format!("make it before the server is reached, or change {:?}", key.text);
+            reader.problems.push(Problem::note(&place, what, instead));
+        }
+        files.push(file);
+    }
+    files
+}
+
+fn process(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Process> {
+    if let Some(pool) = node.get("pool") {
+        let count = reader.count(key, pool)?;
+        if count.get() > MAX_POOL {
+            let what = format!("a pool of {count} is too large");
+            reader.error(&pool.place, what, format!("write {MAX_POOL} or less"));
+        }
+        return Some(Process::Pool(count));
+    }
+    let process = match node.text() {
+        Some("shared") => Some(Process::Shared),
+        Some("per-session" | "per_session" | "session") => Some(Process::PerSession),
+        Some("per-user" | "per_user" | "user") => Some(Process::PerUser),
+        Some("per-request" | "per_request" | "request") => Some(Process::PerRequest),
+        Some(other) => {
+            let what = format!("{:?} says {other:?}, which is no way to share", key.text);
+            reader.error(&node.place, what, PROCESS);
+            return None;
+        }
+        None => None,
+    };
+    if process.is_none() {
+        reader.wrong(key, node, PROCESS);
+    }
+    process
+}
+
+/// A word, or `false` for none.
+fn prefix(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<String> {
+    if let Value::Bool(false) = &node.value {
+        return Some(String::new());
+    }
+    let word = reader.text(key, node)?;
+    if !word.is_empty() && name::prefix(&word) != word {
+        let what = format!("{word:?} cannot stand before a name");
+        let instead = "use letters, digits, - and single _, 30 at most; or \"\" for nothing";
+        reader.error(&node.place, what, instead);
+        return None;
+    }
+    Some(word)
+}
+
+/// A time; `false` and 0 are never.
+fn sleep(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Sleep> {
+    match &node.value {
+        Value::Bool(false) => Some(Sleep::Never),
+        Value::Number(number) if number == "0" => Some(Sleep::Never),
+        _ => reader.duration(key, node).map(Sleep::After),
+    }
+}
+
+/// A line for the shell, as Claude Code has it, or a program and its arguments.
+fn helper(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<Vec<String>> {
+    let words = match &node.value {
+        Value::List(_) => reader.words(key, node)?,
+        _ => shell(reader.text(key, node)?),
+    };
+    if words.iter().all(|word| word.trim().is_empty()) {
+        let what = format!("{:?} is empty", key.text);
+        reader.error(&node.place, what, "name a program that prints { \"Header\": \"value\" }");
+        return None;
+    }
+    Some(words)
+}
+
+fn shell(line: String) -> Vec<String> {
+    let shell = if cfg!(windows) { ["cmd", "/C"] } else { ["sh", "-c"] };
+    if line.trim().is_empty() {
+        return Vec::new();
+    }
+    shell.into_iter().map(str::to_owned).chain([line]).collect()
+}
+
+fn passed(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<HeaderName> {
+    let mut names = Vec::new();
+    for Placed { place, value: word } in reader.placed(key, node) {
+        match word.trim().parse::<HeaderName>() {
+            Ok(name) if may_pass(&name) => names.push(name),
+            Ok(name) => {
+                let what = format!("header {name} of a client is never passed on");
+                let instead = "leave it out; what a server needs goes into \"headers\"";
+                reader.error(&place, what, instead);
+            }
+            Err(_) => {
+                let what = format!("{word:?} is no name of a header");
+                reader.error(&place, what, "use letters, digits and dashes");
+            }
+        }
+    }
+    names
+}
+
+fn edits(reader: &mut Reader<'_>, key: &Key, node: &Node, noun: &str) -> BTreeMap<String, Edit> {
+    let mut edits = BTreeMap::new();
+    let Some(members) = node.table() else {
+        let instead = format!("write an object: {{ \"{noun}\": {{ \"description\": \"…\" }} }}");
+        reader.wrong(key, node, &instead);
+        return edits;
+    };
+    let mut given = BTreeSet::new();
+    for (name, node) in members {
+        let Some(edit) = edit(reader, name, node) else { continue };
+        // Two things under one name would hide one of them.
+        if let (Some(name), Some(at)) = (&edit.name, node.get("name"))
+            && !given.insert(name.clone())
+        {
+            let what = format!("{:?} gives the name {name:?} twice", key.text);
+            reader.error(&at.place, what, "give each its own name");
+        }
+        edits.insert(name.text.clone(), edit);
+    }
+    edits
+}
+
+fn edit(reader: &mut Reader<'_>, name: &Key, node: &Node) -> Option<Edit> {
+    let Some(members) = node.table() else {
+        reader.wrong(name, node, "write an object: { \"name\": \"…\", \"description\": \"…\" }");
+        return None;
+    };
+    let mut edit = Edit::default();
+    for (key, node) in members {
+        match key.text.as_str() {
+            "name" => edit.name = reader.text(key, node).filter(|name| legal(reader, node, name)),
+            "title" => edit.title = reader.text(key, node),
+            "description" => edit.description = reader.text(key, node),
+            "annotations" => match (node.table(), node.json()) {
+                (Some(_), Some(serde_json::Value::Object(map))) => edit.annotations = map,
+                _ => reader.wrong(key, node, "write an object: { \"readOnlyHint\": true }"),
+            },
+            // Codex asks its user by it.
+            "approval_mode" => {}
+            _ => reader.unknown(key, &["name", "title", "description", "annotations"]),
+        }
+    }
+    Some(edit)
+}
+
+fn legal(reader: &mut Reader<'_>, node: &Node, name: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let legal = (1..=64).contains(&name.len()) && name.chars().all(is_legal);
+    if !legal {
+        let what = format!("{name:?} is a name that clients may not take");
+        reader.error(&node.place, what, "use letters, digits, _ and -, 64 at most");
+    }
+    legal
 }

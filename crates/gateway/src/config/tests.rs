@@ -170,7 +170,7 @@ fn a_mistake_is_told_with_its_place_and_what_to_write() {
     check(
         "{\"mcpServers\": {\n  \"a\": {\"comand\": \"x\"},\n  \"b\": {\"command\": \"x\", \"args\": \"y\"}\n}}",
         &[
-            "m.json:2:9: no tool that we know has the key \"comand\" -> write \"command\"",
+            "m.json:2:9: unknown key \"comand\" -> write \"command\"",
             "m.json:3:33: \"args\" is text -> write a list of texts: [\"…\", \"…\"]",
         ],
     );
@@ -231,7 +231,7 @@ fn a_section_of_ours_among_the_servers_is_a_mistake() {
     check(
         r#"{"mcpServers": {"switchboard": {"keys": {}}}}"#,
         &[
-            "m.json:1:33: no tool that we know has the key \"keys\" -> it is left out of account",
+            "m.json:1:33: unknown key \"keys\" -> it is ignored; remove it or correct its name",
             &format!(
                 "m.json:1:17: server \"switchboard\" has neither a command nor a URL -> {neither}"
             ),
@@ -442,11 +442,11 @@ fn a_pipe_that_nobody_writes_to_is_a_mistake_and_one_that_somebody_does_is_read(
 
     let path = std::env::temp_dir().join(format!("switchboard-pipe-{}", std::process::id()));
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let error = file::read(&path, 100).unwrap_err();
+    let error = read_file(&path, 100).unwrap_err();
     assert_eq!(error.to_string(), "nobody writes to this pipe");
     // Open for both, so that the reader finds somebody at the other end.
     let mut writer = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     writer.write_all(&[b'x'; 100]).unwrap();
-    assert_eq!(file::read(&path, 100).unwrap(), [b'x'; 100]);
+    assert_eq!(read_file(&path, 100).unwrap(), [b'x'; 100]);
     std::fs::remove_file(&path).unwrap();
 }

@@ -3,18 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use jsonc_parser::ast;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Place, Problem};
+use super::{Problem, SourceLocation};
 
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     pub(super) value: Value,
 }
 
@@ -33,7 +32,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) text: String,
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
 }
 
 impl Node {
@@ -221,12 +220,12 @@ impl<'t> Places<'t> {
         Self { file: file.into(), text, lines, skipped: 0 }
     }
 
-    fn at(&self, offset: usize) -> Place {
+    fn at(&self, offset: usize) -> SourceLocation {
         let offset = (offset + self.skipped).min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines[line - 1];
         let before = self.text.get(start..offset).unwrap_or_default();
         let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
-        Place { file: Arc::clone(&self.file), line, column }
+        SourceLocation { file: Arc::clone(&self.file), line, column }
     }
 }

@@ -84,7 +84,7 @@ impl Fleet {
         replaces: bool,
     ) -> Result<Backend, AddError> {
         let server = (self.reach)(plan).discreet();
-        self.tap().meet(name, Peer::of(&server));
+        self.tap().meet(name, Peer::new(&server));
         let backend = Backend::new(plan, server, limits);
         let listed = backend.listed();
         if replaces {

@@ -19,7 +19,7 @@ use switchboard_proto::{method, project};
 
 use super::session::Session;
 use super::{Front, id, lock};
-use crate::catalog::{BadCursor, Catalog, PAGE, Page};
+use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::merge;
 use crate::tap::WHOLE;
 
@@ -117,7 +117,7 @@ impl Front {
         })
     }
 
-    fn page(&self, request: &Message, kind: Kind) -> Result<Page, BadCursor> {
+    fn page(&self, request: &Message, kind: Kind) -> Result<ListPage, BadCursor> {
         let is_whole = request.inside(Member::Meta, &[WHOLE]).is_some_and(Part::is_true);
         let cursor = match request.part(Member::Cursor) {
             None => None,
@@ -128,7 +128,7 @@ impl Front {
             return catalog.page(kind, cursor.as_deref(), PAGE);
         }
         match cursor {
-            None => Ok(Page { items: self.searching(), next: None }),
+            None => Ok(ListPage { items: self.searching(), next: None }),
             Some(_) => Err(BadCursor),
         }
     }
@@ -167,7 +167,7 @@ impl Front {
 }
 
 /// The result: what we say, then the definitions as they came.
-fn written(kind: Kind, page: &Page, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
+fn written(kind: Kind, page: &ListPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
     let mut result = hints.map_or_else(|| json!({}), |hints| dressed(json!({}), hints));
     if !missing.is_empty() {
         result["_meta"][DEFERRED] = missing.into();
@@ -321,12 +321,12 @@ mod tests {
     #[test]
     fn a_list_says_what_is_missing_before_the_definitions_as_they_came() {
         let items = vec![Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
-        let page = Page { items, next: Some("1:b".to_owned()) };
+        let page = ListPage { items, next: Some("1:b".to_owned()) };
         let missing = vec![json!({"server": "b"})];
         let text = written(Kind::Tools, &page, missing, None);
         let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        let empty = Page { items: Vec::new(), next: None };
+        let empty = ListPage { items: Vec::new(), next: None };
         let text = written(Kind::Templates, &empty, Vec::new(), None);
         assert_eq!(text, br#"{"resourceTemplates":[]}"#);
         let hints = Hints { ttl_ms: 7, public: true };

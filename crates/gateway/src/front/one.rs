@@ -25,7 +25,7 @@ use super::reply::{At, Duty, Reply, Shown};
 use super::session::Session;
 use super::{Front, lock};
 use crate::fleet::Backend;
-use crate::glob::Filter;
+use crate::glob::NameFilter;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::route::Nowhere;
@@ -36,8 +36,8 @@ const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
 /// What decides on what is shown: filters of the plan, and the tools of a grant.
 #[derive(Clone, PartialEq)]
 pub(super) struct Rules {
-    plan: [Filter; 3],
-    granted: Filter,
+    plan: [NameFilter; 3],
+    granted: NameFilter,
 }
 
 impl Rules {

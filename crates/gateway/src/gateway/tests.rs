@@ -14,7 +14,7 @@ fn plan(servers: &[&str], keys: &[(&str, &[&str])]) -> Plan {
         ((*name).to_owned(), ServerPlan::new(*name, Target::Command(command.clone())))
     };
     let principal = |(name, servers): &(&str, &[&str])| {
-        let keys = vec![KeyHash::of(name.as_bytes())];
+        let keys = vec![KeyHash::compute(name.as_bytes())];
         let mut principal = Principal { name: (*name).to_owned(), keys, ..Principal::default() };
         principal.grant.servers = Some(servers.iter().map(|name| (*name).to_owned()).collect());
         Arc::new(principal)

@@ -1,4 +1,4 @@
-//! One server of a plan.
+//! One server of a plan, and the secrets of a plan, which logs leave out.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,11 +10,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::roster::Kind;
+use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
 use switchboard_net::upstream::{Server, Target};
 
+use super::Plan;
 use crate::config::{Edit, Process, Sleep};
-use crate::credential::{Credentials, Source, replace};
-use crate::glob::Filter;
+use crate::credential::{CredentialSource, Credentials, replace};
+use crate::glob::NameFilter;
 use crate::name;
 
 /// How to reach a server, how to treat it, and what of it clients see.
@@ -37,11 +39,11 @@ pub struct ServerPlan {
     /// Calls it gets at once; further ones wait for their turn.
     pub calls: NonZeroUsize,
     /// Which of its tools clients see.
-    pub tools: Filter,
+    pub tools: NameFilter,
     /// Which of its prompts clients see.
-    pub prompts: Filter,
+    pub prompts: NameFilter,
     /// Which of its resources clients see, by URI or template.
-    pub resources: Filter,
+    pub resources: NameFilter,
     /// What clients see of a tool instead of what the server says, by its name there.
     pub tool_edits: BTreeMap<String, Edit>,
     /// The same for prompts.
@@ -71,9 +73,9 @@ impl ServerPlan {
             call: None,
             sleep: Sleep::default(),
             calls: Self::CALLS,
-            tools: Filter::default(),
-            prompts: Filter::default(),
-            resources: Filter::default(),
+            tools: NameFilter::default(),
+            prompts: NameFilter::default(),
+            resources: NameFilter::default(),
             tool_edits: BTreeMap::new(),
             prompt_edits: BTreeMap::new(),
             prefix: None,
@@ -99,13 +101,13 @@ impl ServerPlan {
                     return server;
                 }
                 let credentials = self.credentials.clone();
-                server.showing(Arc::new(Source::new(credentials, headers, environment)))
+                server.showing(Arc::new(CredentialSource::new(credentials, headers, environment)))
             }
         }
     }
 
     /// Which of a kind clients see; templates by what is said of resources.
-    pub fn filter(&self, kind: Kind) -> &Filter {
+    pub fn filter(&self, kind: Kind) -> &NameFilter {
         match kind {
             Kind::Tools => &self.tools,
             Kind::Prompts => &self.prompts,
@@ -208,5 +210,138 @@ impl fmt::Debug for ServerPlan {
             Target::Url { url, .. } => shown.field("host", &url.host()).field("path", &url.path()),
         };
         shown.field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+/// Something not to be told, and what stands in its place.
+#[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Secret {
+    /// The variable, header or flag that has it.
+    pub name: String,
+    /// What must not be told.
+    pub value: String,
+}
+
+/// Secrets that are known of one plan: more than its servers need.
+const MAX_SECRETS: usize = 4096;
+
+impl Secret {
+    /// Values of variables, headers and arguments of the servers of these plans. The
+    /// longest come first: one may be a part of another.
+    pub fn collect(plans: &[&Plan]) -> Vec<Self> {
+        let servers = plans.iter().flat_map(|plan| plan.servers.values());
+        let mut secrets: Vec<_> = servers.flat_map(ServerPlan::secrets).collect();
+        secrets.sort_by_key(|it| (std::cmp::Reverse(it.value.len()), it.value.clone()));
+        secrets.dedup_by(|one, other| one.value == other.value);
+        secrets.truncate(MAX_SECRETS);
+        secrets
+    }
+}
+
+impl ServerPlan {
+    fn secrets(&self) -> Vec<Secret> {
+        let mut found = FoundSecrets::default();
+        match &self.target {
+            Target::Command(command) => {
+                for (name, value) in &command.env {
+                    found.add(name, value, LONG);
+                    // A key may have lines, of which only one is told.
+                    value.lines().for_each(|line| found.add(name, line, LONG));
+                }
+                found.add_args(&command.args);
+            }
+            Target::Url { url, headers, .. } => {
+                for (name, value) in headers {
+                    let value = String::from_utf8_lossy(value.as_bytes());
+                    words(name.as_str(), &value)
+                        .for_each(|word| found.add(name.as_str(), word, SHORT));
+                }
+                for pair in url.query().unwrap_or_default().split('&') {
+                    let (name, value) = pair.split_once('=').unwrap_or(("query", pair));
+                    found.add(name, value, LONG);
+                }
+            }
+        }
+        found.secrets
+    }
+}
+
+#[derive(Default)]
+struct FoundSecrets {
+    secrets: Vec<Secret>,
+}
+
+impl FoundSecrets {
+    /// Adds a value that is `long` enough, or whose name tells that it is secret.
+    fn add(&mut self, name: &str, value: &str, long: usize) {
+        let value = value.trim();
+        if value.len() >= long || value.len() >= SHORT && is_secret_name(name) {
+            self.secrets.push(Secret { name: name.to_owned(), value: value.to_owned() });
+        }
+    }
+
+    /// `--token X`, `--token=X`, `TOKEN=X`: of arguments only what names itself.
+    fn add_args(&mut self, args: &[String]) {
+        let mut before = "";
+        for arg in args {
+            if let Some((name, value)) =
+                arg.split_once('=').filter(|(name, _)| is_secret_name(name))
+            {
+                self.add(name.trim_start_matches('-'), value, SHORT);
+            } else if before.starts_with('-') && !before.contains('=') && is_secret_name(before) {
+                self.add(before.trim_start_matches('-'), arg, SHORT);
+            }
+            before = arg;
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, Surroundings};
+
+    #[test]
+    fn what_servers_are_given_is_secret_unless_it_is_a_plain_word() {
+        let file = r#"{"mcpServers": {
+            "local": {
+                "command": "run",
+                "args": ["--api-key", "s3cret-arg", "-e", "DB_PASSWORD=s3cret-pair", "--root", "/srv/files"],
+                "env": {"TOKEN": "s3cr", "MODE": "server", "LONG": "s3cret-long", "PEM": "-----x\nline-s3cret\n"}
+            },
+            "far": {
+                "url": "https://example.com/mcp?t=s3cret-query",
+                "headers": {"Authorization": "Bearer s3cret-header"}
+            }
+        }}"#;
+        let config = Config::parse(Path::new("a.json"), file, &Surroundings::default()).unwrap();
+        let (plan, problems) = Plan::build(&[config]);
+        assert_eq!(problems, []);
+        let secrets = Secret::collect(&[&plan]);
+        let value = |value: &str| secrets.iter().find(|it| it.value == value).map(|it| &*it.name);
+        for (secret, name) in [
+            ("s3cret-arg", "api-key"),
+            ("s3cret-pair", "DB_PASSWORD"),
+            ("s3cr", "TOKEN"),
+            ("s3cret-long", "LONG"),
+            ("line-s3cret", "PEM"),
+            ("s3cret-header", "authorization"),
+            ("s3cret-query", "t"),
+        ] {
+            assert_eq!(value(secret), Some(name), "{secret}");
+        }
+        for plain in ["server", "/srv/files", "-e", "Bearer"] {
+            assert_eq!(value(plain), None, "{plain}");
+        }
+        assert!(secrets.is_sorted_by_key(|it| std::cmp::Reverse(it.value.len())));
+        assert!(!format!("{secrets:?}").contains("s3cr"));
     }
 }

@@ -126,7 +126,7 @@ all = ["*"]
 
 #[test]
 fn keys_groups_and_grants_are_looked_up() {
-    let hash = KeyHash::of(b"secret");
+    let hash = KeyHash::compute(b"secret");
     let text = format!(
         r#"{{"servers": {{"a": {{"command": "c"}}, "b": {{"command": "c"}},
                           "off": {{"command": "c", "enabled": false}}}},
@@ -232,7 +232,7 @@ fn a_mistake_in_a_list_is_told_where_it_stands() {
           "nog"]}}}},
     "anonymous": {{"servers": ["b*",
         "nobody"]}}}}}}"#,
-        KeyHash::of(b"secret")
+        KeyHash::compute(b"secret")
     );
     let instead = "write the name of a server, or a part of it with *";
     check(

@@ -1,4 +1,4 @@
-//! How often somebody may call, and how many calls they may have open.
+//! The rate limit of a principal, and how many calls it may have open.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -34,16 +34,16 @@ impl FromStr for Rate {
     }
 }
 
-/// Why a call does not get its turn.
+/// Why a call is refused for now.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Busy {
-    /// Too many calls of late.
-    #[error("too many calls; the next may come in {} s", wait.as_secs() + 1)]
+    /// The rate limit is reached.
+    #[error("rate limit reached; retry in {} s", wait.as_secs() + 1)]
     Rate { wait: Duration },
     /// Too many calls are open.
-    #[error("{0} calls are open already")]
+    #[error("{0} calls are open, which is the limit")]
     Calls(usize),
 }
 
@@ -65,7 +65,7 @@ impl Meter {
         Self { rate, max_open, open: 0, saved, last: None }
     }
 
-    /// A call wants its turn. If it gets one, [`Meter::leave`] must follow.
+    /// Counts a call that begins. If it is let through, [`Meter::leave`] must follow.
     pub fn enter(&mut self, now: Instant) -> Result<(), Busy> {
         if let Some(max) = self.max_open.filter(|max| self.open >= *max) {
             return Err(Busy::Calls(max));

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::glob::Filter;
+use crate::glob::NameFilter;
 
 fn list(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn principal(name: &str, keys: &[&str]) -> Arc<Principal> {
-    let keys = keys.iter().map(|key| KeyHash::of(key.as_bytes())).collect();
+    let keys = keys.iter().map(|key| KeyHash::compute(key.as_bytes())).collect();
     Arc::new(Principal { name: name.to_owned(), keys, ..Principal::default() })
 }
 
@@ -54,7 +54,7 @@ fn where_nobody_has_a_key_none_is_wrong() {
 
 #[test]
 fn a_hash_is_written_and_read_and_shows_little() {
-    let hash = KeyHash::of(b"abc");
+    let hash = KeyHash::compute(b"abc");
     let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(hash.to_string(), text);
     assert_eq!(text.parse(), Ok(hash));
@@ -64,7 +64,7 @@ fn a_hash_is_written_and_read_and_shows_little() {
     for bad in ["", "sha256:", "abc", &text[..70], &text[7..], &long, "sha256:é"] {
         assert_eq!(bad.parse::<KeyHash>(), Err(BadHash), "{bad}");
     }
-    assert!(hash.matches(&KeyHash::of(b"abc")) && !hash.matches(&KeyHash::of(b"abd")));
+    assert!(hash.matches(&KeyHash::compute(b"abc")) && !hash.matches(&KeyHash::compute(b"abd")));
 }
 
 #[test]
@@ -73,7 +73,8 @@ fn a_grant_names_servers_groups_and_tools() {
     assert!(who.may_use("files") && who.may_call("files", "read") && who.may_enter("dev"));
     who.grant.servers = Some(list(&["git*"]));
     assert!(who.may_use("github") && !who.may_use("files"));
-    who.grant.tools = Filter { only: Some(list(&["github__get_*"])), never: list(&["*__get_key"]) };
+    who.grant.tools =
+        NameFilter { only: Some(list(&["github__get_*"])), never: list(&["*__get_key"]) };
     assert!(who.may_see("github", "get_issue"));
     assert!(!who.may_see("github", "delete") && !who.may_call("gitlab", "get_issue"));
     assert!(!who.may_call("github", "get_key"));
@@ -83,7 +84,7 @@ fn a_grant_names_servers_groups_and_tools() {
 #[test]
 fn what_two_rules_let_through_is_what_each_of_them_does() {
     let may = |name: &str, servers: &[&str], keys: &[&[u8]]| {
-        let keys = keys.iter().map(|key| KeyHash::of(key)).collect();
+        let keys = keys.iter().map(|key| KeyHash::compute(key)).collect();
         let mut who = Principal { name: name.to_owned(), keys, ..Principal::default() };
         who.grant.servers = Some(list(servers));
         Arc::new(who)
@@ -104,7 +105,7 @@ fn what_two_rules_let_through_is_what_each_of_them_does() {
         let names: Vec<_> = both.principals.iter().map(|who| who.name.as_str()).collect();
         assert_eq!((names, both.is_open()), (vec!["ada", "same"], false));
         let ada = &both.principals[0];
-        assert_eq!(ada.keys, [KeyHash::of(b"2")]);
+        assert_eq!(ada.keys, [KeyHash::compute(b"2")]);
         assert!(ada.may_use("a") && ada.may_use("b") && !ada.may_use("c"));
         assert!(ada.may_call("a", "get") && !ada.may_call("a", "drop"));
         assert!(!ada.grant.is_open() && !ada.grant.has_all_tools());

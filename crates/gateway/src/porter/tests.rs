@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use super::*;
 use crate::policy::KeyHash;
-use switchboard_net::who::Standing as _;
 use switchboard_proto::refusal::Refusal;
 
 fn principal(name: &str, keys: &[&str], servers: Option<&[&str]>) -> Principal {
-    let keys = keys.iter().map(|key| KeyHash::of(key.as_bytes())).collect();
+    let keys = keys.iter().map(|key| KeyHash::compute(key.as_bytes())).collect();
     let mut principal = Principal { name: name.to_owned(), keys, ..Principal::default() };
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     principal.grant.servers = servers.map(list);

@@ -156,3 +156,44 @@ fn nothing_fits_nonsense_and_nothing_grows_without_bound() {
     assert_eq!(index.find("word", 5).len(), 1);
     assert!(Index::new([]).is_empty() && Index::new([]).find("x", 5).is_empty());
 }
+
+fn stems(text: &str) -> String {
+    terms(text).map(|term| term.stem).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn names_are_cut_into_words_however_they_are_written() {
+    assert_eq!(stems("getUserById"), "get user by id");
+    assert_eq!(stems("get_user_by_id"), "get user by id");
+    assert_eq!(stems("Get-User-By-ID"), "get user by id");
+    assert_eq!(stems("parseHTTPUrl2"), "pars http url 2");
+    assert_eq!(stems("list.pull/requests"), "list pull request");
+    assert_eq!(stems("naïveÜber 日本"), "naïve über 日本");
+    assert_eq!(stems("__ -- "), "");
+}
+
+#[test]
+fn endings_do_not_count() {
+    for (one, other) in [
+        ("issues", "issue"),
+        ("repositories", "repository"),
+        ("creating", "create"),
+        ("created", "create"),
+        ("deletes", "delete"),
+        ("running", "runs"),
+        ("calling", "calls"),
+        ("translation", "translate"),
+        ("searching", "search"),
+    ] {
+        assert_eq!(stems(one), stems(other), "{one} and {other}");
+    }
+    assert_ne!(stems("status"), stems("stat"));
+}
+
+#[test]
+fn the_tables_are_in_the_form_they_are_looked_up_in() {
+    assert!(FILLERS.is_sorted());
+    assert!(SAME.iter().all(|set| set.len() > 1));
+    assert_eq!(synonyms("bug"), ["issu", "ticket"]);
+    assert_eq!(synonyms(&stem("deleting")), ["drop", "eras", "remov"]);
+}

@@ -10,13 +10,13 @@ fn list(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn plan(resources: Filter) -> ServerPlan {
+fn plan(resources: NameFilter) -> ServerPlan {
     let target = Target::Command(Command::new("true"));
     ServerPlan { resources, ..ServerPlan::new("s", target) }
 }
 
 /// The URIs of these that are seen by somebody from whom a filter keeps others.
-fn seen<'u>(filter: Filter, uris: &[&'u str]) -> Vec<&'u str> {
+fn seen<'u>(filter: NameFilter, uris: &[&'u str]) -> Vec<&'u str> {
     let known = |kind| match kind {
         Kind::Templates => Some(list(&["db://{table}", "file:///{path}", "file:///open/{name}"])),
         Kind::Resources => Some(list(&["db://listed", "note://a", "Odd://%2e/../B"])),
@@ -28,18 +28,18 @@ fn seen<'u>(filter: Filter, uris: &[&'u str]) -> Vec<&'u str> {
     uris.iter().copied().filter(is_seen).collect()
 }
 
-fn never(patterns: &[&str]) -> Filter {
-    Filter { never: list(patterns), only: None }
+fn never(patterns: &[&str]) -> NameFilter {
+    NameFilter { never: list(patterns), only: None }
 }
 
-fn only(patterns: &[&str]) -> Filter {
-    Filter { only: Some(list(patterns)), never: Vec::new() }
+fn only(patterns: &[&str]) -> NameFilter {
+    NameFilter { only: Some(list(patterns)), never: Vec::new() }
 }
 
 #[test]
 fn a_uri_of_a_hidden_template_is_hidden_unless_another_fits_that_is_not() {
     let uris = ["db://users", "db://listed", "file:///a", "file:///open/a", "note://a", "x://y"];
-    assert_eq!(seen(Filter::default(), &uris), uris);
+    assert_eq!(seen(NameFilter::default(), &uris), uris);
     assert_eq!(
         seen(never(&["db://{table}"]), &uris),
         ["db://listed", "file:///a", "file:///open/a", "note://a", "x://y"],
@@ -59,7 +59,7 @@ fn a_uri_of_a_hidden_template_is_hidden_unless_another_fits_that_is_not() {
         seen(only(&["db://{table}", "x://*"]), &uris),
         ["db://users", "db://listed", "x://y"]
     );
-    let both = Filter { only: Some(list(&["db://*"])), never: list(&["db://u*"]) };
+    let both = NameFilter { only: Some(list(&["db://*"])), never: list(&["db://u*"]) };
     assert_eq!(seen(both, &uris), ["db://listed"]);
 }
 
@@ -75,7 +75,7 @@ fn no_other_spelling_leads_to_what_is_hidden() {
         "db://%75sers",
         "db://Users",
     ];
-    assert_eq!(seen(Filter::default(), &uris), uris);
+    assert_eq!(seen(NameFilter::default(), &uris), uris);
     assert_eq!(seen(never(&["db://users"]), &uris), [""; 0]);
     assert_eq!(seen(never(&["db://{table}"]), &uris), [""; 0]);
     assert_eq!(seen(never(&["db://%75SERS"]), &uris), [""; 0]);
@@ -95,7 +95,7 @@ fn other_filters_leave_odd_spellings_of_a_list_and_plain_ones_of_people_alone() 
 
 #[test]
 fn what_lists_decide_is_not_decided_before_they_are_known() {
-    let filter = Filter { only: Some(list(&["a://*", "b://{x}"])), never: list(&["a://b"]) };
+    let filter = NameFilter { only: Some(list(&["a://*", "b://{x}"])), never: list(&["a://b"]) };
     let (plan, grant) = (plan(filter), Grant::default());
     let reaches = |uri| Sight::new(&plan, &grant).reaches(Kind::Resources, uri, |_| None);
     assert_eq!(reaches("a://b"), Some(false));
@@ -166,7 +166,7 @@ fn a_request_is_doubtful_where_its_server_may_read_another_name_than_we_do() {
 
 #[test]
 fn what_is_left_of_a_list_stays_as_it_was_written() {
-    let (mut plan, grant) = (plan(Filter::default()), Grant::default());
+    let (mut plan, grant) = (plan(NameFilter::default()), Grant::default());
     plan.tools = never(&["b*"]);
     let sight = Sight::new(&plan, &grant);
     let answer = |result: &str| {

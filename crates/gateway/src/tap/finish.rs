@@ -1,16 +1,21 @@
-//! The end of a call: what is counted, logged, remembered and sent of it.
+//! The end of a call: what is counted, logged, remembered and sent of it. Nothing of it
+//! shows a secret.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::Value;
 use switchboard_net::face::Face;
+use switchboard_net::upstream::{Server, Target};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
-use super::recent::Trace;
+use super::own_tools::Trace;
 use super::{CallResult, Seen, Tap};
 use crate::policy;
-use crate::span::{Kind, Span};
+use crate::span::{Span, SpanKind};
 
 /// How a call ended.
 struct End {
@@ -24,13 +29,13 @@ impl Tap {
     /// A call was answered, or given up if there is no answer.
     pub(super) fn close(&self, face: &Face, call: &Seen, answer: Option<&Message>) {
         let outcome =
-            answer.map_or(CallResult::Cancelled, |answer| CallResult::of(&call.method, answer));
+            answer.map_or(CallResult::Cancelled, |answer| CallResult::judge(&call.method, answer));
         let code = answer.and_then(Message::error_code);
         let end = End { outcome, code, took: call.since.elapsed() };
         self.count(call, &end);
         log(face, call, &end);
         if &*call.method == method::CALL_TOOL {
-            self.recent.add(face, || Trace::of(call, outcome, code, end.took));
+            self.recent.add(face, || Trace::new(call, outcome, code, end.took));
         }
         if call.is_sampled {
             self.send_spans(face, call, &end);
@@ -72,13 +77,13 @@ impl Tap {
             is_error: end.is_error(),
         };
         let offered = call.offered.as_deref();
-        spans.send(whole(call.span, call.parent, Kind::Server, offered, call.at, attributes));
+        spans.send(whole(call.span, call.parent, SpanKind::Server, offered, call.at, attributes));
         if let (Some((id, from)), Some(server)) = (call.onward, &call.server) {
             let mut attributes = said_of(call, call.target.as_deref(), end);
             attributes.push(("switchboard.server", (&**server).into()));
             attributes.extend(self.place_of(server));
             let (parent, target) = (Some(call.span), call.target.as_deref());
-            spans.send(whole(id, parent, Kind::Client, target, from, attributes));
+            spans.send(whole(id, parent, SpanKind::Client, target, from, attributes));
         }
     }
 
@@ -165,4 +170,103 @@ fn log(face: &Face, call: &Seen, end: &End) {
         };
     }
     if end.is_error() { line!(info) } else { line!(debug) }
+}
+
+/// Bytes of a name that are kept of a call: no tool has a longer name.
+const MAX_NAME: usize = 256;
+
+/// The tool, prompt or resource that a call is about.
+pub(super) fn call_subject(request: &Message) -> Option<Cow<'_, str>> {
+    let text = match request.method() {
+        method::CALL_TOOL | method::GET_PROMPT => request.name()?,
+        method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+            plain_uri(&request.uri()?).to_owned().into()
+        }
+        _ => return None,
+    };
+    let short = short_name(&text).len();
+    Some(if short < text.len() { Cow::Owned(text[..short].to_owned()) } else { text })
+}
+
+/// As much of a name as is kept.
+pub(super) fn short_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME)]
+}
+
+/// A URI without what may be secret in it: who asks, and what for. One with a
+/// name and a password is told by its scheme alone.
+fn plain_uri(uri: &str) -> &str {
+    let uri = uri.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = uri.split_once(':').unwrap_or(("", uri));
+    let place = rest.trim_start_matches('/').split('/').next().unwrap_or_default();
+    if place.contains('@') { scheme } else { uri }
+}
+
+/// Where a server is, as spans tell it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Peer {
+    /// `pipe` or `tcp`.
+    pub transport: &'static str,
+    /// Its host, if it has one.
+    pub host: Option<Box<str>>,
+    /// The port there.
+    pub port: Option<u16>,
+}
+
+impl Peer {
+    /// Where this server is.
+    pub fn new(server: &Server) -> Self {
+        let Target::Url { url, .. } = server.target() else {
+            return Self { transport: "pipe", host: None, port: None };
+        };
+        let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+        let port = url.port_u16().unwrap_or(usual);
+        Self { transport: "tcp", host: url.host().map(Into::into), port: Some(port) }
+    }
+}
+
+/// Where each server is.
+#[derive(Debug, Default)]
+pub(super) struct Peers(RwLock<HashMap<Box<str>, Peer>>);
+
+/// Servers whose places are known. Those that are beyond have none.
+const MAX_PEERS: usize = 1024;
+
+impl Peers {
+    pub(super) fn set(&self, server: &str, peer: Peer) {
+        let mut peers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if peers.len() < MAX_PEERS || peers.contains_key(server) {
+            peers.insert(server.into(), peer);
+        }
+    }
+
+    pub(super) fn get(&self, server: &str) -> Option<Peer> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_between_two_characters() {
+        assert_eq!(short_name("tools/call"), "tools/call");
+        assert_eq!(short_name(&format!("a{}", "é".repeat(500))).len(), MAX_NAME - 1);
+    }
+
+    #[test]
+    fn a_uri_is_told_without_what_may_be_secret() {
+        for (uri, told) in [
+            ("file:///a/b", "file:///a/b"),
+            ("https://example.com/a?token=s3cret#x", "https://example.com/a"),
+            ("postgres://me:s3cret@db/x", "postgres"),
+            ("demo://a@b", "demo"),
+            ("mailto:me@example.com", "mailto"),
+            ("https://example.com/@me", "https://example.com/@me"),
+            ("", ""),
+        ] {
+            assert_eq!(plain_uri(uri), told, "{uri}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ fn access(ada: Option<&[&str]>, bob: &[&str]) -> Access {
     let mut principals = Vec::new();
     for (name, servers) in [("ada", ada), ("bob", Some(bob))] {
         let Some(servers) = servers else { continue };
-        let keys = vec![KeyHash::of(name.as_bytes())];
+        let keys = vec![KeyHash::compute(name.as_bytes())];
         let mut principal = Principal { name: name.to_owned(), keys, ..Principal::default() };
         principal.grant.servers = Some(list(servers));
         principals.push(Arc::new(principal));

@@ -26,7 +26,7 @@ impl Folder {
     fn watch(&self, file: &str) -> Watch {
         let around = Surroundings::new([], &self.0);
         let files = vec![self.0.join(file)];
-        let reading = Reading::of(&files, &around);
+        let reading = Reading::read(&files, &around);
         Watch::new(files, around, &reading)
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn lenient(more: &Value) -> Value {
 /// A key that may do what `grant` says, as a file has it.
 pub(crate) fn key(key: &str, grant: Value) -> Value {
     let mut entry = grant;
-    entry["hash"] = KeyHash::of(key.as_bytes()).to_string().into();
+    entry["hash"] = KeyHash::compute(key.as_bytes()).to_string().into();
     entry
 }
 
@@ -151,7 +151,7 @@ fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
     let file = folder.join("servers.json");
     let config = json!({"mcpServers": servers, "switchboard": section});
     std::fs::write(&file, config.to_string()).unwrap();
-    let reading = Reading::of(&[file], &Surroundings::new(std::env::vars(), folder));
+    let reading = Reading::read(&[file], &Surroundings::new(std::env::vars(), folder));
     assert!(reading.is_sound(), "{:?}", reading.lines());
     reading.plan
 }

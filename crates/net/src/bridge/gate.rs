@@ -191,6 +191,11 @@ impl<W> Gate<W> {
         Vec::new()
     }
 
+    /// How long a call waits for the server to start.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Those who have waited for the server for too long.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
         if self.is_open {

@@ -216,17 +216,18 @@ impl Bridge {
     /// Fails who has waited for too long; whether somebody still waits for the server.
     fn look_at_gate(&self) -> Option<Instant> {
         let house = self.house.as_ref()?;
-        let (late, next) = {
+        let (late, next, waited) = {
             let mut house = lock(house);
             let late = house.gate.handle_timeout(now());
             let next = house.gate.poll_timeout();
             if next.is_none() {
                 house.watching = None;
             }
-            (late, next)
+            (late, next, house.gate.patience())
         };
         for opening in late {
-            opening.call.finish(Failure::StartTimeout);
+            let server = self.server.name().into();
+            opening.call.finish(Failure::StartTimeout { server, waited });
         }
         next
     }

@@ -138,7 +138,7 @@ impl Gate for ApiKey {
         if self.is_shown(headers) {
             return Ok(Who::new("key"));
         }
-        let text = "the API key is missing or wrong; send it as X-API-Key";
+        let text = "the API key is missing or wrong; send it as 'X-API-Key: KEY' or 'Authorization: Bearer KEY'";
         Err(GateDenial::unknown(HeaderValue::from_static("Bearer"), text))
     }
 }

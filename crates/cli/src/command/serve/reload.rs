@@ -5,30 +5,27 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use switchboard_gateway::gateway::Gateway;
-use switchboard_gateway::plan::{Changes, Reading, Secret};
+use switchboard_gateway::plan::{PlanChanges, Reading, Secret};
 use switchboard_gateway::watch::Watch;
 use tokio::task::JoinHandle;
 
-use super::access::Reach;
-use super::place::Stands;
-use super::{check_plan, host, serve_args, tell};
+use super::{Exposure, ServedSites, check_plan, host, serve_args, tell};
 use crate::args::GatewayArgs;
 use crate::exit::CommandError;
-use crate::log;
 use crate::signal::Stop;
-use crate::target;
+use crate::{log, target};
 
 /// Has the gateway do what the files say.
 pub(super) struct Follow {
     args: GatewayArgs,
     /// Whom the address lets in that is bound, whatever the files say now.
-    reach: Reach,
+    reach: Exposure,
     gateway: Arc<Gateway>,
     watch: Watch,
     loaded: Arc<Loaded>,
 }
 
-/// Which configuration is in force, for whoever looks.
+/// Which configuration is in force, for the page `/status`.
 pub(super) struct Loaded {
     state: Mutex<State>,
 }
@@ -79,7 +76,7 @@ impl Follow {
         }
         let state = Mutex::new(State { at: SystemTime::now(), problems: reading.errors().count() });
         let plan = gateway.plan();
-        let reach = Reach::of(args, &plan);
+        let reach = Exposure::new(args, &plan);
         let args = GatewayArgs { host: Some(host(args, &plan)), ..args.clone() };
         let gateway = Arc::clone(gateway);
         Ok(Self { args, reach, gateway, watch, loaded: Arc::new(Loaded { state }) })
@@ -90,7 +87,7 @@ impl Follow {
     }
 
     /// Follows; `stands` is what is served over HTTP.
-    pub(super) fn run(mut self, mut stands: Option<Stands>) -> Following {
+    pub(super) fn run(mut self, mut stands: Option<ServedSites>) -> Following {
         Following(tokio::spawn(async move {
             loop {
                 let reading = self.watch.changed().await;
@@ -105,7 +102,7 @@ impl Follow {
     }
 
     /// Follows what was read; the number of mistakes because of which it is not followed.
-    fn take(&self, mut reading: Reading, stands: Option<&mut Stands>) -> usize {
+    fn take(&self, mut reading: Reading, stands: Option<&mut ServedSites>) -> usize {
         for error in &reading.unread {
             tracing::error!("{}", error.line());
         }
@@ -115,7 +112,7 @@ impl Follow {
             return reading.unread.len() + reading.errors().count();
         }
         // The servers of before may still speak.
-        log::hide(Secret::of(&[&self.gateway.plan(), &reading.plan]));
+        log::hide(Secret::collect(&[&self.gateway.plan(), &reading.plan]));
         let checked = check_plan(&self.args, &mut reading.plan, &self.reach);
         let was_open = self.gateway.plan().access.is_open();
         let applied = checked.and_then(|()| {
@@ -134,7 +131,7 @@ impl Follow {
                 }
                 told(&changes);
                 if !was_open && self.gateway.plan().access.is_open() {
-                    tracing::warn!("no key is needed any more: anybody may come in");
+                    tracing::warn!("no key is needed any more: any client may connect");
                 }
                 0
             }
@@ -146,8 +143,8 @@ impl Follow {
     }
 }
 
-fn told(changes: &Changes) {
-    let Changes { added, removed, changed, adjusted, .. } = changes;
+fn told(changes: &PlanChanges) {
+    let PlanChanges { added, removed, changed, adjusted, .. } = changes;
     tracing::info!(?added, ?removed, restarted = ?changed, ?adjusted, "configuration is in force");
     if changes.listen {
         tracing::warn!(

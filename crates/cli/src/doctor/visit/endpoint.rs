@@ -12,11 +12,11 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::net::{TcpStream, lookup_host};
 
-use super::{Plan, Talk, greeting};
+use super::{Talk, VisitOptions, greeting};
 use crate::doctor::evidence::{
     Evidence, ExchangeResult, Heard, Reply, Transport, Trial, Unreached,
 };
-use crate::doctor::wire::{Http, Old, Wire};
+use crate::doctor::wire::{Http, SseEndpoint, Wire};
 
 /// Where to knock.
 #[derive(Clone)]
@@ -31,7 +31,12 @@ const USUAL: [&str; 4] = ["/mcp", "/sse", "/", "/api/mcp"];
 /// How long one of them is looked at.
 const GLANCE: Duration = Duration::from_secs(5);
 
-pub(super) async fn visit(mut door: Door, strategy: Strategy, plan: Plan, evidence: &mut Evidence) {
+pub(super) async fn visit(
+    mut door: Door,
+    strategy: Strategy,
+    plan: VisitOptions,
+    evidence: &mut Evidence,
+) {
     if !reach(&door, evidence).await {
         return;
     }
@@ -90,7 +95,7 @@ async fn direct(door: &Door, is_secure: bool, evidence: &mut Evidence) -> Durati
 }
 
 /// Streamable HTTP, in the era that the server speaks; whether it was greeted.
-async fn streamable(door: &mut Door, plan: Plan, evidence: &mut Evidence) -> bool {
+async fn streamable(door: &mut Door, plan: VisitOptions, evidence: &mut Evidence) -> bool {
     evidence.transport = Some(Transport::Http);
     let mut talk = Talk::new(Wire::Http(Box::new(http(door))), evidence, plan);
     let mut may_be_legacy = plan.era != Some(Era::Modern);
@@ -169,9 +174,9 @@ fn may_be_wrong_path(evidence: &Evidence) -> bool {
 }
 
 /// The two endpoints of 2024-11-05; whether the server was greeted there.
-async fn old(door: &Door, plan: Plan, evidence: &mut Evidence) -> bool {
+async fn old(door: &Door, plan: VisitOptions, evidence: &mut Evidence) -> bool {
     let started = Instant::now();
-    let opening = Old::open(&door.fetch, &door.url, &door.headers);
+    let opening = SseEndpoint::open(&door.fetch, &door.url, &door.headers);
     let opened = tokio::time::timeout(plan.patience.min(GLANCE), opening).await;
     let opened = match opened.unwrap_or(Err(ExchangeResult::Silence)) {
         Ok(opened) => opened,
@@ -184,7 +189,7 @@ async fn old(door: &Door, plan: Plan, evidence: &mut Evidence) -> bool {
     evidence.transport = Some(Transport::Sse);
     // What was refused on the way here was no mistake of the server's.
     evidence.exchanges.clear();
-    let mut talk = Talk::new(Wire::Old(Box::new(opened)), evidence, plan);
+    let mut talk = Talk::new(Wire::Sse(Box::new(opened)), evidence, plan);
     if talk.greet().await {
         talk.survey().await;
     }
@@ -258,5 +263,5 @@ async fn is_server(door: &Door) -> bool {
     let mut wire = Wire::Http(Box::new(Http { era: Era::Legacy, ..http(door) }));
     let asked = wire.ask(json!(1), method::INITIALIZE, greeting(), GLANCE).await;
     let is_answer = asked.outcome.result().is_some();
-    is_answer || Old::open(&door.fetch, &door.url, &door.headers).await.is_ok()
+    is_answer || SseEndpoint::open(&door.fetch, &door.url, &door.headers).await.is_ok()
 }

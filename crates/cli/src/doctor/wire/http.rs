@@ -1,4 +1,4 @@
-//! An endpoint, spoken to by hand.
+//! Speaks to a Streamable HTTP endpoint, and to the two endpoints of HTTP+SSE.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
@@ -16,15 +16,15 @@ use super::{MAX, Sorted, sort};
 /// A body that is read piece by piece.
 pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-pub(in crate::doctor) struct Http {
-    pub(in crate::doctor) url: Uri,
-    pub(in crate::doctor) fetch: Fetch,
-    pub(in crate::doctor) headers: HeaderMap,
-    pub(in crate::doctor) era: Era,
+pub(crate) struct Http {
+    pub(crate) url: Uri,
+    pub(crate) fetch: Fetch,
+    pub(crate) headers: HeaderMap,
+    pub(crate) era: Era,
     /// What is spoken, once that is settled.
-    pub(in crate::doctor) revision: Option<String>,
-    pub(in crate::doctor) session: Option<String>,
-    pub(in crate::doctor) heard: Heard,
+    pub(crate) revision: Option<String>,
+    pub(crate) session: Option<String>,
+    pub(crate) heard: Heard,
 }
 
 /// Bytes of a body that is no answer, for the report.
@@ -114,7 +114,7 @@ impl Http {
     }
 
     /// What every request says.
-    pub(in crate::doctor) fn common(&self) -> HeaderMap {
+    pub(crate) fn common(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(header::ACCEPT, both);
@@ -128,7 +128,7 @@ impl Http {
     }
 
     /// One request; redirects are shown, not followed.
-    pub(in crate::doctor) async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         url: &Uri,
@@ -139,12 +139,7 @@ impl Http {
     }
 
     /// One request of which only the head of the response is of interest.
-    pub(in crate::doctor) async fn head(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        body: String,
-    ) -> Reply {
+    pub(crate) async fn head(&self, method: Method, headers: HeaderMap, body: String) -> Reply {
         match self.send(method, &self.url, headers, body).await {
             Ok((facts, _)) => Reply::Http(facts),
             Err(error) => Reply::Lost(error),
@@ -164,7 +159,7 @@ pub(super) async fn send(
     *request.uri_mut() = url.clone();
     *request.headers_mut() = headers;
     let response: Response<_> = fetch.send_once(request).await?;
-    let facts = Facts::of(response.status().as_u16(), response.headers());
+    let facts = Facts::read(response.status().as_u16(), response.headers());
     Ok((facts, response.into_body().map_err(Into::into).boxed_unsync()))
 }
 
@@ -173,4 +168,107 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
+}
+
+pub(crate) struct SseEndpoint {
+    fetch: Fetch,
+    headers: HeaderMap,
+    post: Uri,
+    body: Body,
+    events: sse::EventDecoder,
+    pub(crate) heard: Heard,
+}
+
+impl SseEndpoint {
+    /// Opens the stream and waits for the address to post to.
+    pub(crate) async fn open(
+        fetch: &Fetch,
+        url: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Self, ExchangeResult> {
+        let mut asking = headers.clone();
+        asking.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let sent = send(fetch, Method::GET, url, asking, String::new()).await;
+        let (facts, body) = sent.map_err(ExchangeResult::Lost)?;
+        if facts.status != 200 || !facts.is_stream() {
+            return Err(ExchangeResult::Http(facts));
+        }
+        let (fetch, headers, events) =
+            (fetch.clone(), headers.clone(), sse::EventDecoder::new(MAX));
+        let heard = Heard::default();
+        let mut old = Self { fetch, headers, post: url.clone(), body, events, heard };
+        let Some(address) = old.endpoint().await else { return Err(ExchangeResult::Http(facts)) };
+        old.post = resolve_endpoint(url, &address).ok_or(ExchangeResult::Http(facts))?;
+        Ok(old)
+    }
+
+    async fn endpoint(&mut self) -> Option<String> {
+        loop {
+            let event = self.next().await?;
+            if event.name.as_deref() == Some("endpoint") {
+                return Some(String::from_utf8_lossy(&event.data).trim().to_owned());
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Option<sse::SseEvent> {
+        loop {
+            if let Some(event) = self.events.next_event() {
+                match event {
+                    Ok(event) => return Some(event),
+                    Err(_) => continue,
+                }
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(more) = frame.into_data() {
+                self.events.push(&more);
+            }
+        }
+    }
+
+    pub(super) async fn ask(&mut self, request: &Value) -> ExchangeResult {
+        match self.write(request).await {
+            Ok(facts) if !(200..300).contains(&facts.status) => return ExchangeResult::Http(facts),
+            Ok(_) => {}
+            Err(outcome) => return outcome,
+        }
+        while let Some(event) = self.next().await {
+            if !event.is_message() {
+                continue;
+            }
+            for sorted in sort(&event.data, request, &mut self.heard) {
+                match sorted {
+                    Sorted::Answer(message) => {
+                        return ExchangeResult::Answer { message, http: None };
+                    }
+                    Sorted::Reply(reply) => _ = self.write(&reply).await,
+                    Sorted::Nothing => {}
+                }
+            }
+        }
+        ExchangeResult::Gone { text: "the event stream ended".to_owned() }
+    }
+
+    pub(crate) async fn write(&self, message: &Value) -> Result<Facts, ExchangeResult> {
+        let mut headers = self.headers.clone();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = message.to_string();
+        let sent = send(&self.fetch, Method::POST, &self.post, headers, body).await;
+        sent.map(|(facts, _)| facts).map_err(ExchangeResult::Lost)
+    }
+}
+
+/// The address that a stream names, if it is at the same origin.
+fn resolve_endpoint(base: &Uri, address: &str) -> Option<Uri> {
+    let whole: Uri = if address.contains("://") {
+        address.parse().ok()?
+    } else {
+        let path = match address.strip_prefix('/') {
+            Some(path) => format!("/{path}"),
+            None => format!("{}/{address}", base.path().rsplit_once('/')?.0),
+        };
+        format!("{}://{}{path}", base.scheme()?, base.authority()?).parse().ok()?
+    };
+    let is_same = whole.scheme() == base.scheme() && whole.authority() == base.authority();
+    is_same.then_some(whole)
 }

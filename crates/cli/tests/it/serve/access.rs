@@ -23,7 +23,7 @@ pub(super) const ROOT: &str = "key-of-root-0123456789abcdef";
 /// A key that may do what `grant` says, as a file has it.
 pub(super) fn key(key: &str, grant: Value) -> Value {
     let mut entry = grant;
-    entry["hash"] = KeyHash::of(key.as_bytes()).to_string().into();
+    entry["hash"] = KeyHash::compute(key.as_bytes()).to_string().into();
     entry
 }
 
@@ -281,7 +281,7 @@ fn a_changed_file_lets_nobody_in_from_other_machines_without_a_key() {
         json!({"host": "0.0.0.0", "allowUnauthenticated": true}),
     ] {
         write(section.clone());
-        gateway.until_logged("anybody who reaches this machine could come in");
+        gateway.until_logged("any client that reaches this machine could connect");
         assert_eq!(send(port, "GET /status", &[], b"").status, 401, "{section}");
         assert_eq!(send(port, "GET /status", &[("X-API-Key", ADA)], b"").status, 200, "{section}");
     }

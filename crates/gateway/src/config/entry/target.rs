@@ -7,11 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{Strategy, Target};
 
-use super::draft::{Draft, Kind};
-use crate::config::dotenv;
+use super::{Draft, TransportKind};
 use crate::config::key::Side;
-use crate::config::problem::{Place, Problem};
 use crate::config::tree::Key;
+use crate::config::{Problem, SourceLocation, expand};
 
 impl Draft<'_> {
     /// The server's command or URL; none if it has neither, which is told.
@@ -42,9 +41,14 @@ impl Draft<'_> {
         }
     }
 
-    fn command(&mut self, name: &Key, (place, words): (Place, Vec<String>)) -> Option<Target> {
-        if let Some((place, kind)) = self.kind.take().filter(|(_, kind)| *kind != Kind::Stdio)
-            && kind != Kind::Auto
+    fn command(
+        &mut self,
+        name: &Key,
+        (place, words): (SourceLocation, Vec<String>),
+    ) -> Option<Target> {
+        if let Some((place, kind)) =
+            self.kind.take().filter(|(_, kind)| *kind != TransportKind::Stdio)
+            && kind != TransportKind::Auto
         {
             let what = "the transport is for URLs, but the server is a command".to_owned();
             self.reader.error(&place, what, "write \"stdio\", or leave it out");
@@ -70,7 +74,7 @@ impl Draft<'_> {
     }
 
     /// A folder may be made before the command is started.
-    fn folder(&mut self, (place, path): (Place, String)) -> PathBuf {
+    fn folder(&mut self, (place, path): (SourceLocation, String)) -> PathBuf {
         let path = self.reader.path(path);
         if !self.reader.is_literal() && !path.is_dir() {
             let what = format!("there is no folder {}", path.display());
@@ -80,26 +84,26 @@ impl Draft<'_> {
         path
     }
 
-    fn file(&mut self, (place, path): (Place, String)) -> Vec<(String, String)> {
+    fn file(&mut self, (place, path): (SourceLocation, String)) -> Vec<(String, String)> {
         if self.reader.variables.are_left_in(&path) {
             // Nobody knows where it is; servers with other files are others.
             return vec![(path, String::new())];
         }
         let path = self.reader.path(path);
         self.reader.besides.push(path.clone());
-        dotenv::read(&path).unwrap_or_else(|error| {
+        expand::read_env_file(&path).unwrap_or_else(|error| {
             let what = format!("cannot read {}: {error}", path.display());
             self.reader.error(&place, what, "check \"envFile\", or put the variables into \"env\"");
             Vec::new()
         })
     }
 
-    fn remote(&mut self, (place, text): (Place, String)) -> Option<Target> {
+    fn remote(&mut self, (place, text): (SourceLocation, String)) -> Option<Target> {
         let strategy = match self.kind.take() {
-            None | Some((_, Kind::Auto | Kind::Http)) => Strategy::HttpFirst,
-            Some((_, Kind::StreamableHttp)) => Strategy::HttpOnly,
-            Some((_, Kind::Sse)) => Strategy::SseOnly,
-            Some((place, Kind::Stdio)) => {
+            None | Some((_, TransportKind::Auto | TransportKind::Http)) => Strategy::HttpFirst,
+            Some((_, TransportKind::StreamableHttp)) => Strategy::HttpOnly,
+            Some((_, TransportKind::Sse)) => Strategy::SseOnly,
+            Some((place, TransportKind::Stdio)) => {
                 let what = "the transport is for commands, but the server is a URL".to_owned();
                 self.reader.error(&place, what, "write \"http\", or leave it out");
                 return None;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::read::members;
-use super::{Anonymous, Granted, Placed, names};
+use super::{Anonymous, Granted, Placed, members, names};
 use crate::config::key::find;
-use crate::config::problem::{Problem, Weight};
 use crate::config::reader::Reader;
 use crate::config::tree::{Key, Node, Value};
+use crate::config::{Problem, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
 /// What a member of a key, or of `anonymous`, says.
@@ -80,7 +79,7 @@ pub(super) fn keys(
     keys
 }
 
-/// Whoever shows no key: everything, nothing, or a grant.
+/// What clients without a key may use: everything, nothing, or a grant.
 pub(super) fn anonymous(
     reader: &mut Reader<'_>,
     key: &Key,
@@ -150,7 +149,7 @@ fn principal(
     principal
 }
 
-/// The names in a list; whether somebody has them is asked when all files are read.
+/// The names in a list; they are looked up when all files are read.
 fn names_in(
     reader: &mut Reader<'_>,
     key: &Key,
@@ -190,7 +189,7 @@ fn in_clear(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Vec<KeyHash> {
             let what = format!("{:?} has fewer than {MIN_KEY} characters", key.text);
             reader.error(&place, what, NEW);
         }
-        hashes.push(KeyHash::of(value.trim().as_bytes()));
+        hashes.push(KeyHash::compute(value.trim().as_bytes()));
     }
     hashes
 }

@@ -31,7 +31,7 @@ fn complaints(file: &Path) -> Vec<String> {
 #[test]
 fn what_the_reader_takes_the_schema_takes() {
     for file in files("good") {
-        let reading = Reading::of(&[&file], &around());
+        let reading = Reading::read(&[&file], &around());
         assert_eq!(reading.lines(), Vec::<String>::new(), "{}", file.display());
         assert_eq!(complaints(&file), Vec::<String>::new(), "{}", file.display());
     }
@@ -40,7 +40,7 @@ fn what_the_reader_takes_the_schema_takes() {
 #[test]
 fn what_the_reader_refuses_the_schema_refuses() {
     for file in files("broken") {
-        let reading = Reading::of(&[&file], &around());
+        let reading = Reading::read(&[&file], &around());
         assert!(reading.unread.is_empty(), "{:?}", reading.unread);
         assert!(!reading.is_sound(), "the reader takes {}", file.display());
         assert!(!complaints(&file).is_empty(), "the schema takes {}", file.display());

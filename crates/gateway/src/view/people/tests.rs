@@ -53,7 +53,7 @@ fn fetch() -> Fetch {
 /// `ada` and `bob`, each with a key of the same name.
 fn access() -> Access {
     let principal = |name: &str| {
-        let keys = vec![KeyHash::of(name.as_bytes())];
+        let keys = vec![KeyHash::compute(name.as_bytes())];
         Arc::new(Principal { name: name.to_owned(), keys, ..Principal::default() })
     };
     Access { principals: ["ada", "bob"].map(principal).into(), anonymous: None }

@@ -62,7 +62,10 @@ async fn a_question_goes_to_the_one_client_it_can_be_meant_for_or_to_nobody() {
     // While that is open nobody can tell whose the next question is.
     let answer = two.call("tools/call", params("whose")).await;
     let got = &answer["result"]["structuredContent"]["got"];
-    assert_eq!(got["message"], "no client is there to answer this request");
+    assert_eq!(
+        got["message"],
+        "no client can answer this request: none is connected, or it lacks the capability"
+    );
     one.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})).await;
     let answer = one.answer(id).await;
     assert_eq!(answer["result"]["structuredContent"]["got"], json!({"action": "accept"}));

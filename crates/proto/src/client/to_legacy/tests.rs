@@ -94,12 +94,12 @@ fn a_dropped_call_takes_its_questions_with_it() {
            refuse 2"#,
         r#"send 3: 3 tools/call {"name":"t"}
            a1: ask 1 "q" roots/list {}
-           send 0: "q" ! -32601 no client is there to answer this request
+           send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 0: notifications/cancelled {"requestId":3}
            abort 3
            send 4: 4 tools/call {"name":"t"}
            a2: ask 2 "r" sampling/createMessage {}
-           send 0: "r" ! -32601 no client is there to answer this request"#,
+           send 0: "r" ! -32601 no client can answer this request: none is connected, or it lacks the capability"#,
     );
 }
 
@@ -446,7 +446,7 @@ fn who_listens_to_a_task_is_told_with_what_it_asks_and_comes_to() {
                {asks}
                {asks}
                {end}
-               send 0: "q" ! -32601 no client is there to answer this request"#
+               send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability"#
         ),
     );
 }
@@ -527,7 +527,7 @@ fn a_question_that_is_here_before_its_task_waits_for_it() {
            send 5: 5 tasks/result {"taskId":"t1"}
            a2: finish 0 = {"resultType":"complete",#S}
            send 0: "q" = {"roots":[]}
-           send 0: "r" ! -32601 no client is there to answer this request
+           send 0: "r" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 6: 6 tools/call {"name":"x"}
            send 7: 7 tools/call {"name":"k"}
            send 8: 8 tools/call {"task":{},"name":"k"}

@@ -128,7 +128,7 @@ fn what_a_client_cannot_be_asked_fails_its_call() {
            a3: finish 0 = {"content":[{"text":"needs elicitation","type":"text"}],"isError":true}
            send 5: 5 tools/call {"_meta":{^},"name":"t"}
            a4: ask 3 "r" roots/list {}
-           a4: finish 0 = {"content":[{"text":"the client did not answer roots/list: no client is there to answer this request","type":"text"}],"isError":true}
+           a4: finish 0 = {"content":[{"text":"the client did not answer roots/list: no client can answer this request: none is connected, or it lacks the capability","type":"text"}],"isError":true}
            send 6: 6 tools/list {"_meta":{^}}
            a5: finish - ! -32603 the server answered with an unknown resultType, "hologram""#
             .replace('^', &ENVELOPE.replace("\"elicitation\":{},", ""))

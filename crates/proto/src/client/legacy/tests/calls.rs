@@ -280,9 +280,9 @@ fn questions_nobody_answered_make_room_once_their_call_is_over() {
         r#"send 2: 2 tools/call {}
            a1: ask q1 1 roots/list
            a1: ask q2 2 roots/list
-           send 0: 3 ! -32601 no client is there to answer this request
+           send 0: 3 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            a1: finish 2 = {}
-           send 0: 1 ! -32601 no client is there to answer this request
+           send 0: 1 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            a1: recall q1 notifications/cancelled {"requestId":0}
            all: ask q3 4 roots/list
            send 0: 2 = {}"#,
@@ -304,7 +304,7 @@ fn what_a_server_asks_about_a_dropped_call_is_not_put_to_another_client() {
            send 3: 3 tools/call {}
            send 0: notifications/cancelled {"requestId":2}
            abort 2
-           send 0: "q" ! -32601 no client is there to answer this request
+           send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            b1: ask q1 "r" roots/list"#,
     );
 }

@@ -53,7 +53,7 @@ fn it_runs_again_when_the_last_question_is_answered_or_taken_back() {
            a1: ask q2 "u" elicitation/create {}
            a1: recall q1 notifications/cancelled {"requestId":"s"}
            a1: note notifications/progress {"progressToken":"t","progress":1}
-           send 0: "u" ! -32601 no client is there to answer this request
+           send 0: "u" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 0: notifications/cancelled {"requestId":2}
            abort 2
            a1: finish - ! -32603 Request timeout after 119000ms"#,

@@ -127,12 +127,12 @@ fn what_cannot_be_told_whose_it_is_goes_to_nobody() {
            recv: 3 = {}
            open b2: 2 tools/list
            recv: notifications/message {"of":"a or b"}"#,
-        r#"send 0: 5 ! -32601 no client is there to answer this request
+        r#"send 0: 5 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 2: 2 tools/call {}
            a1: note notifications/message {"of":"a"}
            a1: ask q1 6 roots/list
            send 3: 3 tools/call {}
-           send 0: 7 ! -32601 no client is there to answer this request
+           send 0: 7 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            all: note notifications/tools/list_changed
            b1: note notifications/tasks/status {"taskId":"b"}
            b1: finish 3 = {}
@@ -154,7 +154,7 @@ fn what_the_stream_of_a_dropped_call_asks_is_not_asked_on_another() {
                send 3: 3 tools/call {}
                send 0: notifications/cancelled {"requestId":2}
                abort 2
-               send 0: 5 ! -32601 no client is there to answer this request"#,
+               send 0: 5 ! -32601 no client can answer this request: none is connected, or it lacks the capability"#,
         );
     }
 }
@@ -183,7 +183,7 @@ fn one_client_of_several_is_asked_on_its_calls_in_turn_while_the_others_have_non
            a1: ask q3 7 roots/list
            send 0: 6 = {}
            send 5: 5 tools/call {}
-           send 0: 8 ! -32601 no client is there to answer this request",
+           send 0: 8 ! -32601 no client can answer this request: none is connected, or it lacks the capability",
     );
 }
 
@@ -204,7 +204,7 @@ fn a_client_that_is_gone_takes_its_calls_and_questions_with_it() {
            send 3: 3 tools/call {}
            send 0: notifications/cancelled {"requestId":2}
            abort 2
-           send 0: 5 ! -32601 no client is there to answer this request
+           send 0: 5 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            b1: finish 3 = {}"#,
     );
 }

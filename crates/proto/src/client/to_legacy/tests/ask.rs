@@ -17,9 +17,9 @@ fn a_question_goes_to_a_call_that_it_may_be_about() {
            supply 3: 0 = {"roots":[]}
            recv: notifications/cancelled {"requestId":"q3"}"#,
         r#"send 0: "p" = {}
-           send 0: "q0" ! -32601 no client is there to answer this request
+           send 0: "q0" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 3: 3 tools/list {}
-           send 0: "q1" ! -32601 no client is there to answer this request
+           send 0: "q1" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 4: 4 tools/call {"name":"t"}
            a2: ask 3 "q2" roots/list {}
            a2: ask 4 "q3" elicitation/create {"mode":"url","url":"u"}
@@ -95,7 +95,7 @@ fn nobody_is_shown_what_another_client_is_asked() {
                 r#"send 3: 3 tools/call {{"name":"t"}}
                    a1: ask 1 "q1" roots/list {{}}
                    send 4: 4 tools/call {{"name":"t"}}
-                   send 0: "q2" ! -32601 no client is there to answer this request
+                   send 0: "q2" ! -32601 no client can answer this request: none is connected, or it lacks the capability
                    {call}: finish 4 = {{"resultType":"complete",#S,"content":[]}}
                    a1: ask 3 "q3" roots/list {{}}"#
             ),
@@ -165,7 +165,7 @@ fn a_wrong_guess_is_not_mended_with_another_client() {
            a2: finish 4 = {"resultType":"complete",#S,"content":[]}
            send 5: 5 tools/call {"name":"t"}
            a1: finish 3 = {"resultType":"complete",#S,"content":[]}
-           send 0: "q" ! -32601 no client is there to answer this request"#,
+           send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability"#,
     );
 }
 
@@ -186,7 +186,7 @@ fn what_a_server_asks_about_a_dropped_call_is_not_put_to_another_person() {
            send 4: 4 tools/call {"name":"t"}
            send 0: notifications/cancelled {"requestId":3}
            abort 3
-           send 0: "q" ! -32601 no client is there to answer this request
+           send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            B1: ask 1 "r" roots/list {}"#,
     );
 }

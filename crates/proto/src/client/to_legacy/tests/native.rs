@@ -47,9 +47,9 @@ fn a_question_goes_to_the_only_client_that_has_calls_of_whichever_era() {
            send 0: notifications/cancelled {"requestId":4}
            abort 4
            send 5: 5 tools/call {"name":"t"}
-           send 0: 11 ! -32601 no client is there to answer this request
+           send 0: 11 ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 0: notifications/cancelled {"requestId":3}
            abort 3
-           send 0: 10 ! -32601 no client is there to answer this request"#,
+           send 0: 10 ! -32601 no client can answer this request: none is connected, or it lacks the capability"#,
     );
 }

@@ -215,7 +215,7 @@ fn a_task_is_forgotten_when_its_time_is_over() {
            open a2: 5 tasks/get {"taskId":"t1",^}
            recv: 6 ! -32602 there is none"#,
         r#"0 open, needed
-           send 0: "q" ! -32601 no client is there to answer this request
+           send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 0: notifications/cancelled {"requestId":5}
            abort 5
            0 open, not needed
@@ -253,7 +253,7 @@ fn a_task_asks_nothing_that_its_client_did_not_declare() {
         r#"recv: "q" sampling/createMessage {"messages":[],%}
            open a2: 5 tasks/get {"taskId":"t1",^}
            recv: 6 = {"taskId":"t1","status":"working"}"#,
-        r#"send 0: "q" ! -32601 no client is there to answer this request
+        r#"send 0: "q" ! -32601 no client can answer this request: none is connected, or it lacks the capability
            send 6: 6 tasks/get {"taskId":"t1"}
            a2: finish 0 = {"resultType":"complete",#S,"status":"working","taskId":"t1","ttlMs":null}"#,
     );

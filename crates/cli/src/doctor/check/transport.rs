@@ -1,10 +1,14 @@
-//! Servers at a URL: statuses, media types, sessions.
+//! Checks of the way to a server: whether it starts, connects, and keeps the rules of
+//! stdio or HTTP.
 
+use switchboard_net::http::fetch::FetchError;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use crate::doctor::evidence::{Evidence, ExchangeResult, Facts, Reply, Trial};
-use crate::doctor::report::{Finding, in_words};
+use crate::doctor::evidence::{
+    Evidence, ExchangeResult, Facts, Reply, Transport, Trial, Unreached,
+};
+use crate::doctor::{Finding, in_words};
 
 /// How the first words were received, if they got us nowhere.
 fn refused(evidence: &Evidence) -> Option<&Facts> {
@@ -88,7 +92,7 @@ pub(super) fn has_an_endpoint(evidence: &Evidence) -> Vec<Finding> {
 }
 
 pub(super) fn opens_the_stream_that_was_wanted(evidence: &Evidence) -> Vec<Finding> {
-    // Whoever was asked by other means as well has findings of that.
+    // A server that was also asked over another transport has findings of that transport.
     let is_all = evidence.exchanges.is_empty();
     let Some(outcome) = evidence.no_stream.as_ref().filter(|_| is_all) else { return Vec::new() };
     let what = match outcome {
@@ -299,4 +303,152 @@ pub(super) fn ends_sessions(evidence: &Evidence) -> Vec<Finding> {
 fn delete(what: String) -> Finding {
     let remedy = "end the session and answer 2xx, or 405 if clients may not; else sessions pile up";
     Finding::warning("http.delete", what).rule("HTTP-23").remedy(remedy)
+}
+
+pub(super) fn starts_its_command(evidence: &Evidence) -> Vec<Finding> {
+    let Some(Unreached::Spawn { text }) = &evidence.unreached else { return Vec::new() };
+    let finding = Finding::error("command.start", format!("the command does not start: {text}"));
+    vec![finding.remedy("run it by itself in a terminal; what works there has to be written here")]
+}
+
+pub(super) fn connects(evidence: &Evidence) -> Vec<Finding> {
+    let lost = match &evidence.unreached {
+        Some(Unreached::Fetch(error)) => Some(error),
+        _ => evidence.exchanges.iter().find_map(|exchange| match &exchange.outcome {
+            ExchangeResult::Lost(error) => Some(error),
+            _ => None,
+        }),
+    };
+    lost.map(unreached).into_iter().collect()
+}
+
+fn unreached(error: &FetchError) -> Finding {
+    let cause = std::error::Error::source(error);
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    let what = format!("{error}{cause}");
+    match error {
+        FetchError::Unresolved { .. } => Finding::error("connect.dns", what)
+            .remedy("check the name of the host; inside a container or a VPN it may have another"),
+        FetchError::Refused { .. } => Finding::error("connect.refused", what).remedy(
+            "start the server, or check the port; in a container it must listen on 0.0.0.0",
+        ),
+        FetchError::TimedOut { .. } => Finding::error("connect.timeout", what)
+            .remedy("a firewall or a wrong address; can the host be reached from here at all?"),
+        FetchError::Tls { .. } => tls(what),
+        FetchError::ProxyRefused { .. } => Finding::error("connect.proxy", what)
+            .remedy("check HTTPS_PROXY and its credentials, or name the host in NO_PROXY"),
+        FetchError::Lost { .. } => Finding::error("connect.lost", what)
+            .remedy("the server hangs up on requests; look into its log, or is it https://?"),
+        FetchError::RedirectRefused { .. } | FetchError::TooManyRedirects { .. } => {
+            Finding::error("http.redirect", what).rule("MH-18").remedy("use the URL it leads to")
+        }
+        _ => Finding::error("connect.failed", what).remedy("check the URL and the network"),
+    }
+}
+
+fn tls(what: String) -> Finding {
+    let remedy =
+        "trust its authority with --ca-file PEM; check its date and name; or is it http://?";
+    Finding::error("connect.tls", what).remedy(remedy)
+}
+
+pub(super) fn is_at_another_path(evidence: &Evidence) -> Vec<Finding> {
+    let found = evidence.siblings.iter().map(|url| {
+        Finding::note("http.sibling", format!("a server answers at {url}"))
+            .remedy("if that is the one you mean, use this URL")
+    });
+    found.collect()
+}
+
+pub(super) fn has_moved(evidence: &Evidence) -> Vec<Finding> {
+    let moved = evidence.moved.as_deref().map(|url| {
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        Finding::warning("http.moved", format!("the server redirects to {url}"))
+            .rule("MH-18")
+            .remedy("use that URL: not every client follows, and each call takes twice as long")
+    });
+    let elsewhere = evidence.exchanges.iter().rev().find_map(|exchange| {
+        let facts = exchange.outcome.facts()?;
+        let is_redirect = matches!(facts.status, 301 | 302 | 303 | 307 | 308);
+        is_redirect.then_some(facts)
+    });
+    let elsewhere = elsewhere.filter(|_| !evidence.was_greeted()).map(|facts| {
+        let to = facts.location.as_deref().unwrap_or("nowhere");
+        let to = to.split(['?', '#']).next().unwrap_or_default();
+        let what = format!("the server redirects (HTTP {}) to {to}", facts.status);
+        Finding::error("http.redirect", what).rule("MH-18").remedy(
+            "use that URL if you trust it; a redirect to a login page means that it wants a token",
+        )
+    });
+    moved.into_iter().chain(elsewhere).collect()
+}
+
+fn is_stdio(evidence: &Evidence) -> bool {
+    evidence.transport == Some(Transport::Stdio)
+}
+
+pub(super) fn ends_early(evidence: &Evidence) -> Vec<Finding> {
+    let last = evidence.exchanges.last().filter(|_| is_stdio(evidence));
+    let Some(ExchangeResult::Gone { text }) = last.map(|last| &last.outcome) else {
+        return Vec::new();
+    };
+    let method = last.map(|last| last.method.as_str()).unwrap_or_default();
+    let finding = if evidence.was_greeted() {
+        Finding::error("command.dies", format!("the server ends on {method}: {text}"))
+            .rule("STD-10")
+            .remedy("what it says on stderr is the reason; --log-level debug shows all of it")
+    } else {
+        Finding::error("command.exits", format!("the server ends before it can be greeted: {text}"))
+            .rule("LIF-1")
+            .remedy(
+                "what it says on stderr is the reason: a missing variable (--env NAME=VALUE, or \
+                 --pass-environment), a wrong argument, or a program that is no MCP server",
+            )
+    };
+    vec![finding]
+}
+
+pub(super) fn writes_only_messages(evidence: &Evidence) -> Vec<Finding> {
+    let strays = &evidence.heard.strays;
+    let Some(first) = strays.first() else { return Vec::new() };
+    let more = match strays.len() {
+        1 => String::new(),
+        count => format!(", and {} more", count - 1),
+    };
+    let (id, rule, place) = match evidence.transport {
+        Some(Transport::Stdio) => ("stdio.garbage", "STD-2", "on stdout"),
+        _ => ("http.garbage", "MSG-1", "in its streams"),
+    };
+    let what = format!("the server writes {place} what is no message: {first:?}{more}");
+    let remedy = "write logs to stderr; look for print, console.log and banners of libraries";
+    vec![Finding::error(id, what).rule(rule).remedy(remedy)]
+}
+
+pub(super) fn bears_the_question_for_its_era(evidence: &Evidence) -> Vec<Finding> {
+    let Some(outcome) = evidence.upset_by_probe.as_ref().filter(|_| evidence.was_greeted()) else {
+        return Vec::new();
+    };
+    let what = format!("server/discover {}", in_words(outcome));
+    let finding = Finding::warning("stdio.probe", what).rule("NEG-7").remedy(
+        "answer methods you do not know with an error; until then clients of newer revisions \
+         start the server twice. --era legacy spares it the question",
+    );
+    vec![finding]
+}
+
+pub(super) fn ends_with_its_stdin(evidence: &Evidence) -> Vec<Finding> {
+    if !is_stdio(evidence) || !evidence.outstayed {
+        return Vec::new();
+    }
+    let what = "the server goes on after its stdin is closed, and has to be killed";
+    let finding = Finding::warning("stdio.outstays", what)
+        .rule("STD-5")
+        .remedy("end when stdin ends; otherwise clients that crash leave processes behind");
+    vec![finding]
+}
+
+/// Whether the greeting got no answer at all.
+pub(super) fn is_silent(evidence: &Evidence) -> bool {
+    let greeting = evidence.exchange(method::INITIALIZE);
+    matches!(greeting.map(|greeting| &greeting.outcome), Some(ExchangeResult::Silence))
 }

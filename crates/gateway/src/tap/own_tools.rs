@@ -1,15 +1,22 @@
-//! The gateway's own tools: what there is, and what became of a call.
+//! The tools of the gateway itself: the list of all tools, and how a recent call went.
 //!
-//! `get_tool_manifest` is answered with the list that the same client would get if
-//! nobody searched, so that it shows nobody what they may not see.
+//! `get_tool_manifest` is answered with the list that the same client would get without
+//! tool search, so that it shows only what the client may see. `get_trace_by_id` finds only
+//! calls of the same principal.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use switchboard_net::face::Face;
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
-use switchboard_proto::method;
 use switchboard_proto::revision::Era;
+use switchboard_proto::{method, moment};
 
-use super::Tap;
+use super::{CallResult, Seen, Tap, lock};
+use crate::policy;
 
 /// Lists all tools.
 pub(super) const MANIFEST: &str = "get_tool_manifest";
@@ -144,4 +151,83 @@ pub(super) fn told(answer: &Message, trace: u128) -> Option<Message> {
     let meta = answer.part(Member::Meta).unwrap_or(Part::new(b"{}"));
     let meta = meta.with(KEY, format!("\"{trace:032x}\"").as_bytes())?;
     Some(answer.with(Member::Meta, meta))
+}
+
+/// Calls that are remembered, of all clients together.
+const MAX_RECENT: usize = 1024;
+
+/// What is remembered of a call: no arguments, no results, no words of an error.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    id: u128,
+    server: Option<Box<str>>,
+    tool: Option<Box<str>>,
+    at: SystemTime,
+    elapsed: Duration,
+    outcome: CallResult,
+    code: Option<i64>,
+}
+
+impl Trace {
+    pub(super) fn new(
+        call: &Seen,
+        outcome: CallResult,
+        code: Option<i64>,
+        elapsed: Duration,
+    ) -> Self {
+        let (server, tool) = (call.server.as_deref().map(Into::into), call.offered.clone());
+        Self { id: call.trace, server, tool, at: call.at, elapsed, outcome, code }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "traceId": format!("{:032x}", self.id),
+            "server": self.server,
+            "tool": self.tool,
+            "startedAt": moment::text(self.at),
+            "durationMs": u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
+            "success": self.outcome == CallResult::Ok,
+            "outcome": self.outcome.name(),
+            "errorCode": self.code,
+        })
+    }
+}
+
+/// The last calls, newest last, each with whose it was.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    is_wanted: AtomicBool,
+    calls: Mutex<VecDeque<(policy::Mark, Trace)>>,
+}
+
+impl Recent {
+    /// Remembers calls from now on, or not.
+    pub(super) fn want(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, face: &Face, trace: impl FnOnce() -> Trace) {
+        if !self.is_wanted() {
+            return;
+        }
+        let entry = (policy::mark(face), trace());
+        let mut calls = lock(&self.calls);
+        if calls.len() >= MAX_RECENT {
+            calls.pop_front();
+        }
+        calls.push_back(entry);
+    }
+
+    /// The calls of this client's principal that are part of a trace, newest first.
+    pub(super) fn find(&self, face: &Face, id: &str) -> Vec<Value> {
+        let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
+        let whose = policy::mark(face);
+        let calls = lock(&self.calls);
+        let found = calls.iter().rev().filter(|(mark, trace)| *mark == whose && trace.id == id);
+        found.map(|(_, trace)| trace.to_json()).collect()
+    }
 }

@@ -1,11 +1,11 @@
-//! Reads a line of another tool: flags and their values, operands, and a command.
+//! Reads a line of another tool, and says it as a line of `switchboard bridge`.
 
-use super::table::{Complaint, Lookup, Row, Takes, Tool, screaming};
+use super::table::{Complaint, Lookup, Means, Needs, Row, Takes, Tool, screaming};
 use crate::args;
 
 /// What a line says.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct ParsedLine {
     tool: &'static Tool,
     flags: Vec<(&'static Row, Vec<String>)>,
     /// What is no flag and belongs to none.
@@ -20,7 +20,7 @@ pub(crate) struct Given {
 /// What a switch says when it is off.
 const OFF: &str = "false";
 
-impl Given {
+impl ParsedLine {
     pub(super) fn read(
         tool: &'static Tool,
         words: &[String],
@@ -160,5 +160,109 @@ impl Given {
     /// All values of this flag, in the order of the line.
     pub(super) fn all(&self, flag: &str) -> impl Iterator<Item = &[String]> {
         self.flags.iter().filter(move |(row, _)| row.flag == flag).map(|(_, values)| &values[..])
+    }
+}
+
+/// What is served, and where.
+#[derive(Debug, Default)]
+pub(crate) struct BridgeLine {
+    pub(super) server: BridgeServer,
+    /// None for stdin and stdout.
+    pub(super) port: Option<String>,
+    /// Words of ours that follow from all flags together.
+    pub(super) words: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// The server at the root.
+#[derive(Debug, Default)]
+pub(super) enum BridgeServer {
+    #[default]
+    None,
+    Url(String),
+    /// As words.
+    Command(Vec<String>),
+    /// In one string.
+    Line(String),
+}
+
+impl BridgeLine {
+    /// Adds a flag of ours.
+    pub(super) fn say(&mut self, flag: &str, value: impl AsRef<str>) {
+        self.words.push(format!("{flag}={}", value.as_ref()));
+    }
+
+    /// The whole line in our words, and what the user has to know.
+    pub(super) fn finish(
+        mut self,
+        given: &ParsedLine,
+    ) -> Result<(Vec<String>, Vec<String>), Complaint> {
+        self.notes.extend_from_slice(&given.notes);
+        for (row, values) in given.flags() {
+            if let Some(why) = self.misplaced(row) {
+                self.notes.push(format!("{} has no effect here: {why}", row.flag));
+                continue;
+            }
+            self.apply(row, values)?;
+        }
+        let mut line = vec!["switchboard".to_owned(), "bridge".to_owned()];
+        line.append(&mut self.words);
+        line.extend(self.port.map(|port| format!("--port={port}")));
+        line.extend_from_slice(&given.ours);
+        match self.server {
+            BridgeServer::None => {}
+            BridgeServer::Url(url) => line.push(url),
+            BridgeServer::Line(text) => line.push(format!("--stdio={text}")),
+            BridgeServer::Command(words) => {
+                line.push("--".to_owned());
+                line.extend(words);
+            }
+        }
+        Ok((line, self.notes))
+    }
+
+    fn misplaced(&self, row: &Row) -> Option<&'static str> {
+        match (row.needs, &self.server) {
+            (Needs::Port, _) if self.port.is_none() => Some("nothing is served over HTTP"),
+            (Needs::Url, BridgeServer::Command(_) | BridgeServer::Line(_) | BridgeServer::None) => {
+                Some("the server is a command")
+            }
+            (Needs::Command | Needs::Unnamed, BridgeServer::Url(_)) => {
+                Some("the server is at a URL")
+            }
+            (Needs::Unnamed, BridgeServer::None) => Some("it is not for servers with a name"),
+            _ => None,
+        }
+    }
+
+    fn apply(&mut self, row: &Row, values: &[String]) -> Result<(), Complaint> {
+        let is_off = values.first().is_some_and(|value| value == "false");
+        match row.means {
+            Means::Ours(flag) => {
+                for value in values {
+                    self.say(flag, value);
+                }
+            }
+            Means::Converted(flag, turn) => {
+                let turned = turn(values).map_err(|why| {
+                    let what = format!("{} {}: {why}", row.flag, values.join(" "));
+                    Complaint::new(what, row.help)
+                })?;
+                for value in turned {
+                    self.say(flag, value);
+                }
+            }
+            Means::Words(words) if !is_off => {
+                self.words.extend(words.iter().map(|&word| word.to_owned()));
+            }
+            Means::Ignored(why) if !is_off => {
+                self.notes.push(format!("{} is ignored: {why}", row.flag));
+            }
+            Means::Refused(why) if !is_off => {
+                return Err(Complaint::new(format!("{}: {why}", row.flag), "leave it out"));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
