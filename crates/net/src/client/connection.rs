@@ -1,4 +1,4 @@
-//! The line to one server: its other end, and the desk that it talks to.
+//! The connection to one server: where its calls go, and the inbox for what comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,7 +194,7 @@ impl Far {
         }
     }
 
-    /// Has it tell the desk what belongs to no call.
+    /// Sends what belongs to no call to the inbox.
     pub(super) fn attach(&self, inbox: &Arc<Inbox>) {
         if let Self::Own(upstream) = self {
             upstream.attach(&(Arc::clone(inbox) as Arc<dyn ReplySink>));

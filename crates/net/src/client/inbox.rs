@@ -1,4 +1,5 @@
-//! Where a server's words arrive: answers, notes and questions.
+//! The inbox of a connection: answers, notifications and questions of the server, and the
+//! calls that wait for them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +23,7 @@ use crate::call::{Asker, ReplySink};
 use crate::drive::OwnedTask;
 use crate::face::{Face, lock, next_number, now};
 
-/// Told by the other end of the line; tells whoever waits.
+/// Receives what the server sends, and wakes the call that waits for it.
 #[derive(Debug)]
 pub(super) struct Inbox {
     number: u64,

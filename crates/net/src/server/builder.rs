@@ -130,7 +130,7 @@ impl Builder {
         self
     }
 
-    /// Answers every method that neither the library nor a shelf of this server
+    /// Answers every method that neither the library nor a list of this server
     /// answers. Say with [`capability`](Self::capability) what it can do.
     #[must_use]
     pub fn handler(mut self, handler: impl Handler) -> Self {

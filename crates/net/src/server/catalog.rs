@@ -1,4 +1,4 @@
-//! What a server has to offer: shelves of tools, prompts, resources and templates.
+//! What a server offers: lists of tools, prompts, resources and templates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::prompt::Prompt;
 use super::resource::{Resource, Template};
 use super::tool::Tool;
 
-/// Things on one shelf. A list longer than this helps no model.
+/// Entries of one list. A list longer than this helps no model.
 const MOST_ENTRIES: usize = 10_000;
 
 /// Something that stands in a list.
@@ -58,7 +58,7 @@ pub enum Flaw {
     Template { template: String, why: &'static str },
 }
 
-/// All shelves. A change makes a new catalog; calls go on with the one they began with.
+/// All lists of a server. A change makes a new catalog; calls go on with the one they began with.
 #[derive(Clone, Default)]
 pub(super) struct Catalog {
     pub(super) tools: CatalogList<Tool>,
@@ -72,7 +72,7 @@ pub(super) struct Catalog {
 pub(super) struct CatalogList<T> {
     items: Vec<Arc<T>>,
     by_key: HashMap<String, usize>,
-    /// Whether clients are told that there is such a shelf, even if it is empty.
+    /// Whether clients are told that there is such a list, even if it is empty.
     pub(super) offered: bool,
 }
 
@@ -220,8 +220,8 @@ impl CompletionRequest {
 }
 
 impl CompletionSubject {
-    /// What is on no shelf of ours has no arguments either; where there is no
-    /// shelf, a raw handler may have such things.
+    /// What is on no list of ours has no arguments either; where there is no
+    /// list, a raw handler may have such things.
     pub(super) fn check(&self, catalog: &Catalog) -> Result<(), Error> {
         let (is_known, what) = match self {
             Self::Prompt(name) => {

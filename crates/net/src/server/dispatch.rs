@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   about the connection   initialize, ping, discover, setLevel, subscribe, listen   here, at once
-//!   lists                  if there is such a shelf                                  here, at once
-//!   calls, reads, tasks    if there is such a shelf                                  here, awaited
+//!   lists                  if there is such a list                                   here, at once
+//!   calls, reads, tasks    if there is such a list                                   here, awaited
 //!   everything else        the raw handler, if there is one; else there is no such method
 //! ```
 
@@ -97,7 +97,7 @@ impl Server {
         Step::Done(done)
     }
 
-    /// A page of a list, if there is such a shelf.
+    /// A page of a list, if the server has such a list.
     fn list(&self, caller: &Caller, call: &Request) -> Option<Result<Bytes, Error>> {
         let catalog = self.catalog();
         let cursor = call.request.string(Member::Cursor);

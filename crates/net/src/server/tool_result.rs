@@ -158,7 +158,7 @@ answers!(ToolResult, &str, String, Content, Vec<Content>, ToolOutcome);
 /// A tool's result with `structuredContent.success`.
 ///
 /// A failure of the business is a result; only a wrong call is an
-/// [`Error`](super::Error).
+/// [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutcome {
     summary: String,
