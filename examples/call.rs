@@ -12,15 +12,20 @@ use serde_json::{Value, json};
 use switchboard_net::client::{CallOptions, Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 
 /// A URL, or a command line.
-fn server(target: &str) -> Result<Server, Box<dyn Error>> {
+fn server(target: &str) -> Result<ServerTarget, Box<dyn Error>> {
     if target.starts_with("http://") || target.starts_with("https://") {
         let fetch = Fetch::new(FetchOptions::default())?;
-        return Ok(Server::url(target.parse()?, Strategy::default(), HeaderMap::new(), fetch));
+        return Ok(ServerTarget::url(
+            target.parse()?,
+            Strategy::default(),
+            HeaderMap::new(),
+            fetch,
+        ));
     }
-    Ok(Server::command(Command::parse(target)?, std::env::vars_os().collect()))
+    Ok(ServerTarget::command(Command::parse(target)?, std::env::vars_os().collect()))
 }
 
 #[tokio::main]

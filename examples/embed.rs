@@ -15,10 +15,10 @@ use axum::Router;
 use axum::routing::get;
 use serde_json::Value;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::server::{Flaw, Server, Tool};
+use switchboard_net::server::{BuildError, Server, Tool};
 use tokio::net::TcpListener;
 
-fn server(visits: Arc<AtomicUsize>) -> Result<Arc<Server>, Flaw> {
+fn server(visits: Arc<AtomicUsize>) -> Result<Arc<Server>, BuildError> {
     let visit = Tool::new("visit").description("Counts you").run(move |_: Value, _| {
         let before = visits.fetch_add(1, Ordering::Relaxed);
         ready(format!("You are visitor {}", before + 1))

@@ -50,7 +50,7 @@ fn without_meta(params: &[u8]) -> Value {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let command = Command::new(words.next().ok_or("usage: forward COMMAND...")?).args(words);
-    let behind = upstream::Server::command(command, std::env::vars_os().collect());
+    let behind = upstream::ServerTarget::command(command, std::env::vars_os().collect());
     let to = Client::connect(behind, ClientOptions::default()).await?;
 
     // We can do what it can, as far as calls go.

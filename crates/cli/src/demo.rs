@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, CompletionRequest, CompletionSubject, Content, Contents, Context, Flaw, Nature,
+    BuildError, Builder, CompletionRequest, CompletionSubject, Content, Contents, Context, Nature,
     Prompt, PromptArguments, PromptResult, Resource, Server, Template, Tool, ToolDraft, Variables,
 };
 use switchboard_proto::limits::Limits;
@@ -33,7 +33,7 @@ const NATURE: Nature = Nature {
 };
 
 /// The server, speaking only these revisions.
-fn server(revisions: &[Revision]) -> Result<Arc<Server>, Flaw> {
+fn server(revisions: &[Revision]) -> Result<Arc<Server>, BuildError> {
     let builder = Server::builder("switchboard-demo", env!("CARGO_PKG_VERSION"))
         .title("Switchboard demo")
         .instructions(
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), CommandError> {
     let server = server(&revisions(args)).map_err(|flaw| CommandError::of(&flaw))?;
     let stop = Stop::on_signals().map_err(|error| CommandError::of(&error))?;
     let limits = Arc::new(Limits::default());
-    let offer = Offer { inside: Arc::clone(&server) as _, shared: false, limits };
+    let offer = Offer { backend: Arc::clone(&server) as _, shared: false, limits };
     let port = args.serve.port.or(args.http.then_some(0));
     let stopped = stop.clone().asked();
     tokio::spawn(async move {

@@ -96,7 +96,7 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = Said::default();
+        let mut said = HeaderParams::default();
         event.record(&mut said);
         said.veil();
         let target = event.metadata().target();
@@ -167,7 +167,7 @@ pub(crate) fn timestamp_of(time: std::time::SystemTime) -> String {
 
 /// What an event contains: numbers as such, all else as text.
 #[derive(Default)]
-struct Said {
+struct HeaderParams {
     message: String,
     server: Option<String>,
     fields: Vec<(&'static str, Value)>,
@@ -175,7 +175,7 @@ struct Said {
     quoted: Vec<&'static str>,
 }
 
-impl Said {
+impl HeaderParams {
     /// Leaves out what is secret.
     fn veil(&mut self) {
         let Some(secrets) = hidden() else { return };
@@ -196,7 +196,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for HeaderParams {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.take(field, format!("{value:?}"));
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::{Ancestry, VARIABLE};
 use switchboard_net::{platform, stdio};
-use switchboard_proto::exchange::Said;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
@@ -26,7 +26,7 @@ pub(crate) mod web;
 
 /// What is served.
 pub(crate) struct Offer {
-    pub(crate) inside: Arc<dyn Inside>,
+    pub(crate) backend: Arc<dyn Backend>,
     /// Whether clients share one server behind it.
     pub(crate) shared: bool,
     pub(crate) limits: Arc<Limits>,
@@ -47,8 +47,8 @@ impl Offer {
     }
 
     async fn serve_stdio(self, grace: Duration, stop: Stop) -> Result<(), CommandError> {
-        let Self { inside, shared, limits } = self;
-        let served = stdio::serve_within(grace, inside, shared, limits, stop.asked());
+        let Self { backend, shared, limits } = self;
+        let served = stdio::serve_within(grace, backend, shared, limits, stop.asked());
         served.await.map_err(|error| CommandError::of(&error))
     }
 
@@ -124,11 +124,17 @@ struct RefuseLoop {
     ids: Vec<u64>,
 }
 
-impl Inside for RefuseLoop {
-    fn open(&self, _: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
+impl Backend for RefuseLoop {
+    fn open(
+        &self,
+        _: &Arc<ClientConnection>,
+        call: &Call,
+        _: Message,
+        _: HeaderParams,
+    ) -> PendingWork {
         let refusal = Refusal::Loop { ids: self.ids.clone() };
         call.finish(refusal);
-        Works::none()
+        PendingWork::none()
     }
 }
 

@@ -10,7 +10,7 @@ use switchboard_gateway::config::{
 };
 use switchboard_net::http::fetch::{Fetch, FetchOptions, ProxySettings};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::upstream::{ServerTarget, Target};
 
 use crate::args::{CommandArgs, RemoteArgs};
 use crate::exit::CommandError;
@@ -28,11 +28,11 @@ pub(crate) struct Found {
 
 impl Found {
     /// The server, after checking what can be checked before it is called.
-    pub(crate) fn server(self) -> Result<Server, CommandError> {
+    pub(crate) fn server(self) -> Result<ServerTarget, CommandError> {
         match (self.target, self.fetch) {
             (Target::Command(command), _) => start(command),
             (Target::Url { url, strategy, headers }, Some(fetch)) => {
-                Ok(Server::url(url, strategy, headers, fetch))
+                Ok(ServerTarget::url(url, strategy, headers, fetch))
             }
             (Target::Url { .. }, None) => Err(CommandError::new("nothing to reach the URL with")),
         }
@@ -55,12 +55,12 @@ pub(crate) fn local(
 }
 
 /// A server that is a command, after checking that it can be run.
-fn start(command: Command) -> Result<Server, CommandError> {
+fn start(command: Command) -> Result<ServerTarget, CommandError> {
     let environment = environment();
     command.check(&environment).map_err(|error| {
         CommandError::of(&error).hint(format!("try it by itself first: {} --help", command.program))
     })?;
-    Ok(Server::command(command, environment))
+    Ok(ServerTarget::command(command, environment))
 }
 
 /// A server by its URL, or by its name in a configuration file.
@@ -95,7 +95,7 @@ pub(crate) fn named_line(
     name: &str,
     line: &str,
     pass_environment: bool,
-) -> Result<Server, CommandError> {
+) -> Result<ServerTarget, CommandError> {
     let args = CommandArgs { pass_environment, ..CommandArgs::default() };
     start(command(Some(line), &[], &args)?.name(name))
 }
@@ -105,14 +105,14 @@ pub(crate) fn named_in(
     file: &Path,
     args: &RemoteArgs,
     pass_environment: bool,
-) -> Result<Vec<(String, Server)>, CommandError> {
+) -> Result<Vec<(String, ServerTarget)>, CommandError> {
     let local = CommandArgs { pass_environment, ..CommandArgs::default() };
     let wanted = named_entries(file)?.into_iter().filter(|entry| entry.enabled);
     let servers = wanted.map(|entry| {
         let server = match entry.target {
             Target::Command(command) => start(with_args(command, &local).name(&entry.name)),
             Target::Url { url, strategy, headers: given } => {
-                Ok(Server::url(url, strategy, headers(Some(given), args)?, fetch(args)?))
+                Ok(ServerTarget::url(url, strategy, headers(Some(given), args)?, fetch(args)?))
             }
         };
         Ok((entry.name, server?))

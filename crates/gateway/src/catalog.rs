@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Map, Value};
-use switchboard_net::roster::{Definition, Kind};
-use switchboard_proto::exchange::Said;
+use switchboard_net::roster::{Definition, ListKind};
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::refusal::Refusal;
@@ -109,24 +109,24 @@ impl Catalog {
         Self::new(definitions, |_| None)
     }
 
-    fn add(&mut self, server: &Arc<str>, kind: Kind, shaped: ListedDefinition) {
+    fn add(&mut self, server: &Arc<str>, kind: ListKind, shaped: ListedDefinition) {
         let text = match kind {
-            Kind::Tools => {
+            ListKind::Tools => {
                 let annotations = header_annotations(&shaped.text);
                 if !annotations.is_empty() && !self.tools.contains_key(&shaped.offered) {
                     self.annotated.insert(shaped.offered.clone(), annotations.into());
                 }
                 named(&mut self.tools, server, shaped)
             }
-            Kind::Prompts => named(&mut self.prompts, server, shaped),
-            Kind::Resources => match self.resources.entry(shaped.own) {
+            ListKind::Prompts => named(&mut self.prompts, server, shaped),
+            ListKind::Resources => match self.resources.entry(shaped.own) {
                 Entry::Vacant(free) => {
                     free.insert(Arc::clone(server));
                     Ok(shaped.text)
                 }
                 Entry::Occupied(taken) => Err((taken.key().clone(), Arc::clone(taken.get()))),
             },
-            Kind::Templates => {
+            ListKind::Templates => {
                 self.templates.push((TemplatePattern::new(&shaped.own), Arc::clone(server)));
                 Ok(shaped.text)
             }
@@ -146,12 +146,12 @@ impl Catalog {
     }
 
     /// Whether two offer the same of one kind.
-    pub fn is_same(&self, other: &Self, kind: Kind) -> bool {
+    pub fn is_same(&self, other: &Self, kind: ListKind) -> bool {
         self.lists[kind as usize] == other.lists[kind as usize]
     }
 
     /// How many of a kind there are.
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: ListKind) -> usize {
         self.lists[kind as usize].len()
     }
 
@@ -168,7 +168,7 @@ impl Catalog {
     /// A page of a list: a cursor says which server's turn it is, and how far it was read.
     pub fn page(
         &self,
-        kind: Kind,
+        kind: ListKind,
         cursor: Option<&str>,
         size: usize,
     ) -> Result<ListPage, BadCursor> {
@@ -299,7 +299,7 @@ fn header_annotations(definition: &[u8]) -> Vec<Annotation> {
 impl Catalog {
     /// Whether the headers of a call repeat its arguments; those who have no
     /// headers need not.
-    pub fn check_headers(&self, request: &Message, said: &Said) -> Result<(), Refusal> {
+    pub fn check_headers(&self, request: &Message, said: &HeaderParams) -> Result<(), Refusal> {
         let (Some(said), false) = (said, self.annotated.is_empty()) else { return Ok(()) };
         let name = request.name().unwrap_or_default();
         let Some(header_annotations) = self.annotated.get(&*name) else { return Ok(()) };
@@ -320,7 +320,7 @@ struct ToolIndex {
 impl Catalog {
     /// The tools that fit `question` best, as they are listed; `limit` at most.
     pub fn find(&self, question: &str, limit: usize) -> Vec<Bytes> {
-        let list = &self.lists[Kind::Tools as usize];
+        let list = &self.lists[ListKind::Tools as usize];
         let seek = self.seek.get_or_init(|| self.index());
         let found = seek.index.find(question, limit);
         let places = found.iter().filter_map(|found| seek.places.get(found.name));
@@ -328,7 +328,7 @@ impl Catalog {
     }
 
     fn index(&self) -> ToolIndex {
-        let list = &self.lists[Kind::Tools as usize];
+        let list = &self.lists[ListKind::Tools as usize];
         let value = |text| Part::new(text).value().unwrap_or_default();
         let tools: Vec<Value> = list.iter().map(|item| value(&item.text)).collect();
         let names = |tool: &Value| -> Vec<String> {

@@ -16,18 +16,18 @@ use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::roster::{
-    AddError, Cache, Deferred, Kind, Roster, RosterOptions, ServerState,
+    AddError, Cache, Deferred, ListKind, Roster, RosterOptions, ServerState,
 };
-use switchboard_net::upstream::{Guise, Server, Traffic};
+use switchboard_net::upstream::{ClientIdentity, ServerTarget, Traffic};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::front::Tasks;
+use crate::monitor::CallMonitor;
 use crate::person::{People, PersonBounds};
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
-use crate::tap::Tap;
 use change::Leaving;
 
 mod change;
@@ -44,7 +44,7 @@ pub struct Fleet {
     options: FleetOptions,
     reach: Reach,
     /// As they are; replaced as a whole.
-    backends: RwLock<Arc<Backends>>,
+    running_servers: RwLock<Arc<RunningServers>>,
     leaving: Leaving,
     /// Of all clients, whichever way they come.
     pub(crate) tasks: Tasks,
@@ -57,14 +57,14 @@ pub struct Fleet {
 }
 
 /// The servers at one time, by name.
-pub(crate) type Backends = BTreeMap<Arc<str>, Arc<Backend>>;
+pub(crate) type RunningServers = BTreeMap<Arc<str>, Arc<RunningServer>>;
 
 /// How a server is reached.
-type Reach = Box<dyn Fn(&ServerPlan) -> Server + Send + Sync>;
+type Reach = Box<dyn Fn(&ServerPlan) -> ServerTarget + Send + Sync>;
 
 /// One server, for the calls of clients. Whoever is about to make a call holds
 /// it: a bridge does not end as long as that is so.
-pub(crate) struct Backend {
+pub(crate) struct RunningServer {
     pub(crate) plan: Arc<ServerPlan>,
     pub(crate) bridge: Arc<Bridge>,
     /// Shared by all that have the same bridge: it closes with the last of them.
@@ -79,7 +79,7 @@ pub struct FleetOptions {
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
     /// What sees the calls.
-    pub tap: Arc<Tap>,
+    pub tap: Arc<CallMonitor>,
     /// How often a server that has failed is tried; each minute if it is not said.
     pub probe: Option<Duration>,
     /// How many people are remembered, and for how long.
@@ -108,7 +108,7 @@ impl Fleet {
     pub fn start(
         plan: &Plan,
         options: FleetOptions,
-        server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
+        server: impl Fn(&ServerPlan) -> ServerTarget + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let roster = Roster::new(RosterOptions {
             cache: options.cache.clone(),
@@ -122,7 +122,7 @@ impl Fleet {
             roster,
             options,
             reach: Box::new(server),
-            backends: RwLock::default(),
+            running_servers: RwLock::default(),
             leaving: Leaving::default(),
             tasks: Tasks::default(),
             search: RwLock::default(),
@@ -154,27 +154,27 @@ impl Fleet {
     }
 
     /// The servers as they are at this time.
-    pub(crate) fn backends(&self) -> Arc<Backends> {
-        Arc::clone(&self.backends.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn running_servers(&self) -> Arc<RunningServers> {
+        Arc::clone(&self.running_servers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The names of all servers.
     pub fn names(&self) -> Vec<Arc<str>> {
-        self.backends().keys().cloned().collect()
+        self.running_servers().keys().cloned().collect()
     }
 
-    pub(crate) fn backend(&self, name: &str) -> Option<Arc<Backend>> {
-        self.backends.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    pub(crate) fn running(&self, name: &str) -> Option<Arc<RunningServer>> {
+        self.running_servers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// What sees the calls.
-    pub fn tap(&self) -> &Arc<Tap> {
+    pub fn tap(&self) -> &Arc<CallMonitor> {
         &self.options.tap
     }
 
     /// Where a server is.
-    pub(crate) fn server(&self, name: &str) -> Option<Server> {
-        self.backend(name).map(|backend| backend.bridge.server().clone())
+    pub(crate) fn server(&self, name: &str) -> Option<ServerTarget> {
+        self.running(name).map(|running| running.bridge.server().clone())
     }
 
     /// How each server stands, by name.
@@ -189,20 +189,20 @@ impl Fleet {
 
     /// How many calls of clients are open at a server.
     pub fn calls(&self, name: &str) -> usize {
-        self.backend(name).map_or(0, |backend| backend.bridge.calls())
+        self.running(name).map_or(0, |running| running.bridge.calls())
     }
 
     /// How many calls of clients wait for a server, or for their turn there.
     pub fn queued(&self, name: &str) -> usize {
-        self.backend(name).map_or(0, |backend| backend.bridge.queued())
+        self.running(name).map_or(0, |running| running.bridge.queued())
     }
 
     /// Somebody wants something of a server, if only to see its list: one that
     /// sleeps is woken, and nobody waits for it.
     pub(crate) fn want(&self, name: &str) {
-        let Some(backend) = self.backend(name) else { return };
-        if backend.plan.idle().is_some() {
-            backend.bridge.touch();
+        let Some(running) = self.running(name) else { return };
+        if running.plan.idle().is_some() {
+            running.bridge.touch();
             self.roster.wake(name);
         }
     }
@@ -216,19 +216,19 @@ impl Fleet {
     /// who show it headers of their own.
     pub fn is_open_to_people(&self, server: &str, state: &ServerState) -> bool {
         let is_refused = state.reason.as_ref().is_some_and(Failure::is_about_us);
-        let passes = |it: Arc<Backend>| !it.plan.passes().is_empty();
-        is_refused && self.backend(server).is_some_and(passes)
+        let passes = |it: Arc<RunningServer>| !it.plan.passes().is_empty();
+        is_refused && self.running(server).is_some_and(passes)
     }
 
     /// For how many people a server is ready, if it can tell them apart.
     pub fn ready_people(&self, server: &str) -> Option<usize> {
-        let backend = self.backend(server).filter(|it| it.plan.knows_people());
-        backend.map(|_| self.people.ready(server))
+        let running = self.running(server).filter(|it| it.plan.knows_people());
+        running.map(|_| self.people.ready(server))
     }
 
     /// Whether a server is known to have a tool of this name.
     fn has_tool(&self, server: &str, tool: &str) -> bool {
-        let tools = self.roster.definitions(Kind::Tools);
+        let tools = self.roster.definitions(ListKind::Tools);
         let mut tools = tools.iter().filter(|it| &*it.server == server);
         tools.any(|it| it.name() == tool)
             || self.knows_people() && self.people.has_tool(server, tool)
@@ -236,23 +236,23 @@ impl Fleet {
 
     /// What there is to count about each server, by name.
     pub fn gauges(&self) -> Vec<Gauges> {
-        let gauges = |(name, backend): (&Arc<str>, &Arc<Backend>)| Gauges {
+        let gauges = |(name, running): (&Arc<str>, &Arc<RunningServer>)| Gauges {
             server: Arc::clone(name),
-            calls: backend.bridge.calls(),
-            queued: backend.bridge.queued(),
-            unsent: backend.bridge.unsent(),
-            connections: backend.bridge.connections(),
-            traffic: Arc::clone(backend.bridge.server().traffic()),
+            calls: running.bridge.calls(),
+            queued: running.bridge.queued(),
+            unsent: running.bridge.unsent(),
+            connections: running.bridge.connections(),
+            traffic: Arc::clone(running.bridge.server().traffic()),
         };
-        self.backends().iter().map(gauges).collect()
+        self.running_servers().iter().map(gauges).collect()
     }
 
     /// Ends every connection, and waits for the end of each.
     pub async fn close(&self) {
         self.people.close().await;
         let mut closing = JoinSet::new();
-        for backend in self.backends().values() {
-            let bridge = Arc::clone(&backend.bridge);
+        for running in self.running_servers().values() {
+            let bridge = Arc::clone(&running.bridge);
             closing.spawn(async move { bridge.close().await });
         }
         tokio::join!(self.roster.close(), self.leaving.hurry());
@@ -274,17 +274,17 @@ fn able(start: Duration) -> ClientOptions {
         .on_roots(async |_| Ok(json!({"roots": []})))
 }
 
-impl Backend {
+impl RunningServer {
     /// A server of a plan, that nobody has called yet.
-    fn new(plan: &ServerPlan, server: Server, limits: &Limits) -> Self {
+    fn new(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Self {
         let bridge = bridge(plan, server, limits);
         Self { plan: Arc::new(plan.clone()), bridge, held: watch::Sender::default() }
     }
 
     /// Where its lists are read: a process that all share is not started for that.
-    fn listed(&self) -> Server {
+    fn listed(&self) -> ServerTarget {
         if self.bridge.is_common() {
-            Server::behind(&self.bridge, &Arc::new(Guise::ours()))
+            ServerTarget::behind(&self.bridge, &Arc::new(ClientIdentity::ours()))
         } else {
             self.bridge.server().clone()
         }
@@ -292,7 +292,7 @@ impl Backend {
 }
 
 /// The way of clients' calls to one server.
-fn bridge(plan: &ServerPlan, server: Server, limits: &Limits) -> Arc<Bridge> {
+fn bridge(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Arc<Bridge> {
     let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
     Bridge::guarding(server, children(plan.process), limits, bounds)
 }

@@ -15,34 +15,34 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
 use switchboard_net::OwnedTask;
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
-use switchboard_net::roster::Kind;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::ListKind;
 use switchboard_net::seal::Sealer;
-use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::server::legacy::Phase;
 
 use crate::catalog::Catalog;
-use crate::fleet::{Backend, Fleet};
+use crate::fleet::{Fleet, RunningServer};
 use crate::person::Person;
 use crate::policy::Grant;
 use listen::Listens;
 use offer::Edition;
-use reply::At;
+use reply::PathContext;
 use session::Session;
 
 pub(crate) use task::Tasks;
 
 mod grant;
-mod leg;
 mod list;
 mod listen;
 mod offer;
 mod one;
 mod open;
 mod reply;
+mod server_link;
 mod session;
 mod task;
 #[cfg(test)]
@@ -146,9 +146,9 @@ impl Front {
         Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn backends(&self) -> Vec<Arc<Backend>> {
+    fn running_servers(&self) -> Vec<Arc<RunningServer>> {
         let members = self.members();
-        members.iter().filter_map(|name| self.fleet.backend(name)).collect()
+        members.iter().filter_map(|name| self.fleet.running(name)).collect()
     }
 
     /// Offers these servers from here on, as far as they are granted; tells clients
@@ -166,9 +166,9 @@ impl Front {
             self.end_listens_left();
             self.refresh();
         }
-        let backends = self.fleet.backends();
+        let running_servers = self.fleet.running_servers();
         for session in self.ready_sessions() {
-            session.follow(&backends);
+            session.follow(&running_servers);
         }
         self.tell_rules_changed();
     }
@@ -177,15 +177,15 @@ impl Front {
     fn follow(&self) {
         if let Some(person) = &self.person {
             let members = self.members();
-            person.follow(&self.fleet.backends(), |name| members.contains(name));
+            person.follow(&self.fleet.running_servers(), |name| members.contains(name));
         }
     }
 
-    fn at(&self) -> At {
-        At::many(&self.fleet, self.sealer.clone())
+    fn at(&self) -> PathContext {
+        PathContext::many(&self.fleet, self.sealer.clone())
     }
 
-    fn session(&self, face: &Face) -> Option<Arc<Session>> {
+    fn session(&self, face: &ClientConnection) -> Option<Arc<Session>> {
         lock(&self.sessions).get(&face.number()).cloned()
     }
 
@@ -197,7 +197,7 @@ impl Front {
     }
 
     /// A client is not here any more.
-    pub(crate) fn leave(&self, face: &Face) {
+    pub(crate) fn leave(&self, face: &ClientConnection) {
         self.forget_listens(face.number());
         lock(&self.sessions).remove(&face.number());
     }
@@ -212,19 +212,25 @@ fn id(request: &Message) -> &Id {
     request.id().unwrap_or(&Id::Integer(0))
 }
 
-impl Inside for Front {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+impl Backend for Front {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         match &self.only {
             Some(name) => self.open_at_one(name, face, call, request, said),
             None => self.take(face, call, &request, said),
         }
     }
 
-    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
         self.unlisten(face.number(), call.exchange());
     }
 
-    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
         if let Some(session) = self.session(face) {
             session.questions.remove(ask);
         }
@@ -234,15 +240,15 @@ impl Inside for Front {
         Some(self.fleet.tasks.given(face, &answer).into_owned())
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
         match (&self.only, self.session(face)) {
             (Some(name), _) => self.note_to_one(name, face, &message),
             (None, Some(session)) => session.note(&message),
-            (None, None) => Works::none(),
+            (None, None) => PendingWork::none(),
         }
     }
 
-    fn forget(&self, face: &Arc<Face>) {
+    fn forget(&self, face: &Arc<ClientConnection>) {
         self.leave(face);
         self.fleet.forget(face);
     }
@@ -254,7 +260,7 @@ impl Inside for Front {
 
 impl std::fmt::Debug for Front {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let tools = self.catalog().count(Kind::Tools);
+        let tools = self.catalog().count(ListKind::Tools);
         f.debug_struct("Front")
             .field("members", &self.members())
             .field("tools", &tools)

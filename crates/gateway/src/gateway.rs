@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use switchboard_net::inside::Inside;
+use switchboard_net::backend::Backend;
 use switchboard_net::roster::AddError;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 
+use crate::authenticator::Authenticator;
 use crate::fleet::{Fleet, FleetOptions};
 use crate::plan::{Plan, PlanChanges, Process, ServerPlan};
-use crate::porter::Porter;
 use crate::view::Views;
 
 /// Many servers behind one address, of which others may take the place.
 pub struct Gateway {
     fleet: Arc<Fleet>,
-    porter: Arc<Porter>,
+    authenticator: Arc<Authenticator>,
     all: Arc<Views>,
     state: Mutex<State>,
 }
@@ -54,7 +54,7 @@ pub struct Offered {
     /// Where it is.
     pub place: Place,
     /// Who answers there.
-    pub inside: Arc<dyn Inside>,
+    pub backend: Arc<dyn Backend>,
     /// Whether its clients may share a connection to a server.
     pub shared: bool,
     /// Whether no process is started for one of its clients alone.
@@ -67,16 +67,16 @@ impl Gateway {
     pub fn start(
         plan: Plan,
         options: FleetOptions,
-        server: impl Fn(&ServerPlan) -> Server + Send + Sync + 'static,
+        server: impl Fn(&ServerPlan) -> ServerTarget + Send + Sync + 'static,
     ) -> Result<Arc<Self>, AddError> {
         let fleet = Fleet::start(&plan, options, server)?;
-        let porter = Porter::new(plan.access.clone(), sessions(&plan));
-        let all = Views::new(&fleet, fleet.names(), &porter);
+        let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
+        let all = Views::new(&fleet, fleet.names(), &authenticator);
         let mut state =
             State { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
-        state.follow(&fleet, &porter, &plan);
+        state.follow(&fleet, &authenticator, &plan);
         state.plan = Arc::new(plan);
-        Ok(Arc::new(Self { fleet, porter, all, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { fleet, authenticator, all, state: Mutex::new(state) }))
     }
 
     /// Follows another plan from here on; what is different about it. Servers
@@ -92,19 +92,19 @@ impl Gateway {
         let is_other = plan.access != old.access;
         if is_other {
             // Nobody is let to a new server by an old grant, nor to an old one by a new.
-            self.porter.replace(plan.access.within(&old.access));
+            self.authenticator.replace(plan.access.within(&old.access));
         }
         if let Err(why) = self.fleet.change(&plan) {
             if is_other {
-                self.porter.replace(old.access.clone());
+                self.authenticator.replace(old.access.clone());
             }
             return Err(why);
         }
-        state.follow(&self.fleet, &self.porter, &plan);
+        state.follow(&self.fleet, &self.authenticator, &plan);
         self.all.change(self.fleet.names());
-        self.porter.bound(sessions(&plan));
+        self.authenticator.bound(sessions(&plan));
         if is_other {
-            self.porter.replace(plan.access.clone());
+            self.authenticator.replace(plan.access.clone());
             self.fleet.bridges(|_| true).iter().for_each(|bridge| bridge.evict());
         }
         for (name, server) in &state.servers {
@@ -129,8 +129,8 @@ impl Gateway {
     }
 
     /// Who knows who may come in.
-    pub fn porter(&self) -> &Arc<Porter> {
-        &self.porter
+    pub fn authenticator(&self) -> &Arc<Authenticator> {
+        &self.authenticator
     }
 
     /// The servers.
@@ -145,8 +145,8 @@ impl Gateway {
         let is_shared = |plan: &ServerPlan| plan.process == Process::Shared;
         let light = state.plan.servers.values().all(is_shared);
         let offered = |place, views: &Arc<Views>, shared, light| {
-            let inside: Arc<dyn Inside> = Arc::<Views>::clone(views);
-            Offered { place, inside, shared, light }
+            let backend: Arc<dyn Backend> = Arc::<Views>::clone(views);
+            Offered { place, backend, shared, light }
         };
         // Each server may be shared, and what is not theirs is kept from clients.
         let mut places = vec![offered(Place::All, &self.all, true, light)];
@@ -178,17 +178,17 @@ impl Gateway {
 
 /// Sessions of all together.
 fn sessions(plan: &Plan) -> usize {
-    plan.bounds.sessions.unwrap_or(Porter::SESSIONS)
+    plan.bounds.sessions.unwrap_or(Authenticator::SESSIONS)
 }
 
 impl State {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
-    fn follow(&mut self, fleet: &Arc<Fleet>, porter: &Arc<Porter>, plan: &Plan) {
+    fn follow(&mut self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>, plan: &Plan) {
         self.servers.retain(|name, _| plan.servers.contains_key(name));
         for name in fleet.names() {
             self.servers
                 .entry(name.to_string())
-                .or_insert_with(|| Views::one(fleet, &name, porter));
+                .or_insert_with(|| Views::one(fleet, &name, authenticator));
         }
         let gone = self.groups.extract_if(.., |name, _| !plan.groups.contains_key(name));
         gone.for_each(|(_, group)| group.close());
@@ -196,7 +196,9 @@ impl State {
             let members = members.iter().map(|member| Arc::from(member.as_str()));
             match self.groups.get(name) {
                 Some(group) => group.change(members),
-                None => _ = self.groups.insert(name.clone(), Views::new(fleet, members, porter)),
+                None => {
+                    _ = self.groups.insert(name.clone(), Views::new(fleet, members, authenticator))
+                }
             }
         }
     }

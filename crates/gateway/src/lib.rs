@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+pub mod authenticator;
 pub mod catalog;
 pub mod config;
 pub mod credential;
@@ -38,17 +39,16 @@ pub mod gateway;
 pub mod glob;
 pub mod merge;
 pub mod metrics;
+pub mod monitor;
 pub mod name;
 pub mod person;
 pub mod plan;
 pub mod policy;
-pub mod porter;
 pub mod route;
 pub mod search;
-mod sight;
 pub mod span;
 pub mod status;
-pub mod tap;
 mod uri;
 pub mod view;
+mod visibility;
 pub mod watch;

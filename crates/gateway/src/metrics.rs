@@ -13,7 +13,7 @@ use switchboard_net::platform;
 use switchboard_net::upstream::Traffic;
 
 use crate::fleet::{Fleet, Gauges};
-use crate::tap::{BUCKETS, CallResult, Series, Tap};
+use crate::monitor::{BUCKETS, CallMonitor, CallResult, Series};
 
 /// What a family of samples is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,7 +102,7 @@ pub fn page(fleet: &Fleet, sites: &Sites) -> String {
     text.text
 }
 
-fn ourselves(text: &mut MetricsText, tap: &Tap) {
+fn ourselves(text: &mut MetricsText, tap: &CallMonitor) {
     text.family("switchboard_build_info", MetricKind::Gauge, "The version that runs.");
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     let age = tap.age().as_secs_f64();
@@ -162,7 +162,7 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     }
 }
 
-fn requests(text: &mut MetricsText, tap: &Tap) {
+fn requests(text: &mut MetricsText, tap: &CallMonitor) {
     let open = tap.open_calls();
     text.one("switchboard_open_calls", MetricKind::Gauge, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
@@ -182,7 +182,7 @@ fn requests(text: &mut MetricsText, tap: &Tap) {
     });
 }
 
-fn tools(text: &mut MetricsText, tap: &Tap) {
+fn tools(text: &mut MetricsText, tap: &CallMonitor) {
     let name = "switchboard_tool_calls_total";
     text.family(name, MetricKind::Counter, "Calls of tools, by server, tool and outcome.");
     tap.counts().each_tool(|server, tool, series| {

@@ -17,13 +17,13 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 use ring::rand::SystemRandom;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::client::ClientOptions;
-use switchboard_net::face::Face;
-use switchboard_net::roster::{Kind, Roster, RosterOptions, ServerPhase};
-use switchboard_net::upstream::{Guise, Server};
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::{ListKind, Roster, RosterOptions, ServerPhase};
+use switchboard_net::upstream::{ClientIdentity, ServerTarget};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
 
-use crate::fleet::{Backend, Backends, PATIENCE, PROBE};
+use crate::fleet::{PATIENCE, PROBE, RunningServer, RunningServers};
 use crate::front::Front;
 
 /// Tells one person from another without telling what they showed.
@@ -73,7 +73,7 @@ pub(crate) struct People {
 
 /// What is known for one person.
 pub(crate) struct Person {
-    guise: Arc<Guise>,
+    guise: Arc<ClientIdentity>,
     pub(crate) roster: Roster,
     /// The servers of the roster, as they were when it met them.
     servers: Mutex<BTreeMap<Arc<str>, Met>>,
@@ -82,7 +82,7 @@ pub(crate) struct Person {
 }
 
 /// A server as it was, and its connections.
-type Met = (Weak<Backend>, Weak<Bridge>);
+type Met = (Weak<RunningServer>, Weak<Bridge>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,7 +97,7 @@ impl People {
     }
 
     /// What tells those whom a client speaks for from others.
-    pub(crate) fn mark(&self, face: &Face) -> Mark {
+    pub(crate) fn mark(&self, face: &ClientConnection) -> Mark {
         let mut text = vec![u8::from(face.era() == Era::Modern)];
         let mut add = |part: &[u8]| {
             text.extend((part.len() as u64).to_be_bytes());
@@ -114,7 +114,12 @@ impl People {
     }
 
     /// Whom a client speaks for; `words` are its own.
-    pub(crate) fn meet(&self, mark: Mark, face: &Face, words: Option<&Message>) -> Arc<Person> {
+    pub(crate) fn meet(
+        &self,
+        mark: Mark,
+        face: &ClientConnection,
+        words: Option<&Message>,
+    ) -> Arc<Person> {
         let mut known = lock(&self.known);
         if let Some(person) = known.get(&mark).and_then(Weak::upgrade) {
             return person;
@@ -123,7 +128,7 @@ impl People {
         let roster =
             RosterOptions { patience: PATIENCE, probe: Some(PROBE), ..RosterOptions::default() };
         let person = Arc::new(Person {
-            guise: Arc::new(Guise::of(face, words)),
+            guise: Arc::new(ClientIdentity::of(face, words)),
             roster: Roster::new(roster),
             servers: Mutex::default(),
             fronts: Mutex::default(),
@@ -133,7 +138,7 @@ impl People {
     }
 
     /// Whom a client speaks for, if something is known of them.
-    pub(crate) fn find(&self, face: &Face) -> Option<Arc<Person>> {
+    pub(crate) fn find(&self, face: &ClientConnection) -> Option<Arc<Person>> {
         let mark = self.mark(face);
         lock(&self.known).get(&mark).and_then(Weak::upgrade)
     }
@@ -156,7 +161,7 @@ impl People {
     /// Whether a server is known to offer a tool of this name to anybody.
     pub(crate) fn has_tool(&self, server: &str, tool: &str) -> bool {
         self.each().iter().any(|person| {
-            let tools = person.roster.definitions(Kind::Tools);
+            let tools = person.roster.definitions(ListKind::Tools);
             let mut tools = tools.iter().filter(|it| &*it.server == server);
             tools.any(|it| it.name() == tool)
         })
@@ -221,39 +226,43 @@ impl Person {
 
     /// Asks those of these servers that know people, and those that it has asked
     /// before, as they are at this time.
-    pub(crate) fn follow(&self, backends: &Backends, is_wanted: impl Fn(&str) -> bool) {
+    pub(crate) fn follow(
+        &self,
+        running_servers: &RunningServers,
+        is_wanted: impl Fn(&str) -> bool,
+    ) {
         let mut servers = lock(&self.servers);
         servers.retain(|name, _| {
-            let stays = backends.get(name).is_some_and(|it| it.plan.knows_people());
+            let stays = running_servers.get(name).is_some_and(|it| it.plan.knows_people());
             if !stays {
                 // What is left of it ends by itself.
                 drop(self.roster.let_go(name));
             }
             stays
         });
-        for (name, backend) in backends.iter().filter(|(_, it)| it.plan.knows_people()) {
-            let now = (Arc::downgrade(backend), Arc::downgrade(&backend.bridge));
+        for (name, running) in running_servers.iter().filter(|(_, it)| it.plan.knows_people()) {
+            let now = (Arc::downgrade(running), Arc::downgrade(&running.bridge));
             let before = servers.get(name);
             if before.is_none() && !is_wanted(name)
-                || before.is_some_and(|(backend, _)| backend.ptr_eq(&now.0))
+                || before.is_some_and(|(running, _)| running.ptr_eq(&now.0))
             {
                 continue;
             }
             match before {
                 // The same connections, but other tools may be hidden there.
                 Some((_, bridge)) if bridge.ptr_eq(&now.1) => _ = self.roster.restart(name),
-                before => self.ask(name, backend, before.is_some()),
+                before => self.ask(name, running, before.is_some()),
             }
             // It only listens for what has changed, and would keep the server awake.
-            self.roster.sleep_after(name, backend.plan.idle(), &backend.bridge, false);
+            self.roster.sleep_after(name, running.plan.idle(), &running.bridge, false);
             servers.insert(Arc::clone(name), now);
         }
     }
 
-    fn ask(&self, name: &Arc<str>, backend: &Backend, replaces: bool) {
-        let server = Server::behind(&backend.bridge, &self.guise);
-        let start = backend.plan.start;
-        backend.bridge.touch();
+    fn ask(&self, name: &Arc<str>, running: &RunningServer, replaces: bool) {
+        let server = ServerTarget::behind(&running.bridge, &self.guise);
+        let start = running.plan.start;
+        running.bridge.touch();
         if replaces {
             drop(self.roster.replace_within(name, server, start));
             return;

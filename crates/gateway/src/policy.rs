@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 
 use crate::glob::{NameFilter, fits};
 
@@ -268,7 +268,7 @@ impl Grant {
 /// Tells one principal from another, and from no principal.
 pub(crate) type Mark = [u8; 16];
 
-pub(crate) fn mark(face: &Face) -> Mark {
+pub(crate) fn mark(face: &ClientConnection) -> Mark {
     let digest = digest(&SHA256, face.principal());
     let mut mark = Mark::default();
     mark.copy_from_slice(&digest.as_ref()[..16]);
@@ -277,7 +277,7 @@ pub(crate) fn mark(face: &Face) -> Mark {
 
 /// What to call whoever stands behind a client: the name of their key, or what tells
 /// those apart who have none; nothing if they do not say.
-pub fn who(face: &Face) -> Option<String> {
+pub fn who(face: &ClientConnection) -> Option<String> {
     let name = face.who().name();
     if !name.is_empty() {
         return Some(name.to_owned());

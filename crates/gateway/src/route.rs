@@ -11,14 +11,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_net::roster::Kind;
+use switchboard_net::roster::ListKind;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::code;
 use switchboard_proto::revision::Era;
 
 use crate::catalog::{Catalog, Owned};
-use crate::sight;
+use crate::visibility;
 
 /// Where a call goes.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub enum Way {
     /// The gateway answers it.
     Here,
     /// One of these lists.
-    List(Kind),
+    List(ListKind),
     /// A server does; the request is in its words.
     To {
         /// The server.
@@ -61,12 +61,13 @@ impl Nowhere {
     /// What a client learns of something that is hidden from it: no more than of
     /// something that is not there. The request is in the client's words.
     pub(crate) fn unseen(request: &Message) -> Self {
-        let (kind, name) = sight::named(request).unwrap_or((Kind::Tools, Cow::Borrowed("")));
+        let (kind, name) =
+            visibility::named(request).unwrap_or((ListKind::Tools, Cow::Borrowed("")));
         let name = name.into_owned();
         match kind {
-            Kind::Tools => Self::Unknown { what: "tool", name },
-            Kind::Prompts => Self::Unknown { what: "prompt", name },
-            Kind::Resources | Kind::Templates => Self::Resource { uri: name },
+            ListKind::Tools => Self::Unknown { what: "tool", name },
+            ListKind::Prompts => Self::Unknown { what: "prompt", name },
+            ListKind::Resources | ListKind::Templates => Self::Resource { uri: name },
         }
     }
 
@@ -90,7 +91,7 @@ pub trait Servers {
     /// Whose this is, if that can be told from its name and the server may have
     /// more than is known: it has not said yet what it offers, or offers
     /// something else to each client.
-    fn unlisted(&self, kind: Kind, offered: &str) -> Option<Owned>;
+    fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned>;
     /// The only server that may have resources that nobody lists, if there is one only.
     fn only_with_resources(&self) -> Option<Arc<str>>;
 }
@@ -103,14 +104,14 @@ pub fn route(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Wa
         | method::DISCOVER
         | method::LISTEN
         | method::SET_LEVEL => return Way::Here,
-        method::CALL_TOOL => named(request, Member::Name, Kind::Tools, catalog, servers),
-        method::GET_PROMPT => named(request, Member::Name, Kind::Prompts, catalog, servers),
+        method::CALL_TOOL => named(request, Member::Name, ListKind::Tools, catalog, servers),
+        method::GET_PROMPT => named(request, Member::Name, ListKind::Prompts, catalog, servers),
         method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => {
             let find = |uri: &str| catalog.resource(uri).cloned();
             resource(request, Member::Uri, find, servers)
         }
         method::COMPLETE => complete(request, catalog, servers),
-        other => match Kind::ALL.into_iter().find(|kind| kind.method() == other) {
+        other => match ListKind::ALL.into_iter().find(|kind| kind.method() == other) {
             Some(kind) => return Way::List(kind),
             None => Err(Nowhere::Method { method: other.to_owned() }),
         },
@@ -127,13 +128,13 @@ type Found = Result<(Arc<str>, Message), Nowhere>;
 fn named(
     request: &Message,
     member: Member,
-    kind: Kind,
+    kind: ListKind,
     catalog: &Catalog,
     servers: &impl Servers,
 ) -> Found {
     let offered = request.string(member).ok_or(Nowhere::Params { member: "name" })?;
     let (what, listed) = match kind {
-        Kind::Prompts => ("prompt", catalog.prompt(&offered)),
+        ListKind::Prompts => ("prompt", catalog.prompt(&offered)),
         _ => ("tool", catalog.tool(&offered)),
     };
     // Perhaps it is there; its server knows better.
@@ -157,7 +158,7 @@ fn resource(
 fn complete(request: &Message, catalog: &Catalog, servers: &impl Servers) -> Found {
     let kind = request.string(Member::RefType);
     match kind.as_deref() {
-        Some("ref/prompt") => named(request, Member::RefName, Kind::Prompts, catalog, servers),
+        Some("ref/prompt") => named(request, Member::RefName, ListKind::Prompts, catalog, servers),
         Some("ref/resource") => {
             let find = |text: &str| catalog.template(text).cloned();
             resource(request, Member::RefUri, find, servers)

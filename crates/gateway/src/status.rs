@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::http::sites::Sites;
-use switchboard_net::roster::{Kind, ServerPhase, ServerState};
-use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_net::roster::{ListKind, ServerPhase, ServerState};
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 
@@ -45,7 +45,7 @@ fn server(fleet: &Fleet, gauges: &Gauges, state: Option<&ServerState>) -> Value 
     let state = state.filter(|state| !is_personal(state));
     let error = state.and_then(|state| state.reason.as_ref());
     let present = fleet.roster.present(&gauges.server);
-    let tools = fleet.roster.definitions(Kind::Tools);
+    let tools = fleet.roster.definitions(ListKind::Tools);
     let tools = tools.iter().filter(|tool| tool.server == gauges.server).count();
     let mut server = json!({
         "state": word,
@@ -76,7 +76,7 @@ fn era(era: Era) -> &'static str {
     }
 }
 
-fn transport(server: &Server) -> &'static str {
+fn transport(server: &ServerTarget) -> &'static str {
     match server.target() {
         Target::Command(_) => "stdio",
         Target::Url { strategy: Strategy::SseOnly, .. } => "sse",

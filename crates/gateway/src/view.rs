@@ -11,21 +11,21 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use http::HeaderName;
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::seal::Sealer;
 use switchboard_net::upstream::{self, Through};
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
 
+use crate::authenticator::{Authenticator, Hearing};
 use crate::fleet::Fleet;
 use crate::front::Front;
 use crate::person::Person;
 use crate::policy::Grant;
-use crate::porter::{Hearing, Porter};
 use people::Seen;
 
 mod people;
@@ -36,7 +36,7 @@ pub struct Views {
     members: RwLock<Arc<[Arc<str>]>>,
     /// The one server of this path, which is passed on as it is.
     only: Option<Arc<str>>,
-    porter: Arc<Porter>,
+    authenticator: Arc<Authenticator>,
     /// One for all, so that a call goes on if a grant changes between its rounds.
     sealer: Option<Arc<Sealer>>,
     /// As many as there are grants of principals.
@@ -49,26 +49,30 @@ pub struct Views {
 }
 
 impl Views {
-    /// Offers these servers of a fleet to whom `porter` lets in. Must be called
+    /// Offers these servers of a fleet to whom `authenticator` lets in. Must be called
     /// within a tokio runtime.
     pub fn new(
         fleet: &Arc<Fleet>,
         members: impl IntoIterator<Item = Arc<str>>,
-        porter: &Arc<Porter>,
+        authenticator: &Arc<Authenticator>,
     ) -> Arc<Self> {
-        Self::with(fleet, members.into_iter().collect(), None, porter)
+        Self::with(fleet, members.into_iter().collect(), None, authenticator)
     }
 
     /// Offers one server as it is.
-    pub(crate) fn one(fleet: &Arc<Fleet>, name: &Arc<str>, porter: &Arc<Porter>) -> Arc<Self> {
-        Self::with(fleet, [Arc::clone(name)].into(), Some(Arc::clone(name)), porter)
+    pub(crate) fn one(
+        fleet: &Arc<Fleet>,
+        name: &Arc<str>,
+        authenticator: &Arc<Authenticator>,
+    ) -> Arc<Self> {
+        Self::with(fleet, [Arc::clone(name)].into(), Some(Arc::clone(name)), authenticator)
     }
 
     fn with(
         fleet: &Arc<Fleet>,
         members: Arc<[Arc<str>]>,
         only: Option<Arc<str>>,
-        porter: &Arc<Porter>,
+        authenticator: &Arc<Authenticator>,
     ) -> Arc<Self> {
         let sealer = Sealer::new(tokio::time::Instant::now().into_std()).ok();
         Arc::new_cyclic(|this: &Weak<Self>| {
@@ -82,12 +86,12 @@ impl Views {
                 fleet: Arc::clone(fleet),
                 members: RwLock::new(members),
                 only,
-                porter: Arc::clone(porter),
+                authenticator: Arc::clone(authenticator),
                 sealer: sealer.map(Arc::new),
                 fronts: Mutex::default(),
                 seen: Mutex::default(),
                 this: Weak::clone(this),
-                _hearing: porter.on_replace(regrant),
+                _hearing: authenticator.on_replace(regrant),
             }
         })
     }
@@ -138,8 +142,8 @@ impl Views {
     }
 
     /// What a client sees, made if nobody has seen it yet. `words` are its own.
-    pub(crate) fn of(&self, face: &Face, words: Option<&Message>) -> Arc<Front> {
-        let principal = self.porter.principal(face.who().name());
+    pub(crate) fn of(&self, face: &ClientConnection, words: Option<&Message>) -> Arc<Front> {
+        let principal = self.authenticator.principal(face.who().name());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
         if self.knows_people(grant) {
@@ -161,7 +165,7 @@ impl Views {
     }
 
     /// The front of a client, and its session with it.
-    fn front(&self, face: &Arc<Face>, words: Option<&Message>) -> Arc<Front> {
+    fn front(&self, face: &Arc<ClientConnection>, words: Option<&Message>) -> Arc<Front> {
         let front = self.of(face, words);
         if face.era() == Era::Legacy && !front.knows(face) {
             // It greeted while its grant changed.
@@ -176,7 +180,7 @@ impl Views {
     /// Moves everybody to what they see from here on.
     fn regrant(&self) {
         self.rehouse();
-        let grants = self.porter.grants();
+        let grants = self.authenticator.grants();
         self.fronts().retain(|(grant, _)| grants.contains(grant));
         self.seen().keep_grants(&grants);
     }
@@ -194,24 +198,30 @@ impl Views {
     }
 }
 
-impl Inside for Views {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+impl Backend for Views {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         self.front(face, Some(&request)).open(face, call, request, said)
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
         self.front(face, None).note(face, message)
     }
 
-    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
         self.front(face, None).cancel(face, call);
     }
 
-    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
         self.front(face, None).supply(face, ask, answer)
     }
 
-    fn forget(&self, face: &Arc<Face>) {
+    fn forget(&self, face: &Arc<ClientConnection>) {
         let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
         for front in all.into_iter().chain(self.hosting(face)) {
             front.leave(face);
@@ -221,23 +231,23 @@ impl Inside for Views {
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         match &self.only {
-            Some(name) => self.fleet.backend(name)?.bridge.carries(),
+            Some(name) => self.fleet.running(name)?.bridge.carries(),
             None => self.fleet.carried(),
         }
     }
 
-    fn keeps(&self, face: &Face) -> bool {
-        let Some(principal) = self.porter.principal(face.who().name()) else { return false };
+    fn keeps(&self, face: &ClientConnection) -> bool {
+        let Some(principal) = self.authenticator.principal(face.who().name()) else { return false };
         let mut servers = face.open_calls().into_iter().filter_map(|call| call.server());
         servers.all(|server| principal.grant.has_server(&server))
     }
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
-        let Some(principal) = self.porter.principal(who.name()) else { return false };
+        let Some(principal) = self.authenticator.principal(who.name()) else { return false };
         let members = self.members();
         let granted = members.iter().filter(|name| principal.grant.has_server(name));
-        let backends: Vec<_> = granted.filter_map(|name| self.fleet.backend(name)).collect();
-        upstream::leads_back(backends.iter().map(|backend| backend.bridge.server()), through)
+        let running_servers: Vec<_> = granted.filter_map(|name| self.fleet.running(name)).collect();
+        upstream::leads_back(running_servers.iter().map(|running| running.bridge.server()), through)
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use switchboard_net::client::{CallError, Client, ClientOptions, form_defaults};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::{Era, era_of};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
@@ -44,7 +44,7 @@ async fn main() -> Checked {
             at(&near)?
         } else {
             let bridge = Command::new(bridge).args(["bridge", &url]);
-            Server::command(bridge, env::vars_os().collect())
+            ServerTarget::command(bridge, env::vars_os().collect())
         };
         (server, ClientOptions { era: Some(era), ..options }, Some(era))
     } else {
@@ -62,9 +62,9 @@ async fn main() -> Checked {
     done
 }
 
-fn at(url: &str) -> Result<Server, Box<dyn Error>> {
+fn at(url: &str) -> Result<ServerTarget, Box<dyn Error>> {
     let fetch = Fetch::new(FetchOptions::default())?;
-    Ok(Server::url(url.parse()?, Strategy::HttpFirst, http::HeaderMap::new(), fetch))
+    Ok(ServerTarget::url(url.parse()?, Strategy::HttpFirst, http::HeaderMap::new(), fetch))
 }
 
 /// A bridge to `url` on a port of its own, and the URL there.

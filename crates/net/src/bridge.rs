@@ -11,47 +11,47 @@ use std::time::Duration;
 
 use http::HeaderName;
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::Said;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use self::gate::Gate;
-use self::turn::Gatehouse;
+use self::admission::Admission;
+use self::queue::AdmissionQueue;
+use crate::backend::{Backend, PendingWork};
 use crate::call::{Call, CallHolder};
+use crate::connection::{ClientConnection, lock, now};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock, now};
-use crate::inside::{Inside, Works};
-use crate::upstream::{self, Server, Target, Through, Upstream};
+use crate::upstream::{self, ServerTarget, Target, Through, Upstream};
 use crate::who::Who;
-use children::Whose;
+use children::ConnectionKey;
 use era::Waiting;
 use idle::Places;
 
+mod admission;
 mod children;
 mod era;
-mod gate;
 mod hide;
 mod idle;
-mod turn;
+mod queue;
 
+pub(crate) use admission::Permit;
 pub use children::Children;
 pub use hide::Hidden;
-pub(crate) use turn::Permit;
 
 /// Any number of clients in front of one server.
 ///
 /// Serve it like a server of your own: with [`stdio::serve`](crate::stdio::serve)
 /// or as a [`Site`](crate::http::site::Site). The [crate's page](crate) has an example.
 pub struct Bridge {
-    server: Server,
+    server: ServerTarget,
     children: Children,
     limits: RwLock<Arc<Limits>>,
     hidden: Arc<Hidden>,
     /// Where calls wait, if their number is bounded.
-    house: Option<Mutex<Gatehouse>>,
+    admission: Option<Mutex<Admission>>,
     state: Mutex<State>,
     /// Somebody may have begun or ended to use the server.
     stirred: Notify,
@@ -60,7 +60,7 @@ pub struct Bridge {
 
 #[derive(Default)]
 struct State {
-    connections: HashMap<Whose, Arc<Upstream>>,
+    connections: HashMap<ConnectionKey, Arc<Upstream>>,
     /// The greeting of each client, to repeat it on connections of single calls.
     hellos: HashMap<u64, Message>,
     waiting: Waiting,
@@ -76,36 +76,36 @@ struct State {
 /// A call on its way to the server.
 #[derive(Clone, Debug)]
 struct Opening {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     call: Call,
     request: Message,
-    said: Said,
+    said: HeaderParams,
 }
 
 impl CallHolder for Bridge {
     /// The call waits here: it is not made.
-    fn cancel(self: Arc<Self>, call: &Call, _: Option<&Message>) -> Works {
+    fn cancel(self: Arc<Self>, call: &Call, _: Option<&Message>) -> PendingWork {
         lock(&self.state).waiting.remove(call);
         self.leave_queue(call);
-        Works::none()
+        PendingWork::none()
     }
 }
 
 impl Bridge {
     /// Passes a call on once it is known what the server speaks.
-    fn go_on(&self, opening: Opening) -> Works {
+    fn go_on(&self, opening: Opening) -> PendingWork {
         match self.hold_back(opening) {
             Some(opening) => self.connect(&opening),
-            None => Works::none(),
+            None => PendingWork::none(),
         }
     }
 
     /// Passes a call on to the connection that it belongs to.
-    fn connect(&self, opening: &Opening) -> Works {
+    fn connect(&self, opening: &Opening) -> PendingWork {
         let Opening { face, call, request, said } = opening;
         if let Some(why) = self.hidden.refuses(request) {
             call.finish(why);
-            return Works::none();
+            return PendingWork::none();
         }
         let eras = self.eras(face);
         let whose = self.whose(face, call.exchange(), request);
@@ -113,20 +113,20 @@ impl Bridge {
             Ok(upstream) => upstream,
             Err(why) => {
                 call.finish(why);
-                return Works::none();
+                return PendingWork::none();
             }
         };
         self.prepare(opening, &upstream, whose);
         let is_native = face.era() == upstream.era();
         let works = upstream.open(call, is_native, request, said);
-        if let Whose::Call(..) = whose {
+        if let ConnectionKey::Call(..) = whose {
             self.close_after(whose, upstream);
         }
         works
     }
 
     /// A connection for one call ends with it.
-    fn close_after(&self, whose: Whose, single: Arc<Upstream>) {
+    fn close_after(&self, whose: ConnectionKey, single: Arc<Upstream>) {
         let bridge = Weak::clone(&self.this);
         lock(&self.state).close(async move {
             single.all_answered().await;
@@ -138,15 +138,15 @@ impl Bridge {
     }
 
     /// The connections that calls of this client may have gone by.
-    fn serving(&self, face: &Face) -> Vec<Arc<Upstream>> {
+    fn serving(&self, face: &ClientConnection) -> Vec<Arc<Upstream>> {
         let state = lock(&self.state);
         let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(face));
         theirs.map(|(_, upstream)| Arc::clone(upstream)).collect()
     }
 
     /// What belongs to no call goes by each connection that is for more than one.
-    fn spread(&self, face: &Face, message: &Message) -> Works {
-        let mut works = Works::none();
+    fn spread(&self, face: &ClientConnection, message: &Message) -> PendingWork {
+        let mut works = PendingWork::none();
         for upstream in self.hearing(face, message) {
             works.append(upstream.note(message.clone()));
         }
@@ -186,8 +186,14 @@ impl Drop for Bridge {
     }
 }
 
-impl Inside for Bridge {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+impl Backend for Bridge {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         let (face, call) = (Arc::clone(face), call.clone());
         let opening = Opening { face, call, request, said };
         if opening.call.is_internal() && self.is_common() {
@@ -196,20 +202,20 @@ impl Inside for Bridge {
         }
         match self.admit(opening) {
             Some(opening) => self.go_on(opening),
-            None => Works::none(),
+            None => PendingWork::none(),
         }
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
         self.spread(face, &message)
     }
 
-    fn forget(&self, face: &Arc<Face>) {
+    fn forget(&self, face: &Arc<ClientConnection>) {
         self.leave_gate(face);
         let mut state = lock(&self.state);
         state.hellos.remove(&face.number());
         state.waiting.forget(face);
-        let own = |whose: &Whose| whose.sharing() == Sharing::Alone && whose.serves(face);
+        let own = |whose: &ConnectionKey| whose.sharing() == Sharing::Alone && whose.serves(face);
         let gone: Vec<_> = state.connections.extract_if(|whose, _| own(whose)).collect();
         for (_, upstream) in gone {
             state.close(async move { upstream.close().await });
@@ -232,14 +238,14 @@ impl Inside for Bridge {
 
 impl Bridge {
     /// A bridge to `server`; it is reached when the first client needs it.
-    pub fn new(server: Server, children: Children, limits: Arc<Limits>) -> Arc<Self> {
+    pub fn new(server: ServerTarget, children: Children, limits: Arc<Limits>) -> Arc<Self> {
         Self::hiding(Hidden::default(), server, children, limits)
     }
 
     /// The same, without some of the server's tools.
     pub fn hiding(
         hidden: Hidden,
-        server: Server,
+        server: ServerTarget,
         children: Children,
         limits: Arc<Limits>,
     ) -> Arc<Self> {
@@ -251,14 +257,14 @@ impl Bridge {
     /// for `start` at most: [`follow`](Self::follow) says who supervises it,
     /// and until then it is being started.
     pub fn guarding(
-        server: Server,
+        server: ServerTarget,
         children: Children,
         limits: Arc<Limits>,
         (calls, start): (NonZeroUsize, Duration),
     ) -> Arc<Self> {
-        let gate = Gate::new(calls.get(), start, now());
-        let house = Some(Gatehouse::new(gate));
-        Self::made(Hidden::default(), server, children, limits, house)
+        let queue = AdmissionQueue::new(calls.get(), start, now());
+        let admission = Some(Admission::new(queue));
+        Self::made(Hidden::default(), server, children, limits, admission)
     }
 
     /// Whether several clients may stand behind one connection.
@@ -279,10 +285,10 @@ impl Bridge {
 
     fn made(
         hidden: Hidden,
-        server: Server,
+        server: ServerTarget,
         children: Children,
         limits: Arc<Limits>,
-        house: Option<Mutex<Gatehouse>>,
+        admission: Option<Mutex<Admission>>,
     ) -> Arc<Self> {
         let limits = fitting(children, limits);
         Arc::new_cyclic(|this| Self {
@@ -290,7 +296,7 @@ impl Bridge {
             children,
             limits: RwLock::new(limits),
             hidden: Arc::new(hidden),
-            house,
+            admission,
             state: Mutex::default(),
             stirred: Notify::new(),
             this: Weak::clone(this),
@@ -329,7 +335,7 @@ impl Bridge {
     }
 
     /// The server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ServerTarget {
         &self.server
     }
 }
@@ -343,7 +349,7 @@ impl Bridge {
 
     /// What is spoken on the connection that all share, if there is one.
     pub(crate) fn common_era(&self) -> Option<Era> {
-        lock(&self.state).connections.get(&Whose::Everybody).map(|upstream| upstream.era())
+        lock(&self.state).connections.get(&ConnectionKey::Everybody).map(|upstream| upstream.era())
     }
 
     /// The process that all share did not come up as it should: the next attempt
@@ -353,10 +359,10 @@ impl Bridge {
             return;
         }
         let mut state = lock(&self.state);
-        let is_met = state.connections.get(&Whose::Everybody).is_some_and(|it| it.is_met());
+        let is_met = state.connections.get(&ConnectionKey::Everybody).is_some_and(|it| it.is_met());
         if !is_met
             && state.is_quiet()
-            && let Some(upstream) = state.connections.remove(&Whose::Everybody)
+            && let Some(upstream) = state.connections.remove(&ConnectionKey::Everybody)
         {
             // Nobody knows it yet, nor what it speaks.
             return state.close(async move { upstream.close().await });
@@ -367,6 +373,9 @@ impl Bridge {
     /// Whether there is a process that all share.
     pub fn is_running(&self) -> bool {
         let state = lock(&self.state);
-        state.connections.get(&Whose::Everybody).is_some_and(|upstream| upstream.is_linked())
+        state
+            .connections
+            .get(&ConnectionKey::Everybody)
+            .is_some_and(|upstream| upstream.is_linked())
     }
 }

@@ -21,10 +21,10 @@ use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::Message;
 
+use crate::backend::PendingWork;
 use crate::bridge::Permit;
-use crate::face::{Face, lock};
+use crate::connection::{ClientConnection, lock};
 use crate::http::request_body::Charge;
-use crate::inside::Works;
 
 /// One request, and who must be told what comes of it. Clones are the same call.
 #[derive(Clone)]
@@ -117,18 +117,18 @@ pub trait ReplySink: fmt::Debug + Send + Sync {
 /// Who asked a question, and takes what the client says to it.
 pub trait Asker: Send + Sync {
     /// The answer.
-    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> Works;
+    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> PendingWork;
     /// Progress on the question.
-    fn progress(self: Arc<Self>, message: Message) -> Works;
+    fn progress(self: Arc<Self>, message: Message) -> PendingWork;
 }
 
 /// Who has a call: a queue, a connection, or the code that answers it.
 pub trait CallHolder: Send + Sync {
     /// The client cancels the call; its own words, if it said any.
-    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> Works;
+    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> PendingWork;
     /// A modern client is back with input for the call, by this request.
-    fn retry(self: Arc<Self>, _call: &Call, _request: &Message) -> Works {
-        Works::none()
+    fn retry(self: Arc<Self>, _call: &Call, _request: &Message) -> PendingWork {
+        PendingWork::none()
     }
     /// The client is gone. A connection to a server is told for all its calls at once.
     fn abandon(&self) {}
@@ -160,7 +160,11 @@ pub trait CallObserver: Send {
     /// It is sent to a server, as `request`; what that server gets.
     fn forward(&mut self, server: &Arc<str>, request: Message) -> Message;
     /// It is over; without an answer if its client gave it up. Another answer may be returned.
-    fn finish(self: Box<Self>, client: &Face, answer: Option<&Message>) -> Option<Message>;
+    fn finish(
+        self: Box<Self>,
+        client: &ClientConnection,
+        answer: Option<&Message>,
+    ) -> Option<Message>;
 }
 
 impl Call {
@@ -337,7 +341,7 @@ impl Call {
     }
 
     /// The client cancels it: whoever has it is told. Does nothing if that was done.
-    pub fn cancel(&self, words: Option<&Message>) -> Works {
+    pub fn cancel(&self, words: Option<&Message>) -> PendingWork {
         let mut state = lock(&self.0.state);
         if state.phase == Phase::Open {
             state.phase = Phase::Cancelled;
@@ -345,20 +349,20 @@ impl Call {
         let holder = state.holder.take().and_then(|holder| holder.upgrade());
         let released = (state.permit.take(), state.charge.take());
         drop(state);
-        let rest = holder.map_or_else(Works::none, |holder| holder.cancel(self, words));
+        let rest = holder.map_or_else(PendingWork::none, |holder| holder.cancel(self, words));
         // The next call goes on once the server knows that this one is cancelled.
         drop(released);
         rest
     }
 
     /// A modern client is back with input, by this request.
-    pub(crate) fn retry(&self, request: &Message) -> Works {
+    pub(crate) fn retry(&self, request: &Message) -> PendingWork {
         let holder = lock(&self.0.state).holder.as_ref().and_then(Weak::upgrade);
-        holder.map_or_else(Works::none, |holder| holder.retry(self, request))
+        holder.map_or_else(PendingWork::none, |holder| holder.retry(self, request))
     }
 
     /// The client is gone.
-    pub(crate) fn abandon(&self, client: &Face) {
+    pub(crate) fn abandon(&self, client: &ClientConnection) {
         self.observe_end(client, None);
         self.close();
         let holder = lock(&self.0.state).holder.take().and_then(|holder| holder.upgrade());
@@ -368,7 +372,11 @@ impl Call {
     }
 
     /// Its observer sees its end; without an answer if the client gave it up.
-    pub(crate) fn observe_end(&self, client: &Face, answer: Option<&Message>) -> Option<Message> {
+    pub(crate) fn observe_end(
+        &self,
+        client: &ClientConnection,
+        answer: Option<&Message>,
+    ) -> Option<Message> {
         let observer = lock(&self.0.state).observer.take();
         observer.and_then(|observer| observer.finish(client, answer))
     }

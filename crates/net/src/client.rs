@@ -32,8 +32,8 @@ use switchboard_proto::jsonrpc::{Kind, Member, Message, Part};
 use switchboard_proto::method::meta;
 use switchboard_proto::revision::Era;
 
-use crate::face::now;
-use crate::upstream::Server;
+use crate::connection::now;
+use crate::upstream::ServerTarget;
 use connection::Connection;
 
 mod cache;
@@ -87,7 +87,10 @@ struct Inner {
 impl Client {
     /// Connects: asks which era the server speaks, unless that is known, and
     /// greets a legacy one.
-    pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConnectError> {
+    pub async fn connect(
+        server: ServerTarget,
+        options: ClientOptions,
+    ) -> Result<Self, ConnectError> {
         let options = Arc::new(options);
         let negotiated = negotiate::negotiate(&server, &options).await?;
         let mut envelope = Vec::new();
@@ -189,7 +192,7 @@ impl Client {
 
 /// One call to a server, with a connection of its own.
 pub async fn call_once(
-    server: Server,
+    server: ServerTarget,
     method: &str,
     params: impl Serialize,
     options: ClientOptions,

@@ -36,7 +36,7 @@
 //! # Connect a client
 //!
 //! A [`client::Client`] finds out which era a server speaks, and calls it. An
-//! [`upstream::Server`] says where it is: a command, or a URL.
+//! [`upstream::ServerTarget`] says where it is: a command, or a URL.
 //!
 //! ```
 //! # use switchboard_net::server::{Server as OwnServer, Tool};
@@ -118,11 +118,11 @@
 //! # Inside
 //!
 //! What stands behind clients, a server of yours or a bridge, is an
-//! [`inside::Inside`]; one client before it is a [`face::Face`]; a connection to
+//! [`backend::Backend`]; one client before it is a [`connection::ClientConnection`]; a connection to
 //! one server is an [`upstream::Upstream`]. They speak in the verbs of
 //! [`switchboard_proto::exchange`], and the halves of [`switchboard_proto`] turn
 //! these into messages of either era. Whoever needs more than the parts
-//! above writes an `Inside`.
+//! above writes an `Backend`.
 //!
 //! Nothing here prints, reads the environment or ends the process. All that can
 //! grow has a bound, most of them in [`switchboard_proto::limits`].
@@ -130,13 +130,13 @@
 //! [`Site`]: http::site::Site
 //! [`listen::serve`]: http::listen::serve
 
+pub mod backend;
 pub mod bridge;
 pub mod call;
 pub mod client;
+pub mod connection;
 mod drive;
-pub mod face;
 pub mod http;
-pub mod inside;
 mod park;
 mod pipe;
 #[doc(hidden)]

@@ -13,8 +13,8 @@ use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::refusal::Refusal;
 
+use crate::connection::{ClientConnection, lock, now};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock, now};
 use crate::seal::{Sealer, Token};
 
 /// How long a round stays open for the next question, if some come close together: a
@@ -28,7 +28,7 @@ const MOST_GATHERS: usize = 10;
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A call to go on with, and the round that its client was asked in.
-pub(crate) type Parked = (Arc<Face>, (Exchange, u32));
+pub(crate) type Parked = (Arc<ClientConnection>, (Exchange, u32));
 
 /// The calls that wait at one endpoint.
 #[derive(Debug)]
@@ -39,12 +39,12 @@ pub(crate) struct Parking {
     patience: Duration,
     lot: Mutex<Lot>,
     /// Whoever may park here, by number, as long as they are there.
-    here: Mutex<HashMap<u64, Weak<Face>>>,
+    here: Mutex<HashMap<u64, Weak<ClientConnection>>>,
 }
 
 #[derive(Debug, Default)]
 struct Lot {
-    faces: HashMap<u64, Arc<Face>>,
+    faces: HashMap<u64, Arc<ClientConnection>>,
     /// The task that gives up on late clients, while calls wait here.
     sweeping: Option<OwnedTask>,
 }
@@ -58,7 +58,7 @@ impl Parking {
     }
 
     /// A client may park here from now on.
-    pub(crate) fn enter(&self, face: &Arc<Face>) {
+    pub(crate) fn enter(&self, face: &Arc<ClientConnection>) {
         lock(&self.here).insert(face.number(), Arc::downgrade(face));
     }
 
@@ -68,7 +68,7 @@ impl Parking {
     }
 
     /// Whoever may park here, whether a call of theirs does or not.
-    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
         lock(&self.here).values().filter_map(Weak::upgrade).collect()
     }
 
@@ -79,7 +79,7 @@ impl Parking {
 
     /// Whether one more call of this client can wait: over HTTP each has one, and
     /// whoever has more has a lot of its own.
-    pub(crate) fn has_room(&self, face: &Face) -> bool {
+    pub(crate) fn has_room(&self, face: &ClientConnection) -> bool {
         let most = self.most.load(Ordering::Relaxed);
         let mut lot = lock(&self.lot);
         if lot.faces.len() >= most {
@@ -87,7 +87,7 @@ impl Parking {
             lot.faces.retain(|_, face| face.parked() > 0);
         }
         let principal = face.principal();
-        let of_theirs = |other: &&Arc<Face>| other.principal() == principal;
+        let of_theirs = |other: &&Arc<ClientConnection>| other.principal() == principal;
         // Whoever is somebody leaves a quarter of the places to others.
         let has_share =
             principal.is_empty() || lot.faces.values().filter(of_theirs).count() < most - most / 4;
@@ -117,7 +117,12 @@ impl Parking {
     }
 
     /// Puts the questions of a call to its client, once they have been gathered.
-    pub(crate) fn gather(self: &Arc<Self>, face: &Arc<Face>, exchange: Exchange, round: u32) {
+    pub(crate) fn gather(
+        self: &Arc<Self>,
+        face: &Arc<ClientConnection>,
+        exchange: Exchange,
+        round: u32,
+    ) {
         let parking = Arc::clone(self);
         let mut gathered = face.questions((exchange, round));
         let waiting = Arc::downgrade(face);
@@ -139,7 +144,7 @@ impl Parking {
 
     /// Answers a call with its questions, and keeps its face. Nobody sweeps in
     /// between: who is told to come back is there to be found.
-    fn park(self: &Arc<Self>, face: &Arc<Face>, (exchange, round): (Exchange, u32)) {
+    fn park(self: &Arc<Self>, face: &Arc<ClientConnection>, (exchange, round): (Exchange, u32)) {
         let until = now() + self.patience;
         let token = Token { face: face.number(), exchange, round, until };
         let sealer = self.sealer.as_ref();
@@ -156,7 +161,7 @@ impl Parking {
 
     /// Ends the calls of those who may not stay: the ones that are open, and the ones
     /// that wait for their client.
-    pub(crate) fn give_up_unless(&self, stays: impl Fn(&Face) -> bool) {
+    pub(crate) fn give_up_unless(&self, stays: impl Fn(&ClientConnection) -> bool) {
         for face in self.faces().iter().filter(|face| !stays(face)) {
             face.give_up(&Refusal::KeyRemoved).detach();
             lock(&self.lot).faces.remove(&face.number());

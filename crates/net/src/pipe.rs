@@ -17,27 +17,33 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::classify;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::backend::{Backend, PendingWork};
+use crate::connection::ClientConnection;
+use crate::connection::unread::Unread;
 use crate::drive;
 use crate::drive::{Either, race};
-use crate::face::Face;
-use crate::face::unread::Unread;
 use crate::http::request_body;
 use crate::http::request_body::Charge;
-use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
 /// The client at the other end.
 pub(crate) struct Pipe {
-    legacy: Arc<Face>,
-    modern: Arc<Face>,
+    legacy: Arc<ClientConnection>,
+    modern: Arc<ClientConnection>,
     /// Calls of the modern era that wait for input.
     parking: Arc<Parking>,
 }
 
 impl Pipe {
-    pub(crate) fn new(inside: &Arc<dyn Inside>, shared: bool, limits: &Limits, who: &Who) -> Self {
-        let new = |era| Face::new(era, Carrier::Pipe, Arc::clone(inside), limits, shared);
+    pub(crate) fn new(
+        backend: &Arc<dyn Backend>,
+        shared: bool,
+        limits: &Limits,
+        who: &Who,
+    ) -> Self {
+        let new =
+            |era| ClientConnection::new(era, Carrier::Pipe, Arc::clone(backend), limits, shared);
         let parking = Parking::new(limits);
         let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
         pipe.modern.park_in(&pipe.parking);
@@ -60,7 +66,11 @@ impl Pipe {
     }
 
     /// One message of the client, with what it is charged for, or why it could not be read.
-    pub(crate) fn take(&self, text: Result<Bytes, Refusal>, charge: Option<&Arc<Charge>>) -> Works {
+    pub(crate) fn take(
+        &self,
+        text: Result<Bytes, Refusal>,
+        charge: Option<&Arc<Charge>>,
+    ) -> PendingWork {
         let parsed = text.map_err(InvalidMessage::from).and_then(request_body::parse_to_keep);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
             Ok(era) => Ok((self.face(era, &incoming), incoming)),
@@ -77,10 +87,10 @@ impl Pipe {
 
     fn hand_over(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         incoming: Incoming,
         charge: Option<&Arc<Charge>>,
-    ) -> Works {
+    ) -> PendingWork {
         let turns = match face.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
             Err(why) => return refuse(face, &incoming, why),
@@ -99,7 +109,7 @@ impl Pipe {
 
     /// Whose message it is. A cancellation carries no envelope: it belongs to
     /// whichever era has the call.
-    fn face(&self, era: Era, incoming: &Incoming) -> &Arc<Face> {
+    fn face(&self, era: Era, incoming: &Incoming) -> &Arc<ClientConnection> {
         let is_modern = match incoming {
             Incoming::One(message) if message.method() == method::CANCELLED => {
                 let id = message.cancelled_id();
@@ -155,7 +165,7 @@ impl Pipe {
     }
 
     /// Answers every open call with `why`, and tells the inside to drop it.
-    pub(crate) fn give_up(&self, why: &Refusal) -> Works {
+    pub(crate) fn give_up(&self, why: &Refusal) -> PendingWork {
         let mut works = self.legacy.give_up(why);
         works.append(self.modern.give_up(why));
         works
@@ -173,12 +183,12 @@ impl Pipe {
     }
 }
 
-fn refuse(face: &Arc<Face>, incoming: &Incoming, why: Refusal) -> Works {
+fn refuse(face: &Arc<ClientConnection>, incoming: &Incoming, why: Refusal) -> PendingWork {
     let id = match incoming {
         Incoming::One(message) if message.kind() == Kind::Notification => {
             // On a pipe nobody waits for an answer to it.
             tracing::debug!("refused a notification: {why}");
-            return Works::none();
+            return PendingWork::none();
         }
         Incoming::One(message) => message.id().cloned(),
         Incoming::Batch(_) => None,

@@ -52,14 +52,14 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{timeout, timeout_at};
 
 pub use cache::{Bounds, Cache};
-pub use definition::{Definition, Kind};
-pub use state::{AddError, CallError, Change, Deferred, RosterOptions, ServerPhase, ServerState};
+pub use definition::{Definition, ListKind};
+pub use state::{AddError, Change, Deferred, RosterError, RosterOptions, ServerPhase, ServerState};
 pub use switchboard_proto::project::CacheHints as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
+use crate::connection::now;
 use crate::drive::race;
-use crate::face::now;
-use crate::upstream::Server;
+use crate::upstream::ServerTarget;
 use connection::Link;
 use entry::ServerEntry;
 use inner::Inner;
@@ -90,7 +90,7 @@ impl Roster {
     }
 
     /// Adds a server and begins to connect it.
-    pub fn add(&self, name: impl Into<Arc<str>>, server: Server) -> Result<(), AddError> {
+    pub fn add(&self, name: impl Into<Arc<str>>, server: ServerTarget) -> Result<(), AddError> {
         self.add_with(name, server, self.inner.options.client.clone())
     }
 
@@ -98,7 +98,7 @@ impl Roster {
     pub fn add_with(
         &self,
         name: impl Into<Arc<str>>,
-        server: Server,
+        server: ServerTarget,
         options: ClientOptions,
     ) -> Result<(), AddError> {
         self.add_within(name, server, options, self.inner.options.connect)
@@ -108,7 +108,7 @@ impl Roster {
     pub fn add_within(
         &self,
         name: impl Into<Arc<str>>,
-        server: Server,
+        server: ServerTarget,
         options: ClientOptions,
         connect: Duration,
     ) -> Result<(), AddError> {
@@ -139,7 +139,7 @@ impl Roster {
     pub fn replace_within(
         &self,
         name: &str,
-        server: Server,
+        server: ServerTarget,
         connect: Duration,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let options = self.inner.options.client.clone();
@@ -219,28 +219,28 @@ impl Roster {
     }
 
     /// What all servers offer of one kind: by name, in the order of each.
-    pub fn definitions(&self, kind: Kind) -> Vec<Definition> {
+    pub fn definitions(&self, kind: ListKind) -> Vec<Definition> {
         self.inner.entries().iter().flat_map(|entry| entry.definitions(kind)).collect()
     }
 
     /// How long others may keep the lists of one kind of these servers together,
     /// and by whom it may be shared: the least that any of them allows (GW-83).
     /// None if none of them has such a list.
-    pub fn hints(&self, kind: Kind, of: impl Fn(&str) -> bool) -> Option<Hints> {
+    pub fn hints(&self, kind: ListKind, of: impl Fn(&str) -> bool) -> Option<Hints> {
         let (entries, now) = (self.inner.entries(), now());
         let each = entries.iter().filter(|entry| of(&entry.name));
         each.filter_map(|entry| entry.hints(kind, now)).reduce(Hints::least)
     }
 
     /// Has lists of one kind read again whose time is over, without waiting for them.
-    pub fn freshen(&self, kind: Kind, of: impl Fn(&str) -> bool) {
+    pub fn freshen(&self, kind: ListKind, of: impl Fn(&str) -> bool) {
         let (entries, now) = (self.inner.entries(), now());
         entries.iter().filter(|entry| of(&entry.name)).for_each(|entry| entry.freshen(kind, now));
     }
 
     /// The names of all that a server lists of a kind; none if its lists are not
     /// known, of whatever time.
-    pub fn listed(&self, server: &str, kind: Kind) -> Option<Vec<String>> {
+    pub fn listed(&self, server: &str, kind: ListKind) -> Option<Vec<String>> {
         let entry = self.inner.entry(server)?;
         let is_known = entry.lists.borrow().is_known;
         let definitions = entry.definitions(kind).into_iter();
@@ -260,22 +260,22 @@ impl Roster {
 
     /// The tools of all servers.
     pub fn tools(&self) -> Vec<Definition> {
-        self.definitions(Kind::Tools)
+        self.definitions(ListKind::Tools)
     }
 
     /// The prompts of all servers.
     pub fn prompts(&self) -> Vec<Definition> {
-        self.definitions(Kind::Prompts)
+        self.definitions(ListKind::Prompts)
     }
 
     /// The resources of all servers.
     pub fn resources(&self) -> Vec<Definition> {
-        self.definitions(Kind::Resources)
+        self.definitions(ListKind::Resources)
     }
 
     /// The templates of resources of all servers.
     pub fn templates(&self) -> Vec<Definition> {
-        self.definitions(Kind::Templates)
+        self.definitions(ListKind::Templates)
     }
 
     /// Calls a tool of a server; the result may say `isError`. What goes on as a
@@ -285,7 +285,7 @@ impl Roster {
         server: &str,
         tool: &str,
         args: impl Serialize,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RosterError> {
         self.call_with(server, tool, args, CallOptions::default()).await
     }
 
@@ -296,7 +296,7 @@ impl Roster {
         tool: &str,
         args: impl Serialize,
         options: CallOptions,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RosterError> {
         let (client, link) = self.reach(server, &options).await?;
         link.noting(client.call_tool_with(tool, args, options).await)
     }
@@ -308,14 +308,14 @@ impl Roster {
         method: &str,
         params: impl Serialize,
         options: CallOptions,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, RosterError> {
         let (client, link) = self.reach(server, &options).await?;
         link.noting(client.request_with(method, params, options).await)
     }
 
     /// The connection to a server, for whatever else it can do. It ends when
     /// it breaks; ask again then.
-    pub async fn client(&self, server: &str) -> Result<Client, CallError> {
+    pub async fn client(&self, server: &str) -> Result<Client, RosterError> {
         Ok(self.reach(server, &CallOptions::default()).await?.0)
     }
 
@@ -336,8 +336,8 @@ impl Roster {
         &self,
         name: &str,
         options: &CallOptions,
-    ) -> Result<(Client, Arc<Link>), CallError> {
-        let unknown = || CallError::Unknown { name: name.to_owned() };
+    ) -> Result<(Client, Arc<Link>), RosterError> {
+        let unknown = || RosterError::Unknown { name: name.to_owned() };
         let entry = self.inner.entry(name).ok_or_else(unknown)?;
         self.inner.step(|supervisor, now| supervisor.want(name, now));
         let time = options.timeout.unwrap_or(entry.options.timeout).min(self.inner.options.wait);
@@ -354,7 +354,7 @@ impl Roster {
         let state = entry.state.borrow().clone();
         match state.phase {
             ServerPhase::Draining => Err(unknown()),
-            _ => Err(CallError::NotReady { name: name.to_owned(), state }),
+            _ => Err(RosterError::NotReady { name: name.to_owned(), state }),
         }
     }
 

@@ -63,13 +63,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
-use switchboard_proto::exchange::{Ask, Exchange, Said};
+use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
+use crate::backend::{Backend, PendingWork};
 use crate::call::Call;
-use crate::face::Face;
-use crate::inside::{Inside, Works};
+use crate::connection::ClientConnection;
 use catalog::Catalog;
 use context::CallChannel;
 use handler::{CatchPanic, DynMethods};
@@ -92,7 +92,7 @@ mod tool_result;
 
 pub use ask::{Elicited, VisitPage};
 pub use builder::Builder;
-pub use catalog::{CompletionRequest, CompletionSubject, Flaw};
+pub use catalog::{BuildError, CompletionRequest, CompletionSubject};
 pub use context::Context;
 pub use dispatch::CacheHints;
 pub use handler::{Error, Handler, Notice, Request};
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Adds a tool; clients are told that the list has changed.
-    pub fn add_tool(&self, tool: Tool) -> Result<(), Flaw> {
+    pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
         self.change(|catalog| catalog.tools.add(tool))?;
         self.tools_changed();
         Ok(())
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Adds a prompt; clients are told that the list has changed.
-    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), Flaw> {
+    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), BuildError> {
         self.change(|catalog| catalog.prompts.add(prompt))?;
         self.prompts_changed();
         Ok(())
@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// Adds a resource; clients are told that the list has changed.
-    pub fn add_resource(&self, resource: Resource) -> Result<(), Flaw> {
+    pub fn add_resource(&self, resource: Resource) -> Result<(), BuildError> {
         self.change(|catalog| catalog.resources.add(resource))?;
         self.resources_changed();
         Ok(())
@@ -191,21 +191,27 @@ impl Server {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn dispatch(&self, face: &Arc<Face>, record: &Call, request: Message, said: Said) -> Works {
+    fn dispatch(
+        &self,
+        face: &Arc<ClientConnection>,
+        record: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         let (call, exchange) = (Request { request }, record.exchange());
         let caller = match self.caller(face, &call) {
             Ok(caller) => caller,
             Err(why) => {
                 face.turn_away(exchange, call.request.id(), &why);
-                return Works::none();
+                return PendingWork::none();
             }
         };
         match self.at_once(face, exchange, &caller, &call) {
             dispatch::Step::Done(result) => {
                 self.finish(face, exchange, &caller, &call, result);
-                Works::none()
+                PendingWork::none()
             }
-            dispatch::Step::Open => Works::none(),
+            dispatch::Step::Open => PendingWork::none(),
             dispatch::Step::Work => self.work(face, record, caller, call, said),
         }
     }
@@ -213,22 +219,22 @@ impl Server {
     /// Runs what takes its time, in the task of whoever called.
     fn work(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         record: &Call,
         caller: Caller,
         call: Request,
-        said: Said,
-    ) -> Works {
-        let Some(server) = self.this.upgrade() else { return Works::none() };
+        said: HeaderParams,
+    ) -> PendingWork {
+        let Some(server) = self.this.upgrade() else { return PendingWork::none() };
         let exchange = record.exchange();
         let channel = CallChannel::Call { face: Arc::clone(face), exchange };
         let cx = Context::new(Arc::clone(&server), caller, channel, &call.request);
         let state = Arc::downgrade(&cx.state);
         if !record.hold(state) {
-            return Works::none();
+            return PendingWork::none();
         }
         let face = Arc::clone(face);
-        Works::one(async move {
+        PendingWork::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
             let answer = state.run(answer).await;
@@ -245,7 +251,7 @@ impl Server {
     /// Answers a call, in the words of its client.
     fn finish(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         exchange: Exchange,
         caller: &Caller,
         call: &Request,
@@ -261,25 +267,31 @@ impl Server {
     }
 }
 
-impl Inside for Server {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+impl Backend for Server {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         self.dispatch(face, call, request, said)
     }
 
-    fn cancel(&self, face: &Arc<Face>, call: &Call) {
+    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
         self.unlisten(face.number(), call.exchange());
     }
 
-    fn supply(&self, _: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
+    fn supply(&self, _: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
         self.asks.supply(ask, answer);
         None
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
         self.hear(face, message)
     }
 
-    fn forget(&self, face: &Arc<Face>) {
+    fn forget(&self, face: &Arc<ClientConnection>) {
         self.forget_listens(face.number());
         self.sessions.forget(face.number());
         self.tasks.forget(face.number());

@@ -15,8 +15,8 @@ use switchboard_proto::line::{self, LineDecoder, LineTooLong};
 use switchboard_proto::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::backend::Backend;
 use crate::drive::{DEFAULT_GRACE, Either, race};
-use crate::inside::Inside;
 use crate::pipe::Pipe;
 use crate::who::Who;
 
@@ -27,24 +27,24 @@ pub mod child;
 /// Returns at the end of stdin, when the client does not read any more, or
 /// after `shutdown`; in-flight calls get ten seconds to finish.
 pub async fn serve(
-    inside: Arc<dyn Inside>,
+    backend: Arc<dyn Backend>,
     shared: bool,
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(DEFAULT_GRACE, inside, shared, limits, shutdown).await
+    serve_within(DEFAULT_GRACE, backend, shared, limits, shutdown).await
 }
 
 /// The same with another time for calls in flight. What is not answered
 /// a moment before it is over is answered with an error.
 pub async fn serve_within(
     grace: Duration,
-    inside: Arc<dyn Inside>,
+    backend: Arc<dyn Backend>,
     shared: bool,
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
+    let pipe = Pipe::new(&backend, shared, &limits, &Who::default());
     converse(&pipe, (tokio::io::stdin(), tokio::io::stdout()), &limits, grace, shutdown).await
 }
 
@@ -52,12 +52,12 @@ pub async fn serve_within(
 pub async fn serve_on(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
-    inside: Arc<dyn Inside>,
+    backend: Arc<dyn Backend>,
     shared: bool,
     limits: Arc<Limits>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let pipe = Pipe::new(&inside, shared, &limits, &Who::default());
+    let pipe = Pipe::new(&backend, shared, &limits, &Who::default());
     converse(&pipe, (input, output), &limits, DEFAULT_GRACE, shutdown).await
 }
 

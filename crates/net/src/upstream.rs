@@ -1,4 +1,4 @@
-//! One server: a client half, and the road to it. [`Server`] says where it is.
+//! One server: a client half, and the road to it. [`ServerTarget`] says where it is.
 //!
 //! The half is a pure machine behind a short lock. Verbs come in from a bridge
 //! (`open`, `note`, …), messages from the
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
 use switchboard_proto::client::{ClientHalf, Sharing, Transmit};
-use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
@@ -25,10 +25,10 @@ use switchboard_proto::revision::Era;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::backend::PendingWork;
 use crate::call::{Asker, Call, CallHolder, ReplySink};
+use crate::connection::{ClientConnection, lock, now};
 use crate::drive::Stop;
-use crate::face::{Face, lock, now};
-use crate::inside::Works;
 
 mod child;
 mod core;
@@ -43,13 +43,15 @@ mod tell;
 mod usage;
 mod via;
 
-use core::{Core, Road, Trial};
+use core::{Core, Fallback, Transport};
 pub(crate) use era::{Eras, Found};
 use flood::{Flood, Ration};
-pub use guise::Guise;
-pub(crate) use guise::{Behind, asked};
+pub use guise::ClientIdentity;
+pub(crate) use guise::{ViaBridge, asked};
 use target::Shown;
-pub use target::{Credential, Fetching, NoCredential, Server, Strategy, Target, UnknownStrategy};
+pub use target::{
+    Credential, Fetching, NoCredential, ServerTarget, Strategy, Target, UnknownStrategy,
+};
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;
 pub(crate) use via::through;
@@ -58,7 +60,7 @@ pub use via::{Ancestry, Through, VARIABLE, leads_back};
 /// A connection to one server.
 pub struct Upstream {
     name: String,
-    server: Server,
+    server: ServerTarget,
     limits: Arc<Limits>,
     shared: AtomicBool,
     modern: AtomicBool,
@@ -108,7 +110,7 @@ impl Upstream {
     /// A connection that is made when it is first needed. `hello` lets a
     /// legacy server be greeted without its client's help.
     pub(crate) fn new(
-        server: Server,
+        server: ServerTarget,
         era: Era,
         sharing: Sharing,
         hello: Option<Message>,
@@ -119,14 +121,14 @@ impl Upstream {
 
     /// The same where clients and server may not have an era in common.
     pub(crate) fn between(
-        server: Server,
+        server: ServerTarget,
         eras: Eras,
         sharing: Sharing,
         hello: Option<Message>,
         limits: Arc<Limits>,
     ) -> Arc<Self> {
-        let road = server.first_road(eras.server);
-        let core = Core::new(eras.half(road, sharing, hello, &limits), road);
+        let transport = server.first_road(eras.server);
+        let core = Core::new(eras.half(transport, sharing, hello, &limits), transport);
         Arc::new(Self {
             name: server.name(),
             server,
@@ -173,8 +175,8 @@ impl Upstream {
         call: &Call,
         is_native: bool,
         request: &Message,
-        said: &Said,
-    ) -> Works {
+        said: &HeaderParams,
+    ) -> PendingWork {
         // A modern client is told nothing that belongs to no call.
         let is_legacy = is_native == (self.era() == Era::Legacy);
         if is_legacy {
@@ -182,7 +184,7 @@ impl Upstream {
         }
         if lock(&self.core).is_full(request, &self.limits) {
             call.finish(Failure::NotReading);
-            return Works::none();
+            return PendingWork::none();
         }
         lock(&self.core).used = now();
         call.set_native(is_native);
@@ -194,7 +196,7 @@ impl Upstream {
     }
 
     /// Sends a call, unless it was cancelled on its way here.
-    fn begin(self: &Arc<Self>, call: &Call, request: &Message, said: &Said) -> Works {
+    fn begin(self: &Arc<Self>, call: &Call, request: &Message, said: &HeaderParams) -> PendingWork {
         let this = Arc::downgrade(self);
         let open = |half: &mut ClientHalf<Call>, now| {
             if call.hold(this) {
@@ -205,7 +207,7 @@ impl Upstream {
     }
 
     /// A client says something that wants no answer.
-    pub(crate) fn note(self: &Arc<Self>, message: Message) -> Works {
+    pub(crate) fn note(self: &Arc<Self>, message: Message) -> PendingWork {
         let works = self.step(|half, now| half.note(message, now)).1;
         self.when_room(works)
     }
@@ -216,7 +218,7 @@ impl Upstream {
     }
 
     /// A client is gone for good.
-    pub(crate) fn forget(self: &Arc<Self>, face: &Face) {
+    pub(crate) fn forget(self: &Arc<Self>, face: &ClientConnection) {
         lock(&self.faces).remove(&face.number());
         self.step(|half, now| half.forget_owner(face.number(), now)).1.detach();
     }
@@ -225,7 +227,7 @@ impl Upstream {
     fn step<R>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut ClientHalf<Call>, Instant) -> R,
-    ) -> (R, Works) {
+    ) -> (R, PendingWork) {
         let mut core = lock(&self.core);
         let result = step(&mut core.half, now());
         if self.stop.is_said() {
@@ -249,13 +251,13 @@ impl Upstream {
     }
 
     /// Takes what the half wants sent to the road, in order.
-    fn carry(self: &Arc<Self>, core: &mut Core) -> Works {
-        let mut works = Works::none();
+    fn carry(self: &Arc<Self>, core: &mut Core) -> PendingWork {
+        let mut works = PendingWork::none();
         while let Some(transmit) = core.half.poll_transmit() {
             tracing::trace!(server = self.name, what = transmit.name(), "to the server");
-            match (core.road, transmit) {
-                (Road::Pipe, Transmit::Send { message, .. }) => self.enqueue(core, message),
-                (Road::Http, Transmit::Send { lane, message, headers }) => {
+            match (core.transport, transmit) {
+                (Transport::Pipe, Transmit::Send { message, .. }) => self.enqueue(core, message),
+                (Transport::Http, Transmit::Send { lane, message, headers }) => {
                     works.append(self.dispatch(core, lane, message, headers));
                 }
                 (_, Transmit::Abort { lane }) => {
@@ -276,7 +278,7 @@ impl Upstream {
                 self.spawn(era::send_pings(Arc::clone(self)));
             }
         }
-        if core.road == Road::Pipe && !std::mem::replace(&mut core.piped, true) {
+        if core.transport == Transport::Pipe && !std::mem::replace(&mut core.piped, true) {
             self.spawn(pipe::run(Arc::clone(self), self.server.piped()));
         }
     }
@@ -357,7 +359,7 @@ impl Upstream {
 }
 
 impl CallHolder for Upstream {
-    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> Works {
+    fn cancel(self: Arc<Self>, call: &Call, words: Option<&Message>) -> PendingWork {
         let cancel = |half: &mut ClientHalf<Call>, now| {
             if let Some(id) = half.find(call) {
                 half.drop_call(id, words, now);
@@ -366,7 +368,7 @@ impl CallHolder for Upstream {
         self.step(cancel).1
     }
 
-    fn retry(self: Arc<Self>, call: &Call, request: &Message) -> Works {
+    fn retry(self: Arc<Self>, call: &Call, request: &Message) -> PendingWork {
         let retry = |half: &mut ClientHalf<Call>, now| {
             if let Some(id) = half.find(call) {
                 half.again(id, request, now);
@@ -378,12 +380,12 @@ impl CallHolder for Upstream {
 }
 
 impl Asker for Upstream {
-    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> Works {
+    fn supply(self: Arc<Self>, ask: Ask, answer: &Message) -> PendingWork {
         let works = self.step(|half, now| half.supply(ask, answer, now)).1;
         self.when_room(works)
     }
 
-    fn progress(self: Arc<Self>, message: Message) -> Works {
+    fn progress(self: Arc<Self>, message: Message) -> PendingWork {
         self.note(message)
     }
 }

@@ -13,7 +13,7 @@ use switchboard_proto::jsonrpc::{Incoming, Kind, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 
-use crate::face::now;
+use crate::connection::now;
 
 /// Somebody, by name; the default is nobody in particular.
 #[derive(Clone, Debug, Default)]
@@ -146,11 +146,11 @@ impl Who {
     }
 
     /// Room for a session, as long as what is returned lives.
-    pub(crate) fn stay(&self) -> Result<Stay, Refusal> {
+    pub(crate) fn stay(&self) -> Result<SessionPermit, Refusal> {
         if let Some(standing) = &self.standing {
             standing.begin_session()?;
         }
-        Ok(Stay { standing: self.standing.clone() })
+        Ok(SessionPermit { standing: self.standing.clone() })
     }
 }
 
@@ -212,11 +212,11 @@ impl Drop for Turns {
 
 /// A session of somebody, which is over when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct SessionPermit {
     standing: Option<Arc<dyn Standing>>,
 }
 
-impl Drop for Stay {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         if let Some(standing) = &self.standing {
             standing.end_session();

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::exchange::{Ask, Down, Lane, Said};
+use crate::exchange::{Ask, HeaderParams, Lane, ServerEvent};
 use crate::failure::Failure;
 use crate::jsonrpc::Message;
 use crate::refusal::Refusal;
@@ -51,7 +51,7 @@ pub trait Ticket: Clone + PartialEq {
     }
 
     /// Whether the answer to this call, which was just dropped, is still passed on
-    /// if the server gives one. Then [`Down::Finish`] or [`Down::Unanswered`] follows.
+    /// if the server gives one. Then [`ServerEvent::Finish`] or [`ServerEvent::Unanswered`] follows.
     fn awaits_dropped(&self) -> bool {
         false
     }
@@ -148,7 +148,13 @@ macro_rules! each {
 
 impl<T: Ticket> ClientHalf<T> {
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+    pub fn open(
+        &mut self,
+        ticket: T,
+        request: &Message,
+        said: &HeaderParams,
+        now: Instant,
+    ) -> CallId {
         match self {
             Self::Legacy(half) => half.open(ticket, request, now),
             Self::Modern(half) => half.open(ticket, request, said, now),
@@ -296,7 +302,7 @@ impl<T: Ticket> ClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<Down<T>> {
+    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
         each!(self, half => half.poll_down())
     }
 

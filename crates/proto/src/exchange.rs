@@ -22,7 +22,7 @@ use crate::failure::Outcome;
 use crate::jsonrpc::Message;
 
 /// Arguments that a client repeated as headers; none if it has no headers.
-pub type Said = Option<Vec<(HeaderName, HeaderValue)>>;
+pub type HeaderParams = Option<Vec<(HeaderName, HeaderValue)>>;
 
 /// A call as a server half knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -53,10 +53,10 @@ pub enum Carrier {
 /// What a client wants, said by the half that faces it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
-pub enum Up {
+pub enum ClientEvent {
     /// A call begins. `said` is what the client sent as `Mcp-Param-*` headers,
     /// none if it has no headers to send.
-    Open { exchange: Exchange, request: Message, said: Said },
+    Open { exchange: Exchange, request: Message, said: HeaderParams },
     /// A modern client is back with input for a call that waited for it. From here on
     /// the call is made by this request, as far as `_meta` goes. Answers follow.
     Again { exchange: Exchange, request: Message },
@@ -71,7 +71,7 @@ pub enum Up {
 /// What a server says, said by the half that faces it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
-pub enum Down<T> {
+pub enum ServerEvent<T> {
     /// Something on the way.
     Note { to: To<T>, message: Message },
     /// The server needs input.
@@ -94,7 +94,7 @@ pub enum To<T> {
     Session,
 }
 
-impl Up {
+impl ClientEvent {
     /// The call that it drops, if it drops one.
     pub fn dropped(&self) -> Option<Exchange> {
         match self {
@@ -115,7 +115,7 @@ impl Up {
     }
 }
 
-impl<T> Down<T> {
+impl<T> ServerEvent<T> {
     /// Which verb it is, for logs.
     pub fn name(&self) -> &'static str {
         match self {

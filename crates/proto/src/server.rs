@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::exchange::{Ask, ClientEvent, Exchange, Lane};
 use crate::header;
 use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Member, Message};
 use crate::method::{self, meta};
@@ -225,7 +225,7 @@ impl ServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<Up> {
+    pub fn poll_up(&mut self) -> Option<ClientEvent> {
         match self {
             Self::Legacy(half) => half.poll_up(),
             Self::Modern(half) => half.poll_up(),

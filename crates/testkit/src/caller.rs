@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_net::inside::Inside;
+use switchboard_net::backend::Backend;
 use switchboard_net::stdio::serve_on;
 use switchboard_proto::limits::Limits;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
@@ -28,11 +28,11 @@ pub struct Caller {
 
 impl Caller {
     /// A client that has said nothing yet.
-    pub fn new(inside: Arc<dyn Inside>, shared: bool, limits: Arc<Limits>) -> Self {
+    pub fn new(backend: Arc<dyn Backend>, shared: bool, limits: Arc<Limits>) -> Self {
         let (input, ours) = tokio::io::duplex(64 << 10);
         let (theirs, output) = tokio::io::duplex(64 << 10);
         let never = std::future::pending();
-        let task = tokio::spawn(serve_on(ours, theirs, inside, shared, limits, never));
+        let task = tokio::spawn(serve_on(ours, theirs, backend, shared, limits, never));
         let output = BufReader::new(output).lines();
         Self { input, output, early: VecDeque::new(), next_id: 1, task }
     }

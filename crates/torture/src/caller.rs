@@ -29,7 +29,7 @@ pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// What came of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum HeaderParams {
     /// A result under the id of the request.
     Result(Value),
     /// An error under the id of the request.
@@ -42,7 +42,7 @@ pub(crate) enum Said {
     Crossed(String),
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for HeaderParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Result(result) => write!(f, "the result {:.300}", result.to_string()),
@@ -54,7 +54,7 @@ impl fmt::Display for Said {
     }
 }
 
-impl Said {
+impl HeaderParams {
     /// The text of a tool's result.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
@@ -152,7 +152,7 @@ impl Caller {
     }
 
     /// Greets, if its era does and it has not.
-    pub(crate) async fn greet(&mut self) -> Result<(), Said> {
+    pub(crate) async fn greet(&mut self) -> Result<(), HeaderParams> {
         if self.era == Era::Modern || self.session.is_some() {
             return Ok(());
         }
@@ -162,16 +162,19 @@ impl Caller {
             "clientInfo": {"name": "torture", "version": "1"},
         });
         let (id, bytes) = self.bytes("initialize", params);
-        let reply = self.exchange(&bytes).await.map_err(Said::Lost)?;
+        let reply = self.exchange(&bytes).await.map_err(HeaderParams::Lost)?;
         match said(&id, &reply) {
-            Said::Result(_) => {}
+            HeaderParams::Result(_) => {}
             other => return Err(other),
         }
         self.session = reply.header("mcp-session-id").map(ToOwned::to_owned);
         if self.session.is_none() {
-            return Err(Said::Refused(reply.status, "a greeting without a session".to_owned()));
+            return Err(HeaderParams::Refused(
+                reply.status,
+                "a greeting without a session".to_owned(),
+            ));
         }
-        self.note("notifications/initialized", json!({})).await.map_err(Said::Lost)?;
+        self.note("notifications/initialized", json!({})).await.map_err(HeaderParams::Lost)?;
         Ok(())
     }
 
@@ -186,7 +189,7 @@ impl Caller {
     }
 
     /// Makes a request and waits for its answer.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Said {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> HeaderParams {
         if let Err(said) = self.greet().await {
             return said;
         }
@@ -194,18 +197,20 @@ impl Caller {
         match self.exchange(&bytes).await {
             Ok(reply) => {
                 let said = said(&id, &reply);
-                if matches!(said, Said::Error(..) | Said::Refused(..)) && reply.status == 404 {
+                if matches!(said, HeaderParams::Error(..) | HeaderParams::Refused(..))
+                    && reply.status == 404
+                {
                     // The session is over; the next request begins another.
                     self.session = None;
                 }
                 said
             }
-            Err(lost) => Said::Lost(lost),
+            Err(lost) => HeaderParams::Lost(lost),
         }
     }
 
     /// Calls a tool.
-    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Said {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> HeaderParams {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
@@ -218,20 +223,22 @@ impl Caller {
         let said = self.call(tool, arguments).await;
         match &said {
             _ if said.text() == Some(&nonce) => Ok(true),
-            Said::Crossed(what) => Err(format!("crossed answer: {what}")),
-            Said::Lost(lost) => Err(format!("{tool}: {lost}")),
+            HeaderParams::Crossed(what) => Err(format!("crossed answer: {what}")),
+            HeaderParams::Lost(lost) => Err(format!("{tool}: {lost}")),
             _ if said.is_failure() => Ok(false),
-            Said::Result(result) => Err(format!("{nonce} of {tool} came back as {result:.200}")),
-            Said::Error(..) | Said::Refused(..) => Ok(false),
+            HeaderParams::Result(result) => {
+                Err(format!("{nonce} of {tool} came back as {result:.200}"))
+            }
+            HeaderParams::Error(..) | HeaderParams::Refused(..) => Ok(false),
         }
     }
 
     /// Calls a tool of the built-in server that asks for a name and greets by it: a call of
     /// two rounds, in the modern era.
-    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> Said {
+    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> HeaderParams {
         let tool = format!("{prefix}test_input_required_result_elicitation");
         let said = self.call(&tool, json!({})).await;
-        let Said::Result(result) = &said else { return said };
+        let HeaderParams::Result(result) = &said else { return said };
         let questions = result["inputRequests"].as_object();
         let Some(key) = questions.and_then(|all| all.keys().next()) else { return said };
         let accepted = json!({"action": "accept", "content": {"name": name}});
@@ -269,30 +276,32 @@ impl Caller {
 }
 
 /// What a reply says to the request with this id.
-pub(crate) fn said(id: &str, reply: &Reply) -> Said {
+pub(crate) fn said(id: &str, reply: &Reply) -> HeaderParams {
     let messages = reply.messages();
     let answers = messages.iter().filter(|message| message.get("method").is_none());
     let mut found = None;
     for answer in answers {
         if answer["id"] == id {
             if found.is_some() {
-                return Said::Crossed(format!("two answers to {id}"));
+                return HeaderParams::Crossed(format!("two answers to {id}"));
             }
             found = Some(answer);
         } else if !answer["id"].is_null() {
-            return Said::Crossed(format!("asked as {id}, answered as {answer:.200}"));
+            return HeaderParams::Crossed(format!("asked as {id}, answered as {answer:.200}"));
         }
     }
     match found {
-        Some(answer) if !answer["result"].is_null() => Said::Result(answer["result"].clone()),
+        Some(answer) if !answer["result"].is_null() => {
+            HeaderParams::Result(answer["result"].clone())
+        }
         Some(answer) => {
             let error = &answer["error"];
             let message = error["message"].as_str().unwrap_or_default().to_owned();
-            Said::Error(error["code"].as_i64().unwrap_or(0), message)
+            HeaderParams::Error(error["code"].as_i64().unwrap_or(0), message)
         }
         None if reply.status == 200 => {
-            Said::Lost(Lost::Closed("a whole response without an answer".to_owned()))
+            HeaderParams::Lost(Lost::Closed("a whole response without an answer".to_owned()))
         }
-        None => Said::Refused(reply.status, reply.text().chars().take(200).collect()),
+        None => HeaderParams::Refused(reply.status, reply.text().chars().take(200).collect()),
     }
 }

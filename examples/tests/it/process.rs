@@ -8,7 +8,7 @@ use http::HeaderMap;
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -41,11 +41,11 @@ impl Served {
         Self { child, url: url.trim().to_owned() }
     }
 
-    pub(crate) fn server(&self, strategy: Strategy) -> Server {
+    pub(crate) fn server(&self, strategy: Strategy) -> ServerTarget {
         let path = if strategy == Strategy::SseOnly { "/sse" } else { "/mcp" };
         let url = self.url.replace("/mcp", path).parse().expect("a URL");
         let fetch = Fetch::new(FetchOptions::default()).expect("plain HTTP needs nothing");
-        Server::url(url, strategy, HeaderMap::new(), fetch)
+        ServerTarget::url(url, strategy, HeaderMap::new(), fetch)
     }
 }
 
@@ -56,12 +56,12 @@ impl Drop for Served {
     }
 }
 
-pub(crate) fn command(words: &[&str]) -> Server {
+pub(crate) fn command(words: &[&str]) -> ServerTarget {
     let command = child::Command::new(words[0]).args(words[1..].iter().copied());
-    Server::command(command, std::env::vars_os().collect())
+    ServerTarget::command(command, std::env::vars_os().collect())
 }
 
-pub(crate) async fn connect(server: Server, era: Era, options: ClientOptions) -> Client {
+pub(crate) async fn connect(server: ServerTarget, era: Era, options: ClientOptions) -> Client {
     let options = ClientOptions { era: Some(era), ..options };
     let client = within(Client::connect(server, options)).await.expect("the example answers");
     assert_eq!(client.era(), era);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use switchboard_net::client::{Client, ClientOptions, Notification};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use tokio::sync::broadcast;
 
 use crate::{Failure, Speech, Transport};
@@ -116,20 +116,20 @@ impl Connection {
     }
 }
 
-fn server(options: &Options) -> Result<Server, Failure> {
+fn server(options: &Options) -> Result<ServerTarget, Failure> {
     let strategy = match options.transport {
         Transport::Stdio => {
             let (name, args) =
                 options.command.split_first().ok_or("stdio needs a command after --")?;
             let command = Command::new(name).args(args.iter().cloned());
-            return Ok(Server::command(command, std::env::vars_os().collect()));
+            return Ok(ServerTarget::command(command, std::env::vars_os().collect()));
         }
         Transport::Http => Strategy::HttpOnly,
         Transport::Sse => Strategy::SseOnly,
     };
     let url = options.url.clone().ok_or("http and sse need --url")?;
     let fetch = Fetch::new(FetchOptions::default())?;
-    Ok(Server::url(url, strategy, HeaderMap::new(), fetch))
+    Ok(ServerTarget::url(url, strategy, HeaderMap::new(), fetch))
 }
 
 /// The text of a result that is one text item and no error.

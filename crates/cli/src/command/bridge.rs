@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_net::bridge::{Bridge, Hidden};
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 
 use crate::args::BridgeArgs;
@@ -31,9 +31,9 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
         let hidden = Hidden::new(&args.ignore_tool);
         let server = server.named_by(&ancestry);
         let bridge = Bridge::hiding(hidden, server, args.children, Arc::clone(&limits));
-        let (inside, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
+        let (backend, shared) = (Arc::clone(&bridge) as _, bridge.is_shared());
         let place = name.map_or(Place::Root, Place::Server);
-        offers.push((place, Offer { inside, shared, limits: Arc::clone(&limits) }));
+        offers.push((place, Offer { backend, shared, limits: Arc::clone(&limits) }));
         bridges.push(bridge);
     }
     let ended = match (args.serve.port, offers.pop()) {
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &BridgeArgs) -> Result<(), CommandError> {
 }
 
 /// The servers with their names, the one without a name first.
-fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, Server)>, CommandError> {
+fn servers(args: &BridgeArgs) -> Result<Vec<(Option<String>, ServerTarget)>, CommandError> {
     let mut servers = Vec::new();
     if args.url.is_some() || args.stdio.is_some() || !args.words.is_empty() {
         servers.push((None, server(args)?));
@@ -88,7 +88,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), CommandEr
 }
 
 /// The server, after the checks that are possible before the first call.
-fn server(args: &BridgeArgs) -> Result<Server, CommandError> {
+fn server(args: &BridgeArgs) -> Result<ServerTarget, CommandError> {
     match &args.url {
         Some(url) => target::remote(url, &args.config, &args.remote, &args.local)?.server(),
         None => target::local(args.stdio.as_deref(), &args.words, &args.local)?.server(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use switchboard_gateway::config::Timeouts;
 use switchboard_net::client::{CallError, CallOptions, Client, ClientOptions, ConnectError};
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
 
 use crate::args::{ClientArgs, ReachArgs};
@@ -27,7 +27,7 @@ mod terminal;
 
 /// What the user wants, and of which server.
 pub(super) struct Asked {
-    server: Server,
+    server: ServerTarget,
     options: ClientOptions,
     /// Set once it is connected, so that a signal can close the connection.
     client: Arc<OnceLock<Client>>,

@@ -10,15 +10,15 @@ use http::HeaderMap;
 use switchboard_gateway::config::{Problem, Weight};
 use switchboard_gateway::fleet::{Fleet, FleetOptions};
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
+use switchboard_gateway::monitor::{CallMonitor, Monitored};
 use switchboard_gateway::plan::{Plan, PlanChanges, Reading, Secret, ServerPlan};
 use switchboard_gateway::policy::{Access, KeyHash, MIN_KEY};
 use switchboard_gateway::span::Spans;
-use switchboard_gateway::tap::{Tap, Tapped};
 use switchboard_gateway::{metrics, status};
+use switchboard_net::backend::Backend;
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::site::Site;
 use switchboard_net::http::sites::{SitePage, Sites};
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::Cache;
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::Target;
@@ -85,14 +85,14 @@ async fn serve(
     if args.stdio {
         let Some(all) = gateway.places().into_iter().next() else { return Ok(()) };
         let _following = follow.run(None);
-        let inside = observed(gateway.fleet(), &all.place, all.inside, true);
-        let offer = Offer { inside, shared: all.shared, limits };
+        let backend = observed(gateway.fleet(), &all.place, all.backend, true);
+        let offer = Offer { backend, shared: all.shared, limits };
         return offer.serve(&serve_args(args, &plan), None, stop).await;
     }
     let port = args.port.or(plan.listen.port).unwrap_or(3001);
     let pages = pages(gateway.fleet(), follow.loaded());
-    let porter = Some(Arc::clone(gateway.porter()));
-    let around = Around { pages, porter, bounds: Some(plan.bounds) };
+    let authenticator = Some(Arc::clone(gateway.authenticator()));
+    let around = Around { pages, authenticator, bounds: Some(plan.bounds) };
     let web = Web::bind(around, port, &serve_args(args, &plan), &WebArgs::default()).await?;
     let mut stands = ServedSites::new(&web, limits);
     stands.follow(gateway);
@@ -271,8 +271,8 @@ impl ServedSites {
     fn follow(&mut self, gateway: &Gateway) {
         let mut before = std::mem::take(&mut self.there);
         let mut sites = Vec::new();
-        for Offered { place, inside, shared, light } in gateway.places() {
-            let inside = observed(gateway.fleet(), &place, inside, false);
+        for Offered { place, backend, shared, light } in gateway.places() {
+            let backend = observed(gateway.fleet(), &place, backend, false);
             let place = web_place(place);
             let site = match before.remove(&place) {
                 Some((site, same)) if same == shared => {
@@ -282,7 +282,7 @@ impl ServedSites {
                 other => {
                     other.inspect(|(site, _)| site.close());
                     let limits = Arc::clone(&self.limits);
-                    self.mount.site(&place, Offer { inside, shared, limits }, light)
+                    self.mount.site(&place, Offer { backend, shared, limits }, light)
                 }
             };
             sites.push(site.clone());
@@ -316,8 +316,8 @@ fn web_place(place: Place) -> web::Place {
 }
 
 /// Sees all calls; sends spans if the environment says where to.
-fn start_tap(fetch: &Fetch) -> Arc<Tap> {
-    let tap = Arc::new(Tap::default());
+fn start_tap(fetch: &Fetch) -> Arc<CallMonitor> {
+    let tap = Arc::new(CallMonitor::default());
     let wanted = otel::wanted(|name| std::env::var(name).ok());
     for complaint in wanted.complaints {
         tracing::warn!("{complaint}");
@@ -334,12 +334,12 @@ fn start_tap(fetch: &Fetch) -> Arc<Tap> {
 fn observed(
     fleet: &Fleet,
     place: &Place,
-    inside: Arc<dyn Inside>,
+    backend: Arc<dyn Backend>,
     is_stdio: bool,
-) -> Arc<dyn Inside> {
+) -> Arc<dyn Backend> {
     let observed = match place {
-        Place::Server(name) => Tapped::one(fleet.tap(), &Arc::from(name.as_str()), inside),
-        Place::All | Place::Group(_) => Tapped::many(fleet.tap(), inside),
+        Place::Server(name) => Monitored::one(fleet.tap(), &Arc::from(name.as_str()), backend),
+        Place::All | Place::Group(_) => Monitored::many(fleet.tap(), backend),
     };
     Arc::new(if is_stdio { observed.on_stdio() } else { observed })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::Id;
@@ -42,7 +42,7 @@ pub(crate) async fn visit(found: Found, plan: VisitOptions) -> Evidence {
         }
         (Target::Url { url, strategy, headers }, Some(fetch)) => {
             // The name leaves out what may be secret in a URL, the wire needs it.
-            let server = Server::url(url.clone(), strategy, headers, fetch.clone());
+            let server = ServerTarget::url(url.clone(), strategy, headers, fetch.clone());
             evidence.target = server.name();
             if let Target::Url { headers, .. } = server.target() {
                 let door = endpoint::Door { url, headers: headers.clone(), fetch };

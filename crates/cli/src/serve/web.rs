@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::json;
+use switchboard_gateway::authenticator::{Authenticator, Entrance, Hearing};
 use switchboard_gateway::plan::GatewayBounds;
-use switchboard_gateway::porter::{Door, Hearing, Porter};
-use switchboard_net::face::unread::Unread;
+use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::gate::ApiKey;
 use switchboard_net::http::guard::{Guard, Regex};
 use switchboard_net::http::listen::{self, ListenOptions};
@@ -48,11 +48,11 @@ impl Place {
         }
     }
 
-    fn door(&self) -> Door {
+    fn door(&self) -> Entrance {
         match self {
-            Self::Root => Door::All,
-            Self::Server(name) => Door::Server(name.clone()),
-            Self::Group(name) => Door::Group(name.clone()),
+            Self::Root => Entrance::All,
+            Self::Server(name) => Entrance::Server(name.clone()),
+            Self::Group(name) => Entrance::Group(name.clone()),
         }
     }
 
@@ -102,7 +102,7 @@ pub(crate) async fn serve(
 pub(crate) struct Around {
     pub(crate) pages: Vec<(String, SitePage)>,
     /// Who is at the doors; none for `--api-key` alone, or nobody.
-    pub(crate) porter: Option<Arc<Porter>>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) bounds: Option<GatewayBounds>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Web {
 #[derive(Clone)]
 pub(crate) struct Mount {
     template: SiteOptions,
-    porter: Option<Arc<Porter>>,
+    authenticator: Option<Arc<Authenticator>>,
     address: SocketAddr,
     /// Sessions at once, where the user says so.
     sessions: Option<usize>,
@@ -131,14 +131,14 @@ pub(crate) struct Mount {
 impl Mount {
     /// A site; a light one starts no process for a client alone.
     pub(crate) fn site(&self, place: &Place, offer: Offer, is_light: bool) -> Site {
-        let Offer { inside, shared, limits } = offer;
+        let Offer { backend, shared, limits } = offer;
         let mut options = SiteOptions { limits, shared, ..self.template.clone() };
         options.max_sessions = self.max_sessions(is_light);
-        if let Some(porter) = &self.porter {
-            options.gate = Some(porter.gate(place.door()));
+        if let Some(authenticator) = &self.authenticator {
+            options.gate = Some(authenticator.gate(place.door()));
         }
         nest(&mut options, &place.prefix());
-        Site::new(inside, options)
+        Site::new(backend, options)
     }
 
     fn max_sessions(&self, is_light: bool) -> usize {
@@ -181,23 +181,25 @@ impl Web {
         web: &WebArgs,
     ) -> Result<Self, CommandError> {
         raise_open_files();
-        let Around { pages, porter, bounds } = around;
+        let Around { pages, authenticator, bounds } = around;
         let template = options(args, web)?;
         let (listener, address) = bind(&args.host, port).await?;
-        let is_open = porter.as_ref().map_or(template.gate.is_none(), |porter| porter.is_open());
+        let is_open = authenticator
+            .as_ref()
+            .map_or(template.gate.is_none(), |authenticator| authenticator.is_open());
         if !address.ip().is_loopback() && is_open {
             tracing::warn!(
                 "{address} can be reached from other machines, and there is no authentication"
             );
         }
         let guard = guard(address, args, web)?;
-        let gate = porter.as_ref().map(|porter| porter.gate(Door::Pages));
+        let gate = authenticator.as_ref().map(|authenticator| authenticator.gate(Entrance::Pages));
         let open = pages.iter().filter(|(_, page)| page.is_open());
         let reserve_paths: Vec<_> = open.map(|(path, _)| path.clone()).collect();
         let sites = Sites::behind(gate, guard.clone(), Vec::new(), pages);
-        let hearing = porter.as_ref().map(|porter| {
+        let hearing = authenticator.as_ref().map(|authenticator| {
             let sites = sites.clone();
-            porter.on_replace(move || sites.recheck())
+            authenticator.on_replace(move || sites.recheck())
         });
         let sessions = bounds.and_then(|bounds| bounds.sessions);
         let (most, each) = bodies(&bounds.unwrap_or_default());
@@ -205,7 +207,7 @@ impl Web {
         let unread = bounds.and_then(|bounds| bounds.unread);
         template.unread.bound(unread.unwrap_or(Unread::BYTES));
         let template = SiteOptions { guard, ..template };
-        let mount = Mount { template, porter, address, sessions };
+        let mount = Mount { template, authenticator, address, sessions };
         let mut options = ListenOptions {
             max_connections: max_connections(),
             reserve_paths,

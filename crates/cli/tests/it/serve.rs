@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 
 use crate::named::Home;
@@ -115,7 +115,7 @@ impl Gateway {
         }
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
-        let server = Server::url(url, Strategy::HttpOnly, sent, fetch);
+        let server = ServerTarget::url(url, Strategy::HttpOnly, sent, fetch);
         let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
         Client::connect(server, options).await.unwrap()
     }
@@ -175,9 +175,9 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn server(url: &str) -> Server {
+pub(crate) fn server(url: &str) -> ServerTarget {
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
-    Server::url(url.parse().unwrap(), Strategy::HttpOnly, HeaderMap::new(), fetch)
+    ServerTarget::url(url.parse().unwrap(), Strategy::HttpOnly, HeaderMap::new(), fetch)
 }
 
 pub(crate) fn names(list: &[Value]) -> Vec<&str> {

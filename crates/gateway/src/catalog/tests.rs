@@ -13,13 +13,13 @@ use super::*;
 use crate::name;
 use crate::plan::Edit;
 
-fn definition(server: &str, kind: Kind, text: &str) -> Definition {
+fn definition(server: &str, kind: ListKind, text: &str) -> Definition {
     let (server, text) = (server.into(), Bytes::copy_from_slice(text.as_bytes()));
     Definition { server, kind, text, is_cached: false }
 }
 
 fn tool(server: &str, name: &str) -> Definition {
-    definition(server, Kind::Tools, &format!(r#"{{"name":"{name}"}}"#))
+    definition(server, ListKind::Tools, &format!(r#"{{"name":"{name}"}}"#))
 }
 
 fn texts(page: &ListPage) -> Vec<&str> {
@@ -30,15 +30,15 @@ fn texts(page: &ListPage) -> Vec<&str> {
 #[test]
 fn nothing_of_a_definition_changes_but_its_name() {
     let catalog = Catalog::plain(vec![
-        definition("b", Kind::Tools, r#"{ "x":1.0e0, "name" : "t", "_meta":{"k":[1, 2]} }"#),
-        definition("a", Kind::Prompts, r#"{"title":"P","name":"p"}"#),
-        definition("a", Kind::Resources, r#"{"uri":"a://1","name":"one"}"#),
+        definition("b", ListKind::Tools, r#"{ "x":1.0e0, "name" : "t", "_meta":{"k":[1, 2]} }"#),
+        definition("a", ListKind::Prompts, r#"{"title":"P","name":"p"}"#),
+        definition("a", ListKind::Resources, r#"{"uri":"a://1","name":"one"}"#),
     ]);
-    let page = catalog.page(Kind::Tools, None, PAGE).unwrap();
+    let page = catalog.page(ListKind::Tools, None, PAGE).unwrap();
     assert_eq!(texts(&page), [r#"{ "x":1.0e0, "name" : "b__t", "_meta":{"k":[1, 2]} }"#]);
-    let page = catalog.page(Kind::Prompts, None, PAGE).unwrap();
+    let page = catalog.page(ListKind::Prompts, None, PAGE).unwrap();
     assert_eq!(texts(&page), [r#"{"title":"P","name":"a__p"}"#]);
-    let page = catalog.page(Kind::Resources, None, PAGE).unwrap();
+    let page = catalog.page(ListKind::Resources, None, PAGE).unwrap();
     assert_eq!(texts(&page), [r#"{"uri":"a://1","name":"one"}"#]);
     let owned = |name: &str| Owned { server: "b".into(), name: name.to_owned() };
     assert_eq!(catalog.tool("b__t"), Some(&owned("t")));
@@ -51,16 +51,16 @@ fn the_order_is_that_of_the_names_of_servers_whoever_comes_first() {
     let (a, b) = ([tool("a", "z"), tool("a", "y")], [tool("b", "x")]);
     let one = Catalog::plain([a.to_vec(), b.to_vec()].concat());
     let other = Catalog::plain([b.to_vec(), a.to_vec()].concat());
-    assert!(one.is_same(&other, Kind::Tools));
-    let page = one.page(Kind::Tools, None, PAGE).unwrap();
+    assert!(one.is_same(&other, ListKind::Tools));
+    let page = one.page(ListKind::Tools, None, PAGE).unwrap();
     assert_eq!(texts(&page), [r#"{"name":"a__z"}"#, r#"{"name":"a__y"}"#, r#"{"name":"b__x"}"#]);
 }
 
 #[test]
 fn a_resource_is_of_the_first_server_that_has_it_and_the_others_are_told() {
-    let resource = |server| definition(server, Kind::Resources, r#"{"uri":"x://1"}"#);
+    let resource = |server| definition(server, ListKind::Resources, r#"{"uri":"x://1"}"#);
     let template = |server, text: &str| {
-        definition(server, Kind::Templates, &format!(r#"{{"uriTemplate":"{text}"}}"#))
+        definition(server, ListKind::Templates, &format!(r#"{{"uriTemplate":"{text}"}}"#))
     };
     let catalog = Catalog::plain(vec![
         resource("b"),
@@ -76,28 +76,28 @@ fn a_resource_is_of_the_first_server_that_has_it_and_the_others_are_told() {
     assert_eq!(catalog.template("x://deep/{id}/end").map(|server| &**server), Some("b"));
     let lost = Collision { name: "x://1".to_owned(), kept: "a".into(), lost: "b".into() };
     assert_eq!(catalog.collisions(), [lost]);
-    assert_eq!(catalog.count(Kind::Resources), 1);
+    assert_eq!(catalog.count(ListKind::Resources), 1);
 }
 
 #[test]
 fn a_tool_that_a_server_lists_twice_is_offered_once() {
     let catalog = Catalog::plain(vec![tool("a", "t"), tool("a", "t")]);
-    assert_eq!((catalog.count(Kind::Tools), catalog.collisions().len()), (1, 1));
+    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions().len()), (1, 1));
 }
 
 #[test]
 fn a_cursor_holds_its_place_when_servers_come_and_go() {
     let all = vec![tool("a", "1"), tool("b", "1"), tool("b", "2"), tool("c", "1")];
-    let first = Catalog::plain(all.clone()).page(Kind::Tools, None, 2).unwrap();
+    let first = Catalog::plain(all.clone()).page(ListKind::Tools, None, 2).unwrap();
     let cursor = first.next.unwrap();
     let without_a = Catalog::plain(all[1..].to_vec());
-    let rest = without_a.page(Kind::Tools, Some(&cursor), 2).unwrap();
+    let rest = without_a.page(ListKind::Tools, Some(&cursor), 2).unwrap();
     assert_eq!(texts(&rest), [r#"{"name":"b__2"}"#, r#"{"name":"c__1"}"#]);
     let without_b = Catalog::plain(vec![tool("a", "1"), tool("c", "1")]);
-    let rest = without_b.page(Kind::Tools, Some(&cursor), 2).unwrap();
+    let rest = without_b.page(ListKind::Tools, Some(&cursor), 2).unwrap();
     assert_eq!((texts(&rest), rest.next.is_none()), (vec![r#"{"name":"c__1"}"#], true));
     for wrong in ["", "x", "x:a", "-1:a"] {
-        assert_eq!(without_b.page(Kind::Tools, Some(wrong), 2), Err(BadCursor), "{wrong}");
+        assert_eq!(without_b.page(ListKind::Tools, Some(wrong), 2), Err(BadCursor), "{wrong}");
     }
 }
 
@@ -112,9 +112,9 @@ fn what_the_plan_takes_out_or_says_otherwise_is_what_clients_see() {
     edit.annotations.insert("title".to_owned(), Value::Null);
     plan.tool_edits.insert("look".to_owned(), edit);
     let look = r#"{"name":"look","annotations":{"title":"L","x":1}}"#;
-    let definitions = vec![tool("a", "secret_1"), definition("a", Kind::Tools, look)];
+    let definitions = vec![tool("a", "secret_1"), definition("a", ListKind::Tools, look)];
     let catalog = Catalog::new(definitions, |_| Some(&plan));
-    let page = catalog.page(Kind::Tools, None, PAGE).unwrap();
+    let page = catalog.page(ListKind::Tools, None, PAGE).unwrap();
     let seen =
         r#"{"description":"Looks","name":"a__see","annotations":{"readOnlyHint":true,"x":1}}"#;
     assert_eq!(texts(&page), [seen]);
@@ -139,8 +139,8 @@ fn names_that_stay_as_they_are_belong_to_the_first_server_that_has_them() {
     let catalog = Catalog::new(vec![tool("a", "read")], |_| Some(&plan));
     assert_eq!(catalog.tool("p__read").unwrap().name, "read");
     let meant = |kind, offered| plan.meant(kind, offered);
-    assert_eq!(meant(Kind::Tools, "p__read").as_deref(), Some("read"));
-    assert_eq!(meant(Kind::Tools, "any__read"), None);
+    assert_eq!(meant(ListKind::Tools, "p__read").as_deref(), Some("read"));
+    assert_eq!(meant(ListKind::Tools, "any__read"), None);
 }
 
 #[test]
@@ -162,15 +162,15 @@ fn what_has_another_name_is_meant_by_that_one_only() {
         ("a__read", "read"),
         ("a__other", "other"),
     ] {
-        assert_eq!(meant(Kind::Tools, offered), own, "{offered}");
+        assert_eq!(meant(ListKind::Tools, offered), own, "{offered}");
     }
-    assert_eq!(meant(Kind::Prompts, "a__sleep"), "sleep");
+    assert_eq!(meant(ListKind::Prompts, "a__sleep"), "sleep");
 }
 
 #[test]
 fn tools_are_found_by_the_words_of_all_that_is_said_of_them() {
     let text = r#"{"name":"t","description":"Sends a letter","inputSchema":{"properties":{"recipient":{}}}}"#;
-    let catalog = Catalog::plain(vec![definition("a", Kind::Tools, text), tool("b", "other")]);
+    let catalog = Catalog::plain(vec![definition("a", ListKind::Tools, text), tool("b", "other")]);
     for question in ["letter", "recipient"] {
         let found = catalog.find(question, 5);
         assert_eq!(found.len(), 1, "{question}");
@@ -183,7 +183,7 @@ fn tools_are_found_by_the_words_of_all_that_is_said_of_them() {
 #[test]
 fn arguments_that_headers_repeat_wrongly_are_refused() {
     let text = r#"{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
-    let catalog = Catalog::plain(vec![definition("a", Kind::Tools, text)]);
+    let catalog = Catalog::plain(vec![definition("a", ListKind::Tools, text)]);
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__t","arguments":{"r":"eu"}}}"#;
     let call = parse_one(call.into()).unwrap();
     let said = |value: &'static str| {
@@ -211,11 +211,11 @@ fn a_thousand_tools_of_twenty_servers_are_all_there_in_pages_of_any_size() {
         .map(|number| tool(&format!("server {:02}", number % 20), &name(number / 20)))
         .collect();
     let catalog = Catalog::plain(all);
-    assert_eq!((catalog.count(Kind::Tools), catalog.collisions().len()), (1000, 0));
+    assert_eq!((catalog.count(ListKind::Tools), catalog.collisions().len()), (1000, 0));
     for size in [1, 7, 999, 1000, 5000] {
         let (mut seen, mut cursor) = (Vec::new(), None);
         while {
-            let page = catalog.page(Kind::Tools, cursor.as_deref(), size).unwrap();
+            let page = catalog.page(ListKind::Tools, cursor.as_deref(), size).unwrap();
             seen.extend(page.items);
             cursor = page.next;
             cursor.is_some()
@@ -242,11 +242,11 @@ proptest! {
             Catalog::plain(tools.collect())
         };
         let (old, new) = (catalog(&before), catalog(&after));
-        let first = old.page(Kind::Tools, None, size).unwrap();
+        let first = old.page(ListKind::Tools, None, size).unwrap();
         let mut seen: BTreeSet<Bytes> = first.items.into_iter().collect();
         let mut cursor = first.next;
         while let Some(at) = cursor {
-            let page = new.page(Kind::Tools, Some(&at), size).unwrap();
+            let page = new.page(ListKind::Tools, Some(&at), size).unwrap();
             let count = seen.len() + page.items.len();
             seen.extend(page.items);
             prop_assert_eq!(seen.len(), count, "nothing comes twice");
@@ -267,7 +267,7 @@ proptest! {
         uri in "x://[a-b]{0,6}",
     ) {
         let definitions = templates.iter().map(|(server, template)| {
-            definition(server, Kind::Templates, &format!(r#"{{"uriTemplate":"{template}"}}"#))
+            definition(server, ListKind::Templates, &format!(r#"{{"uriTemplate":"{template}"}}"#))
         });
         let catalog = Catalog::plain(definitions.collect());
         let fits = |template: &str| {
@@ -297,10 +297,10 @@ proptest! {
         let tools: Vec<_> = tools.iter().map(|(server, name)| tool(server, name)).collect();
         let count = tools.len();
         let catalog = Catalog::plain(tools);
-        let whole = catalog.page(Kind::Tools, None, PAGE).unwrap();
+        let whole = catalog.page(ListKind::Tools, None, PAGE).unwrap();
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
-            let page = catalog.page(Kind::Tools, cursor.as_deref(), size).unwrap();
+            let page = catalog.page(ListKind::Tools, cursor.as_deref(), size).unwrap();
             prop_assert!(page.items.len() <= size);
             items.extend(page.items);
             cursor = page.next;

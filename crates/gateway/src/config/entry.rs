@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::client_files::Section;
 use super::expand::Variables;
@@ -52,10 +52,12 @@ pub struct Timeouts {
 impl Entry {
     /// The server, to connect to. `environment` is ours, of which a command gets
     /// what it may have; `fetch` is how URLs are reached.
-    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> Server {
+    pub fn server(&self, environment: Vec<(OsString, OsString)>, fetch: Fetch) -> ServerTarget {
         match self.target.clone() {
-            Target::Command(command) => Server::command(command, environment),
-            Target::Url { url, strategy, headers } => Server::url(url, strategy, headers, fetch),
+            Target::Command(command) => ServerTarget::command(command, environment),
+            Target::Url { url, strategy, headers } => {
+                ServerTarget::url(url, strategy, headers, fetch)
+            }
         }
     }
 }

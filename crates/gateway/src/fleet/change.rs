@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use switchboard_net::backend::Backend as _;
 use switchboard_net::bridge::Bridge;
-use switchboard_net::face::Face;
-use switchboard_net::inside::Inside as _;
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{AddError, ServerPhase, ServerState};
 use switchboard_net::{Either, race};
 use switchboard_proto::limits::Limits;
@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Backend, Backends, Fleet, able, bounded, carried};
+use super::{Fleet, RunningServer, RunningServers, able, bounded, carried};
+use crate::monitor::Peer;
 use crate::plan::{Plan, ServerPlan};
-use crate::tap::Peer;
 
 /// Servers at once: what the roster holds.
 const MOST: usize = 1024;
@@ -37,33 +37,33 @@ impl Fleet {
             return Err(AddError::Full { most: MOST });
         }
         self.tap().offer_tools(plan.diagnostics);
-        let old = self.backends();
+        let old = self.running_servers();
         for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
             if let Some(gone) = self.roster.let_go(name) {
                 self.leaving.end(gone);
             }
         }
         let limits = plan.bounds.limits(&self.options.limits);
-        let mut next = Backends::new();
+        let mut next = RunningServers::new();
         for (name, plan) in &plan.servers {
             let name: Arc<str> = name.as_str().into();
-            let backend = match old.get(&name) {
+            let running = match old.get(&name) {
                 Some(before) if *before.plan == *plan => Arc::clone(before),
                 Some(before) if plan.runs_as(&before.plan) => Arc::new(before.adjusted(plan)),
                 before => Arc::new(self.started(&name, plan, &limits, before.is_some())?),
             };
-            backend.bridge.set_limits(bounded(plan, &limits));
-            let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &backend));
+            running.bridge.set_limits(bounded(plan, &limits));
+            let is_new = old.get(&name).is_none_or(|before| !Arc::ptr_eq(before, &running));
             if is_new {
-                self.roster.sleep_after(&name, plan.idle(), &backend.bridge, true);
+                self.roster.sleep_after(&name, plan.idle(), &running.bridge, true);
             }
-            next.insert(name, backend);
+            next.insert(name, running);
         }
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = plan.search;
-        let knows_people = next.values().any(|backend| backend.plan.knows_people());
+        let knows_people = next.values().any(|running| running.plan.knows_people());
         self.knows_people.store(knows_people, Ordering::Release);
         let next = Arc::new(next);
-        *self.backends.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        *self.running_servers.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
         *self.carried.write().unwrap_or_else(PoisonError::into_inner) = carried(plan);
         // Whoever looks from here on finds the new ones.
         for (name, before) in old.iter() {
@@ -82,11 +82,11 @@ impl Fleet {
         plan: &ServerPlan,
         limits: &Limits,
         replaces: bool,
-    ) -> Result<Backend, AddError> {
+    ) -> Result<RunningServer, AddError> {
         let server = (self.reach)(plan).discreet();
         self.tap().meet(name, Peer::new(&server));
-        let backend = Backend::new(plan, server, limits);
-        let listed = backend.listed();
+        let running = RunningServer::new(plan, server, limits);
+        let listed = running.listed();
         if replaces {
             let old = self.roster.replace_within(name, listed, plan.start);
             if let Some(gone) = old {
@@ -100,13 +100,13 @@ impl Fleet {
         let is_known = plan.passes().is_empty();
         let ours = self.roster.state(name).filter(|_| is_known);
         let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
-        backend.bridge.follow(name, ours.unwrap_or_else(always));
-        backend.bridge.set_places(self.options.people.connections);
-        Ok(backend)
+        running.bridge.follow(name, ours.unwrap_or_else(always));
+        running.bridge.set_places(self.options.people.connections);
+        Ok(running)
     }
 }
 
-impl Backend {
+impl RunningServer {
     /// The same connections under another plan.
     fn adjusted(&self, plan: &ServerPlan) -> Self {
         self.bridge.set_bounds((plan.calls, plan.start));
@@ -136,10 +136,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Leaving {
     /// Ends a server once it has answered all that it was asked, or a while has passed.
-    pub(super) fn leave(&self, name: &Arc<str>, backend: &Backend) {
+    pub(super) fn leave(&self, name: &Arc<str>, running: &RunningServer) {
         let (bridges, name) = (Arc::clone(&self.bridges), Arc::clone(name));
-        let bridge = Arc::clone(&backend.bridge);
-        let (mut held, mut hurry) = (backend.held.subscribe(), self.hurry.subscribe());
+        let bridge = Arc::clone(&running.bridge);
+        let (mut held, mut hurry) = (running.held.subscribe(), self.hurry.subscribe());
         lock(&bridges).push((Arc::clone(&name), Arc::clone(&bridge)));
         self.end(async move {
             let answered = async {
@@ -175,7 +175,7 @@ impl Leaving {
 
 impl Fleet {
     /// A client is gone for good.
-    pub(crate) fn forget(&self, face: &Arc<Face>) {
+    pub(crate) fn forget(&self, face: &Arc<ClientConnection>) {
         self.tasks.forget(face.number());
         for bridge in self.bridges(|_| true) {
             bridge.forget(face);
@@ -185,9 +185,9 @@ impl Fleet {
     /// Everything that may know a call to one of these servers: those that are
     /// there, and those of that name that were.
     pub(crate) fn bridges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<Bridge>> {
-        let backends = self.backends();
-        let there = backends.iter().filter(|(name, _)| is_meant(name));
-        let there = there.map(|(_, backend)| Arc::clone(&backend.bridge));
+        let running_servers = self.running_servers();
+        let there = running_servers.iter().filter(|(name, _)| is_meant(name));
+        let there = there.map(|(_, running)| Arc::clone(&running.bridge));
         let leaving = lock(&self.leaving.bridges);
         let left = leaving.iter().filter(|(name, _)| is_meant(name));
         let left = left.map(|(_, bridge)| Arc::clone(bridge));

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use switchboard_net::face::Face;
-use switchboard_net::inside::Inside as _;
-use switchboard_net::roster::{Definition, Kind};
+use switchboard_net::backend::Backend as _;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::{Definition, ListKind};
 use switchboard_net::seal::Sealer;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
@@ -41,14 +41,14 @@ impl Front {
 
     /// Whether a definition of a member is shown.
     pub(super) fn shows(&self, definition: &Definition) -> bool {
-        definition.kind != Kind::Tools
+        definition.kind != ListKind::Tools
             || self.grant.has_tool(&definition.server, &definition.name())
     }
 
     /// Whether a server is not to be asked for this, which is in its own words.
-    pub(super) fn hides(&self, face: &Face, server: &str, request: &Message) -> bool {
-        let Some(backend) = self.fleet.backend(server) else { return false };
-        self.fleet.may_ask(face, &backend.plan, &self.grant, request) != Some(true)
+    pub(super) fn hides(&self, face: &ClientConnection, server: &str, request: &Message) -> bool {
+        let Some(running) = self.fleet.running(server) else { return false };
+        self.fleet.may_ask(face, &running.plan, &self.grant, request) != Some(true)
     }
 
     /// Whether somebody would be told of a change. One that is for everybody
@@ -63,13 +63,13 @@ impl Front {
     }
 
     /// Whether this client has a session here, or listens.
-    pub(crate) fn hosts(&self, face: &Face) -> bool {
+    pub(crate) fn hosts(&self, face: &ClientConnection) -> bool {
         let listens = || self.listeners().iter().any(|it| it.number() == face.number());
         self.knows(face) || listens()
     }
 
     /// How a client has introduced itself, if it has.
-    pub(crate) fn hello(&self, face: &Face) -> Option<Message> {
+    pub(crate) fn hello(&self, face: &ClientConnection) -> Option<Message> {
         self.session(face).map(|session| session.hello.clone())
     }
 
@@ -80,12 +80,12 @@ impl Front {
     }
 
     /// Whether it has greeted this client.
-    pub(crate) fn knows(&self, face: &Face) -> bool {
+    pub(crate) fn knows(&self, face: &ClientConnection) -> bool {
         lock(&self.sessions).contains_key(&face.number())
     }
 
     /// Everybody who has a session or listens.
-    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
         let faces = sessions.iter().map(|session| Arc::clone(&session.face));
         faces.chain(self.listeners()).collect()
@@ -93,7 +93,7 @@ impl Front {
 
     /// A client goes on at another front. Its session lives on, and it hears which
     /// lists are others there; its listens end, and may begin anew.
-    pub(crate) fn hand_over(&self, face: &Arc<Face>, to: &Self) {
+    pub(crate) fn hand_over(&self, face: &Arc<ClientConnection>, to: &Self) {
         self.end_listens_of(face.number());
         let Some(session) = self.session(face) else { return };
         // First there, then not here: a call that comes meanwhile finds it.
@@ -110,7 +110,7 @@ impl Front {
         }
         let (old, new) = (self.catalog(), to.catalog());
         let mut told = Vec::new();
-        for kind in Kind::ALL.into_iter().filter(|kind| !new.is_same(&old, *kind)) {
+        for kind in ListKind::ALL.into_iter().filter(|kind| !new.is_same(&old, *kind)) {
             let list = kind.capability();
             if let (Some(note), false) = (method::list_changed(list), told.contains(&list)) {
                 told.push(list);

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::client::Client;
-use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_net::roster::{Change, Changes, Hints, Kind, ServerPhase};
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::{Change, Changes, Hints, ListKind, ServerPhase};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method::meta;
@@ -21,7 +21,7 @@ use super::session::Session;
 use super::{Front, id, lock};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
 use crate::merge;
-use crate::tap::WHOLE;
+use crate::monitor::WHOLE;
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -46,10 +46,10 @@ impl Front {
             return;
         }
         let definitions = self.definitions().into_iter();
-        let (members, backends) = (self.members(), self.fleet.backends());
+        let (members, running_servers) = (self.members(), self.fleet.running_servers());
         let definitions = definitions.filter(|it| members.contains(&it.server));
         let definitions = definitions.filter(|it| self.shows(it)).collect();
-        let plan = |name: &str| backends.get(name).map(|backend| &*backend.plan);
+        let plan = |name: &str| running_servers.get(name).map(|running| &*running.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
         let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
@@ -67,8 +67,8 @@ impl Front {
         let mut told = Vec::new();
         // Who searches sees the same two tools whatever there is to find.
         let is_hidden = self.is_searched(&old) && self.is_searched(&new);
-        let is_same = |kind| kind == Kind::Tools && is_hidden || new.is_same(&old, kind);
-        for kind in Kind::ALL.into_iter().filter(|kind| !is_same(*kind)) {
+        let is_same = |kind| kind == ListKind::Tools && is_hidden || new.is_same(&old, kind);
+        for kind in ListKind::ALL.into_iter().filter(|kind| !is_same(*kind)) {
             if !told.contains(&kind.capability()) {
                 told.push(kind.capability());
                 self.tell_changed(kind.capability());
@@ -89,11 +89,11 @@ impl Front {
     /// A page of a list, as soon as it is known or a moment has passed.
     pub(super) fn list(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        kind: Kind,
-    ) -> Works {
+        kind: ListKind,
+    ) -> PendingWork {
         for server in self.members().iter() {
             self.want(server);
         }
@@ -117,14 +117,14 @@ impl Front {
         })
     }
 
-    fn page(&self, request: &Message, kind: Kind) -> Result<ListPage, BadCursor> {
+    fn page(&self, request: &Message, kind: ListKind) -> Result<ListPage, BadCursor> {
         let is_whole = request.inside(Member::Meta, &[WHOLE]).is_some_and(Part::is_true);
         let cursor = match request.part(Member::Cursor) {
             None => None,
             Some(cursor) => Some(cursor.as_string().ok_or(BadCursor)?),
         };
         let catalog = self.catalog();
-        if kind != Kind::Tools || is_whole || !self.is_searched(&catalog) {
+        if kind != ListKind::Tools || is_whole || !self.is_searched(&catalog) {
             return catalog.page(kind, cursor.as_deref(), PAGE);
         }
         match cursor {
@@ -135,14 +135,14 @@ impl Front {
 
     /// How long a list may be kept, and by whom: not by all where a server tells
     /// them apart, or we do.
-    fn hints(&self, face: &Face, kind: Kind) -> Hints {
+    fn hints(&self, face: &ClientConnection, kind: ListKind) -> Hints {
         let mut hints = self.least_hints(kind);
         hints.public &= face.who().name().is_empty() && self.person.is_none();
         hints
     }
 
     /// A list as the client's revision has it, whatever its servers speak (GW-44, GW-70).
-    fn in_words_of(&self, face: &Face, kind: Kind, list: Bytes) -> Bytes {
+    fn in_words_of(&self, face: &ClientConnection, kind: ListKind, list: Bytes) -> Bytes {
         if face.era() == Era::Modern {
             return project::without_dropped(list, kind.method());
         }
@@ -167,7 +167,7 @@ impl Front {
 }
 
 /// The result: what we say, then the definitions as they came.
-fn written(kind: Kind, page: &ListPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
+fn written(kind: ListKind, page: &ListPage, missing: Vec<Value>, hints: Option<Hints>) -> Vec<u8> {
     let mut result = hints.map_or_else(|| json!({}), |hints| dressed(json!({}), hints));
     if !missing.is_empty() {
         result["_meta"][DEFERRED] = missing.into();
@@ -191,7 +191,7 @@ fn written(kind: Kind, page: &ListPage, missing: Vec<Value>, hints: Option<Hints
 
 /// Tells one client. One that does not read what it is told is cut loose: a
 /// slow reader must harm nobody else.
-pub(super) fn tell(face: &Arc<Face>, exchange: Option<Exchange>, message: &Message) {
+pub(super) fn tell(face: &Arc<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
     face.note(exchange, message);
     if face.is_slow() {
         tracing::warn!("a client that does not read is disconnected");
@@ -226,12 +226,17 @@ pub(super) fn sign(result: &mut Value) {
 
 impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
-    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+    pub(super) fn initialize(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: &Message,
+    ) -> PendingWork {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
             let why = Refusal::BadParams { what };
             call.finish(why);
-            return Works::none();
+            return PendingWork::none();
         }
         // What changed before is no news to it.
         self.refresh();
@@ -256,7 +261,7 @@ impl Front {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, call: &Call, request: &Message) -> Works {
+    pub(super) fn discover(&self, call: &Call, request: &Message) -> PendingWork {
         let (call, request) = (call.clone(), request.clone());
         self.once_settled(move |front| {
             let result = json!({
@@ -271,13 +276,13 @@ impl Front {
     }
 
     /// Says something once every server is known or has had its moment.
-    pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> Works {
+    pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> PendingWork {
         if !self.is_settling() {
             say(self);
-            return Works::none();
+            return PendingWork::none();
         }
-        let Some(front) = self.this.upgrade() else { return Works::none() };
-        Works::one(async move {
+        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
+        PendingWork::one(async move {
             front.settled().await;
             front.refresh();
             say(&front);
@@ -323,14 +328,14 @@ mod tests {
         let items = vec![Bytes::from_static(b"{ \"name\":\"a__t\"}"), Bytes::from_static(b"{}")];
         let page = ListPage { items, next: Some("1:b".to_owned()) };
         let missing = vec![json!({"server": "b"})];
-        let text = written(Kind::Tools, &page, missing, None);
+        let text = written(ListKind::Tools, &page, missing, None);
         let expected = r#"{"_meta":{"switchboard/deferred":[{"server":"b"}]},"nextCursor":"1:b","tools":[{ "name":"a__t"},{}]}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);
         let empty = ListPage { items: Vec::new(), next: None };
-        let text = written(Kind::Templates, &empty, Vec::new(), None);
+        let text = written(ListKind::Templates, &empty, Vec::new(), None);
         assert_eq!(text, br#"{"resourceTemplates":[]}"#);
         let hints = Hints { ttl_ms: 7, public: true };
-        let text = written(Kind::Tools, &empty, Vec::new(), Some(hints));
+        let text = written(ListKind::Tools, &empty, Vec::new(), Some(hints));
         let modern: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!((&modern["resultType"], &modern["ttlMs"]), (&json!("complete"), &json!(7)));
         assert_eq!(modern["cacheScope"], "public");

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use switchboard_net::OwnedTask;
+use switchboard_net::backend::{Backend as _, PendingWork};
 use switchboard_net::bridge::Bridge;
 use switchboard_net::call::{Asker, Call, ReplySink};
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside as _, Works};
+use switchboard_net::connection::ClientConnection;
 use switchboard_proto::exchange::{Ask, Exchange};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Member, Message};
@@ -54,7 +54,7 @@ pub(super) struct Listens {
 
 #[derive(Debug)]
 struct Listen {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     call: Call,
     id: Id,
     lists: BTreeSet<&'static str>,
@@ -114,23 +114,28 @@ impl Wanted {
 
 impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
-    pub(super) fn listen(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+    pub(super) fn listen(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: &Message,
+    ) -> PendingWork {
         let (listen, parts) = match self.begin(face, call, request) {
             Ok(begun) => begun,
             Err(why) => {
                 call.finish(why);
-                return Works::none();
+                return PendingWork::none();
             }
         };
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for (server, share) in parts {
-            let Some(backend) = self.fleet.backend(&server) else { continue };
+            let Some(running) = self.fleet.running(&server) else { continue };
             self.want(&server);
             let owner = Part::new(&listen, &server, &self.this);
             let request = narrowed(request, &share);
             let part = Call::new(owner, call.exchange());
             lock(&listen.parts).push(part.clone());
-            works.append(backend.bridge.open(face, &part, request, None));
+            works.append(running.bridge.open(face, &part, request, None));
         }
         if !listen.acknowledge_if_known() {
             let late = Arc::downgrade(&listen);
@@ -150,7 +155,7 @@ impl Front {
 
     fn begin(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> Result<(Arc<Listen>, Parts), Refusal> {
@@ -173,8 +178,8 @@ impl Front {
         }
         let pending = parts.keys().cloned().collect();
         let bridge = |server: &Arc<str>| {
-            let backend = self.fleet.backend(server)?;
-            Some((Arc::clone(server), Arc::downgrade(&backend.bridge)))
+            let running = self.fleet.running(server)?;
+            Some((Arc::clone(server), Arc::downgrade(&running.bridge)))
         };
         let servers = parts.keys().filter_map(bridge).collect();
         face.introduce(&list::identity());
@@ -222,7 +227,7 @@ impl Front {
     }
 
     /// Who listens.
-    pub(super) fn listeners(&self) -> Vec<Arc<Face>> {
+    pub(super) fn listeners(&self) -> Vec<Arc<ClientConnection>> {
         lock(&self.listens.open).values().map(|listen| Arc::clone(&listen.face)).collect()
     }
 
@@ -236,9 +241,9 @@ impl Front {
 
     /// Ends the listens at servers that are not ours any more, or are others now.
     pub(super) fn end_listens_left(&self) {
-        let (members, backends) = (self.members(), self.fleet.backends());
+        let (members, running_servers) = (self.members(), self.fleet.running_servers());
         let is_there = |(server, bridge): &(Arc<str>, Weak<Bridge>)| {
-            let there = backends.get(server).filter(|_| members.contains(server));
+            let there = running_servers.get(server).filter(|_| members.contains(server));
             there.is_some_and(|it| std::ptr::eq(Weak::as_ptr(bridge), Arc::as_ptr(&it.bridge)))
         };
         let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
@@ -398,7 +403,7 @@ impl ReplySink for Part {
     }
 
     fn end(self: Arc<Self>) {
-        Face::end(&self.listen.face);
+        ClientConnection::end(&self.listen.face);
     }
 }
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::client::Client;
-use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_net::roster::{Deferred, Definition, Hints, Kind, Roster};
-use switchboard_proto::exchange::Said;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::{Deferred, Definition, Hints, ListKind, Roster};
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 
@@ -19,7 +19,7 @@ use crate::fleet::Fleet;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::route::Servers;
-use crate::sight::{self, Sight};
+use crate::visibility::{self, Visibility};
 
 /// Which definitions there are: those for everybody, those for one person.
 pub(super) type Edition = (u64, u64);
@@ -42,9 +42,9 @@ impl Front {
     /// What all servers offer.
     pub(super) fn definitions(&self) -> Vec<Definition> {
         let all = |kind| self.fleet.roster.definitions(kind);
-        let all = Kind::ALL.into_iter().flat_map(all).filter(|it| !self.is_own(&it.server));
+        let all = ListKind::ALL.into_iter().flat_map(all).filter(|it| !self.is_own(&it.server));
         let own = self.person.iter().flat_map(|person| {
-            Kind::ALL.into_iter().flat_map(|kind| person.roster.definitions(kind))
+            ListKind::ALL.into_iter().flat_map(|kind| person.roster.definitions(kind))
         });
         all.chain(own).collect()
     }
@@ -77,7 +77,7 @@ impl Front {
     }
 
     /// How long the lists of all servers may be kept (GW-83).
-    pub(super) fn least_hints(&self, kind: Kind) -> Hints {
+    pub(super) fn least_hints(&self, kind: ListKind) -> Hints {
         let members = self.members();
         let is_all = |name: &str| members.contains(name) && !self.is_own(name);
         let all = self.fleet.roster.hints(kind, is_all);
@@ -89,7 +89,7 @@ impl Front {
     }
 
     /// Has lists read again whose time is over.
-    pub(super) fn freshen(&self, kind: Kind) {
+    pub(super) fn freshen(&self, kind: ListKind) {
         let members = self.members();
         self.fleet.roster.freshen(kind, |name| members.contains(name));
         if let Some(person) = &self.person {
@@ -133,15 +133,15 @@ impl Front {
             return false;
         }
         let kind = match request.method() {
-            method::CALL_TOOL => Kind::Tools,
-            _ => Kind::Prompts,
+            method::CALL_TOOL => ListKind::Tools,
+            _ => ListKind::Prompts,
         };
         let name = request.name().or_else(|| request.string(Member::RefName));
         let members = self.members();
         let mut late = person.awaited().into_iter().filter(|server| members.contains(server));
         late.any(|server| {
-            let backend = self.fleet.backend(&server);
-            let meant = |name: &str| backend.is_some_and(|it| it.plan.meant(kind, name).is_some());
+            let running = self.fleet.running(&server);
+            let meant = |name: &str| running.is_some_and(|it| it.plan.meant(kind, name).is_some());
             name.as_deref().is_none_or(meant)
         })
     }
@@ -149,16 +149,16 @@ impl Front {
     /// Goes on with a call once it can be told whose it is.
     pub(super) fn route_later(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        said: Said,
-    ) -> Works {
-        let Some(front) = self.this.upgrade() else { return Works::none() };
+        said: HeaderParams,
+    ) -> PendingWork {
+        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
         let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
         #[cfg(test)]
         super::lock(&self.late).push(call.clone());
-        Works::one(async move {
+        PendingWork::one(async move {
             front.until_told(&request).await;
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
@@ -187,11 +187,11 @@ impl Front {
 }
 
 impl Servers for Front {
-    fn unlisted(&self, kind: Kind, offered: &str) -> Option<Owned> {
+    fn unlisted(&self, kind: ListKind, offered: &str) -> Option<Owned> {
         let (deferred, members) = (self.deferred(), self.members());
         let is_late = |name| deferred.iter().any(|late| late.name == name && !late.is_cached);
         let meant = members.iter().filter_map(|server| {
-            let plan = &self.fleet.backend(server)?.plan;
+            let plan = &self.fleet.running(server)?.plan;
             let name = plan.meant(kind, offered)?;
             let may_be = plan.is_personal() || is_late(Arc::clone(server));
             may_be.then(|| Owned { server: Arc::clone(server), name })
@@ -218,24 +218,29 @@ impl Fleet {
     /// server's own words.
     pub(super) fn may_ask(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         plan: &ServerPlan,
         grant: &Grant,
         request: &Message,
     ) -> Option<bool> {
-        let Some((kind, own)) = sight::named(request) else { return Some(true) };
+        let Some((kind, own)) = visibility::named(request) else { return Some(true) };
         let known = |of| self.lists_for(face, plan).listed(&plan.name, of);
-        Sight::new(plan, grant).reaches(kind, &own, known)
+        Visibility::new(plan, grant).reaches(kind, &own, known)
     }
 
     /// Whether a client may watch a resource of a server; not if that is not known.
-    pub(super) fn may_watch(&self, face: &Face, server: &str, uri: &str) -> bool {
-        let Some(backend) = self.backend(server) else { return true };
-        self.sees(face, &backend.plan, uri) == Some(true)
+    pub(super) fn may_watch(&self, face: &ClientConnection, server: &str, uri: &str) -> bool {
+        let Some(running) = self.running(server) else { return true };
+        self.sees(face, &running.plan, uri) == Some(true)
     }
 
     /// Whether a client may hear this of a server: not of resources that are hidden.
-    pub(super) fn may_tell(&self, face: &Face, server: &str, message: &Message) -> bool {
+    pub(super) fn may_tell(
+        &self,
+        face: &ClientConnection,
+        server: &str,
+        message: &Message,
+    ) -> bool {
         let is_update = message.method() == method::UPDATED;
         is_update
             .then(|| message.uri())
@@ -244,7 +249,12 @@ impl Fleet {
     }
 
     /// Whether lists decide on a request that are not known.
-    pub(super) fn must_learn(&self, face: &Face, plan: &ServerPlan, request: &Message) -> bool {
+    pub(super) fn must_learn(
+        &self,
+        face: &ClientConnection,
+        plan: &ServerPlan,
+        request: &Message,
+    ) -> bool {
         if plan.resources.is_open() {
             // Everything else is decided by its name alone.
             return false;
@@ -255,20 +265,20 @@ impl Fleet {
 
     /// Waits until the lists that decide are known, for as long as the server may
     /// take to start: it would make a call wait too.
-    pub(super) async fn learn(&self, face: &Face, plan: &ServerPlan) {
+    pub(super) async fn learn(&self, face: &ClientConnection, plan: &ServerPlan) {
         let roster = self.lists_for(face, plan);
         roster.wake(&plan.name);
         roster.until_listed(&plan.name, plan.start).await;
     }
 
-    fn sees(&self, face: &Face, plan: &ServerPlan, uri: &str) -> Option<bool> {
+    fn sees(&self, face: &ClientConnection, plan: &ServerPlan, uri: &str) -> Option<bool> {
         let known = |of| self.lists_for(face, plan).listed(&plan.name, of);
-        Sight::new(plan, &Grant::default()).reaches(Kind::Resources, uri, known)
+        Visibility::new(plan, &Grant::default()).reaches(ListKind::Resources, uri, known)
     }
 
     /// Who knows what a server lists to whom a client speaks for: it may tell
     /// people apart, and what it lists to us is not what it lists to them.
-    fn lists_for(&self, face: &Face, plan: &ServerPlan) -> Roster {
+    fn lists_for(&self, face: &ClientConnection, plan: &ServerPlan) -> Roster {
         let person = || self.people.find(face).filter(|person| person.has(&plan.name));
         let person = plan.knows_people().then(person).flatten();
         person.map_or_else(|| self.roster.clone(), |person| person.roster.clone())

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use switchboard_net::backend::{Backend as _, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside as _, Works};
-use switchboard_net::roster::Kind;
-use switchboard_proto::exchange::Said;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::ListKind;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::failure::{Failure, Outcome};
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
@@ -21,17 +21,17 @@ use switchboard_proto::revision::Era;
 
 use super::list::tell;
 use super::offer::watched;
-use super::reply::{At, Duty, Reply, Shown};
+use super::reply::{AnswerChange, PathContext, Reply, Shown};
 use super::session::Session;
 use super::{Front, lock};
-use crate::fleet::Backend;
+use crate::fleet::RunningServer;
 use crate::glob::NameFilter;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
 use crate::route::Nowhere;
-use crate::sight::{self, Sight};
+use crate::visibility::{self, Visibility};
 
-const LISTS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::Resources];
+const LISTS: [ListKind; 3] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
 
 /// What decides on what is shown: filters of the plan, and the tools of a grant.
 #[derive(Clone, PartialEq)]
@@ -47,9 +47,9 @@ impl Rules {
     }
 
     /// Tells a client of the lists that are others by these rules.
-    fn tell_changed(&self, old: &Self, face: &Arc<Face>) {
+    fn tell_changed(&self, old: &Self, face: &Arc<ClientConnection>) {
         for (at, kind) in LISTS.into_iter().enumerate() {
-            let is_granted = kind != Kind::Tools || self.granted == old.granted;
+            let is_granted = kind != ListKind::Tools || self.granted == old.granted;
             let is_same = is_granted && self.plan[at] == old.plan[at];
             if let (false, Some(name)) = (is_same, method::list_changed(kind.capability())) {
                 tell(face, None, &Message::notification(name, None));
@@ -60,14 +60,14 @@ impl Rules {
 
 impl Front {
     /// The one server of this path, if it is there and granted.
-    fn one_backend(&self, name: &str) -> Option<Arc<Backend>> {
-        self.fleet.backend(name).filter(|_| self.members().contains(name))
+    fn one_server(&self, name: &str) -> Option<Arc<RunningServer>> {
+        self.fleet.running(name).filter(|_| self.members().contains(name))
     }
 
     /// Remembers the rules as they are now; returns those of before.
     pub(super) fn renew_rules(&self) -> (Option<Rules>, Option<Rules>) {
-        let backend = self.only.as_ref().and_then(|name| self.one_backend(name));
-        let new = backend.map(|backend| Rules::new(&backend.plan, &self.grant));
+        let running = self.only.as_ref().and_then(|name| self.one_server(name));
+        let new = running.map(|running| Rules::new(&running.plan, &self.grant));
         let mut rules = lock(&self.rules);
         let old = std::mem::replace(&mut *rules, new.clone());
         (old, new)
@@ -83,7 +83,7 @@ impl Front {
     }
 
     /// A client came from another front of the same path.
-    pub(super) fn tell_rules_of(&self, before: &Self, face: &Arc<Face>) {
+    pub(super) fn tell_rules_of(&self, before: &Self, face: &Arc<ClientConnection>) {
         let (old, new) = (lock(&before.rules).clone(), lock(&self.rules).clone());
         if let (Some(old), Some(new)) = (old, new) {
             new.tell_changed(&old, face);
@@ -94,21 +94,21 @@ impl Front {
     pub(super) fn open_at_one(
         &self,
         name: &Arc<str>,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
-        said: Said,
-    ) -> Works {
-        let backend = self.one_backend(name);
-        let Some(backend) = backend.filter(|it| self.fleet.must_learn(face, &it.plan, &request))
+        said: HeaderParams,
+    ) -> PendingWork {
+        let running = self.one_server(name);
+        let Some(running) = running.filter(|it| self.fleet.must_learn(face, &it.plan, &request))
         else {
             return self.pass_to_one(name, face, call, request, said);
         };
-        let Some(front) = self.this.upgrade() else { return Works::none() };
+        let Some(front) = self.this.upgrade() else { return PendingWork::none() };
         let (name, face, call) = (Arc::clone(name), Arc::clone(face), call.clone());
-        Works::one(async move {
-            front.fleet.learn(&face, &backend.plan).await;
-            drop(backend);
+        PendingWork::one(async move {
+            front.fleet.learn(&face, &running.plan).await;
+            drop(running);
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
                 front.pass_to_one(&name, &face, &call, request, said).await;
@@ -119,58 +119,58 @@ impl Front {
     fn pass_to_one(
         &self,
         name: &Arc<str>,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
-        said: Said,
-    ) -> Works {
-        let Some(backend) = self.one_backend(name) else {
+        said: HeaderParams,
+    ) -> PendingWork {
+        let Some(running) = self.one_server(name) else {
             call.finish(Failure::CLOSED);
-            return Works::none();
+            return PendingWork::none();
         };
-        let (request, duty) = match self.seen(face, &backend, request) {
+        let (request, change) = match self.seen(face, &running, request) {
             Ok(seen) => seen,
             Err(refused) => {
                 call.finish(refused);
-                return Works::none();
+                return PendingWork::none();
             }
         };
         let request = call.forward(name, request);
         self.fleet.want(name);
         if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
-            let session = Session::new(face, request.clone(), At::one(&self.fleet, None));
+            let session = Session::new(face, request.clone(), PathContext::one(&self.fleet, None));
             lock(&self.sessions).insert(face.number(), Arc::clone(&session));
-            return session.own_leg(name, &backend).open(&backend, call, duty, request, said);
+            return session.own_link(name, &running).open(&running, call, change, request, said);
         }
         if let Some(session) = self.session(face) {
             if request.method() == method::SET_LEVEL {
                 session.keep_level(&request);
             }
-            return session.leg(name, &backend).open(&backend, call, duty, request, said);
+            return session.link(name, &running).open(&running, call, change, request, said);
         }
-        if !matches!(duty, Duty::Plain) || request.method() == method::LISTEN {
+        if !matches!(change, AnswerChange::Plain) || request.method() == method::LISTEN {
             // What decides on what is told must be known for as long as the call lasts.
-            let at = At::one(&self.fleet, self.this.upgrade());
-            Reply::new(face, name, at, duty).set_on(call);
+            let at = PathContext::one(&self.fleet, self.this.upgrade());
+            Reply::new(face, name, at, change).set_on(call);
         }
-        backend.bridge.open(face, call, request, said)
+        running.bridge.open(face, call, request, said)
     }
 
     /// The request as its server is to get it, and what is left to do with the answer.
     fn seen(
         &self,
-        face: &Face,
-        backend: &Backend,
+        face: &ClientConnection,
+        running: &RunningServer,
         request: Message,
-    ) -> Result<(Message, Duty), Outcome> {
-        let sight = Sight::new(&backend.plan, &self.grant);
-        if !Kind::ALL.into_iter().any(|kind| sight.hides_some(kind)) {
-            return Ok((request, Duty::Plain));
+    ) -> Result<(Message, AnswerChange), Outcome> {
+        let visibility = Visibility::new(&running.plan, &self.grant);
+        if !ListKind::ALL.into_iter().any(|kind| visibility.hides_some(kind)) {
+            return Ok((request, AnswerChange::Plain));
         }
-        if let Some(why) = sight::doubt(&request) {
+        if let Some(why) = visibility::doubt(&request) {
             return Err(why.into());
         }
-        match self.fleet.may_ask(face, &backend.plan, &self.grant, &request) {
+        match self.fleet.may_ask(face, &running.plan, &self.grant, &request) {
             Some(true) => {}
             Some(false) => {
                 let error = Nowhere::unseen(&request).error(face.era());
@@ -178,15 +178,16 @@ impl Front {
             }
             None => return Err(Refusal::ListsUnknown.into()),
         }
-        let listed = Kind::ALL.into_iter().find(|kind| kind.method() == request.method());
-        let listed = listed.filter(|kind| sight.hides_some(*kind));
-        let duty = listed.map(|kind| Duty::Show(Shown::new(kind, &backend.plan, &self.grant)));
-        let request = self.narrowed(face, &backend.plan.name, &request).unwrap_or(request);
-        Ok((request, duty.unwrap_or(Duty::Plain)))
+        let listed = ListKind::ALL.into_iter().find(|kind| kind.method() == request.method());
+        let listed = listed.filter(|kind| visibility.hides_some(*kind));
+        let change =
+            listed.map(|kind| AnswerChange::Show(Shown::new(kind, &running.plan, &self.grant)));
+        let request = self.narrowed(face, &running.plan.name, &request).unwrap_or(request);
+        Ok((request, change.unwrap_or(AnswerChange::Plain)))
     }
 
     /// A listen without resources that are hidden; none if nothing is.
-    fn narrowed(&self, face: &Face, name: &str, request: &Message) -> Option<Message> {
+    fn narrowed(&self, face: &ClientConnection, name: &str, request: &Message) -> Option<Message> {
         let mut uris = watched(request);
         let wanted = uris.len();
         uris.retain(|uri| self.fleet.may_watch(face, name, uri));
@@ -197,12 +198,17 @@ impl Front {
     }
 
     /// A notification of a client, to the server.
-    pub(super) fn note_to_one(&self, name: &str, face: &Arc<Face>, message: &Message) -> Works {
-        let leg = self.session(face).and_then(|session| session.find(name));
-        if let Some(bridge) = leg.as_ref().and_then(|leg| leg.greeted()) {
+    pub(super) fn note_to_one(
+        &self,
+        name: &str,
+        face: &Arc<ClientConnection>,
+        message: &Message,
+    ) -> PendingWork {
+        let link = self.session(face).and_then(|session| session.find(name));
+        if let Some(bridge) = link.as_ref().and_then(|link| link.greeted()) {
             return bridge.note(face, message.clone());
         }
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for bridge in self.fleet.bridges(|it| it == name) {
             works.append(bridge.note(face, message.clone()));
         }

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use switchboard_net::backend::{Backend as _, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside as _, Works};
-use switchboard_net::roster::Kind;
-use switchboard_proto::exchange::Said;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::ListKind;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
-use super::reply::{Duty, Reply};
-use super::task::Errand;
+use super::reply::{AnswerChange, Reply};
+use super::task::TaskReply;
 use super::{Front, id, list, reply};
 use crate::catalog::Catalog;
 use crate::plan::ToolSearch;
 use crate::route::{self, Nowhere, Way};
-use crate::sight;
+use crate::visibility;
 
 impl Front {
     pub(super) fn take(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        said: Said,
-    ) -> Works {
+        said: HeaderParams,
+    ) -> PendingWork {
         let era = face.era();
         let is_removed = match era {
             Era::Modern => method::REMOVED.contains(&request.method()),
@@ -39,11 +39,11 @@ impl Front {
         if is_removed {
             let why = Refusal::UnknownMethod { method: request.method().to_owned() };
             face.turn_away(call.exchange(), request.id(), &why);
-            return Works::none();
+            return PendingWork::none();
         }
-        if let Some(why) = sight::doubt(request) {
+        if let Some(why) = visibility::doubt(request) {
             call.finish(why);
-            return Works::none();
+            return PendingWork::none();
         }
         if request.method().starts_with("tasks/") {
             return self.task(face, call, request, said);
@@ -56,19 +56,19 @@ impl Front {
             Sought::Call(request) => self.route(face, call, &request, None, &catalog),
             Sought::Unclear => {
                 refuse(face, call, request);
-                Works::none()
+                PendingWork::none()
             }
         }
     }
 
     fn route(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        said: Said,
+        said: HeaderParams,
         catalog: &Catalog,
-    ) -> Works {
+    ) -> PendingWork {
         if self.may_come(request, catalog) {
             return self.route_later(face, call, request, said);
         }
@@ -77,17 +77,17 @@ impl Front {
 
     pub(super) fn route_now(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        said: Said,
+        said: HeaderParams,
         catalog: &Catalog,
-    ) -> Works {
+    ) -> PendingWork {
         if request.method() == method::CALL_TOOL
             && let Err(why) = catalog.check_headers(request, &said)
         {
             face.turn_away(call.exchange(), request.id(), &why);
-            return Works::none();
+            return PendingWork::none();
         }
         let way = match route::route(request, catalog, self) {
             Way::To { server, request: theirs } if self.hides(face, &server, &theirs) => {
@@ -101,18 +101,18 @@ impl Front {
             Way::To { server, request } => self.forward(face, call, &server, request, said),
             Way::Nowhere(Nowhere::Method { method }) => {
                 face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
-                Works::none()
+                PendingWork::none()
             }
             Way::Nowhere(nowhere) => {
                 let error = nowhere.error(face.era());
                 call.finish(Message::error(request.id(), &error));
-                Works::none()
+                PendingWork::none()
             }
         }
     }
 
     /// What concerns the client and us alone.
-    fn answer(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+    fn answer(&self, face: &Arc<ClientConnection>, call: &Call, request: &Message) -> PendingWork {
         match request.method() {
             method::INITIALIZE => self.initialize(face, call, request),
             method::DISCOVER => self.discover(call, request),
@@ -120,7 +120,7 @@ impl Front {
             method::SET_LEVEL => self.set_level(face, call, request),
             _ => {
                 call.finish(Message::result(id(request), b"{}"));
-                Works::none()
+                PendingWork::none()
             }
         }
     }
@@ -128,33 +128,34 @@ impl Front {
     /// To the one server that is meant.
     pub(super) fn forward(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         server: &Arc<str>,
         request: Message,
-        said: Said,
-    ) -> Works {
-        let backend = self.fleet.backend(server).filter(|_| self.members().contains(server));
-        let Some(backend) = backend else {
+        said: HeaderParams,
+    ) -> PendingWork {
+        let running = self.fleet.running(server).filter(|_| self.members().contains(server));
+        let Some(running) = running else {
             call.finish(Failure::CLOSED);
-            return Works::none();
+            return PendingWork::none();
         };
         let request = call.forward(server, request);
-        let rewrite = Duty::from(Errand::of(&request, face.era(), || self.task_servers(face)));
+        let rewrite =
+            AnswerChange::from(TaskReply::of(&request, face.era(), || self.task_servers(face)));
         let refuse = |why: &Refusal| {
             call.finish(why.clone());
-            Works::none()
+            PendingWork::none()
         };
         self.want(server);
         if face.era() == Era::Legacy {
             let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
-            return session.leg(server, &backend).open(&backend, call, rewrite, request, said);
+            return session.link(server, &running).open(&running, call, rewrite, request, said);
         }
         face.introduce(&list::identity());
         match reply::opened(self.sealer.as_deref(), face, server, &request) {
             Ok(request) => {
                 Reply::new(face, server, self.at(), rewrite).set_on(call);
-                backend.bridge.open(face, call, request, said)
+                running.bridge.open(face, call, request, said)
             }
             Err(why) => refuse(&why),
         }
@@ -192,7 +193,7 @@ pub(super) enum Sought {
 impl Front {
     /// Whether clients are shown two tools in place of these.
     pub(super) fn is_searched(&self, catalog: &Catalog) -> bool {
-        self.fleet.search().applies(catalog.count(Kind::Tools))
+        self.fleet.search().applies(catalog.count(ListKind::Tools))
     }
 
     /// What a call means. A client may have seen the two tools before there
@@ -215,13 +216,13 @@ impl Front {
     /// The two tools, as they are listed.
     pub(super) fn searching(&self) -> Vec<Bytes> {
         let mut servers = String::new();
-        for backend in self.backends() {
-            let about = backend.plan.description.as_deref().unwrap_or_default().trim();
+        for running in self.running_servers() {
+            let about = running.plan.description.as_deref().unwrap_or_default().trim();
             let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
             let server = format!(
                 "{}{}{about}",
                 if servers.is_empty() { "" } else { ", " },
-                backend.plan.name
+                running.plan.name
             );
             if servers.len() + server.len() > SERVERS {
                 servers.push_str(", …");
@@ -262,7 +263,12 @@ impl Front {
     }
 
     /// `find_tools`, once every server is known or has had its moment.
-    pub(super) fn find(&self, face: &Arc<Face>, call: &Call, request: &Message) -> Works {
+    pub(super) fn find(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: &Message,
+    ) -> PendingWork {
         let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
         self.once_settled(move |front| {
             let argument = |name| request.inside(Member::Arguments, &[name]);
@@ -278,11 +284,11 @@ impl Front {
 }
 
 /// Answers a call that does not say of what.
-pub(super) fn refuse(face: &Face, call: &Call, request: &Message) {
+pub(super) fn refuse(face: &ClientConnection, call: &Call, request: &Message) {
     finish(face, call, request, failed("arguments.name must be a string"));
 }
 
-fn finish(face: &Face, call: &Call, request: &Message, mut result: Value) {
+fn finish(face: &ClientConnection, call: &Call, request: &Message, mut result: Value) {
     if face.era() == Era::Modern {
         list::sign(&mut result);
     }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 use serde_json::Value;
 use switchboard_net::call::{Asker, Call, ReplyRewrite};
-use switchboard_net::face::Face;
-use switchboard_net::roster::Kind;
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::roster::ListKind;
 use switchboard_net::seal::Sealer;
 use switchboard_proto::exchange::Ask;
 use switchboard_proto::failure::{Failure, Outcome};
@@ -20,63 +20,68 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 
 use super::session::Session;
-use super::task::Errand;
+use super::task::TaskReply;
 use super::{Front, lock};
 use crate::fleet::Fleet;
 use crate::plan::ServerPlan;
 use crate::policy::Grant;
-use crate::sight::Sight;
+use crate::visibility::Visibility;
 
 /// What is owed to whoever waits for an answer.
 #[derive(Debug)]
-pub(super) enum Duty {
+pub(super) enum AnswerChange {
     /// It is passed on.
     Plain,
     /// It is a list, of which a part is shown.
     Show(Shown),
     /// It is about tasks.
-    Task(Errand),
+    Task(TaskReply),
 }
 
-impl From<Option<Errand>> for Duty {
-    fn from(errand: Option<Errand>) -> Self {
-        errand.map_or(Self::Plain, Self::Task)
+impl From<Option<TaskReply>> for AnswerChange {
+    fn from(task_reply: Option<TaskReply>) -> Self {
+        task_reply.map_or(Self::Plain, Self::Task)
     }
 }
 
 /// What is shown of a list of one server, by the rules at the time of the call.
 #[derive(Debug)]
 pub(super) struct Shown {
-    kind: Kind,
+    kind: ListKind,
     plan: Arc<ServerPlan>,
     grant: Grant,
 }
 
 impl Shown {
-    pub(super) fn new(kind: Kind, plan: &Arc<ServerPlan>, grant: &Grant) -> Self {
+    pub(super) fn new(kind: ListKind, plan: &Arc<ServerPlan>, grant: &Grant) -> Self {
         Self { kind, plan: Arc::clone(plan), grant: grant.clone() }
     }
 
     /// The list without what is hidden.
     pub(super) fn of(&self, answer: &Message) -> Message {
-        Sight::new(&self.plan, &self.grant).without_hidden(self.kind, answer)
+        Visibility::new(&self.plan, &self.grant).without_hidden(self.kind, answer)
     }
 }
 
 /// The way back of one call: from its server to its client.
 pub(super) struct Reply {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     server: Arc<str>,
-    at: At,
-    duty: Duty,
+    at: PathContext,
+    change: AnswerChange,
     /// Keeps the questions that are put to a legacy client.
     session: Weak<Session>,
 }
 
 impl Reply {
-    pub(super) fn new(face: &Arc<Face>, server: &Arc<str>, at: At, duty: Duty) -> Self {
+    pub(super) fn new(
+        face: &Arc<ClientConnection>,
+        server: &Arc<str>,
+        at: PathContext,
+        change: AnswerChange,
+    ) -> Self {
         let (face, server) = (Arc::clone(face), Arc::clone(server));
-        Self { face, server, at, duty, session: Weak::new() }
+        Self { face, server, at, change, session: Weak::new() }
     }
 
     /// The same for a client with a session.
@@ -92,7 +97,7 @@ impl Reply {
 
 impl ReplyRewrite for Reply {
     fn answer(&self, answer: &Message) -> Outcome {
-        self.at.answer(&self.face, &self.server, &self.duty, answer)
+        self.at.answer(&self.face, &self.server, &self.change, answer)
     }
 
     fn note<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
@@ -121,7 +126,7 @@ impl ReplyRewrite for Reply {
 
 /// A server's own path, or one of many together.
 #[derive(Clone)]
-pub(super) struct At {
+pub(super) struct PathContext {
     /// Gone only when the gateway is.
     fleet: Weak<Fleet>,
     many: Option<Many>,
@@ -134,7 +139,7 @@ struct Many {
     sealer: Option<Arc<Sealer>>,
 }
 
-impl At {
+impl PathContext {
     /// Where one server is as it is. `kept` knows what it lists to whom a client
     /// speaks for, if that decides on what they see.
     pub(super) fn one(fleet: &Arc<Fleet>, kept: Option<Arc<Front>>) -> Self {
@@ -150,7 +155,7 @@ impl At {
     /// for its ears.
     pub(super) fn told<'m>(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
@@ -169,17 +174,17 @@ impl At {
     /// An answer as the client is to get it.
     pub(super) fn answer(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
-        duty: &Duty,
+        change: &AnswerChange,
         answer: &Message,
     ) -> Outcome {
-        let answer = match duty {
-            Duty::Plain => Cow::Borrowed(answer),
-            Duty::Show(shown) => Cow::Owned(shown.of(answer)),
-            Duty::Task(errand) => {
+        let answer = match change {
+            AnswerChange::Plain => Cow::Borrowed(answer),
+            AnswerChange::Show(shown) => Cow::Owned(shown.of(answer)),
+            AnswerChange::Task(task_reply) => {
                 let Some(fleet) = self.fleet.upgrade() else { return Failure::CLOSED.into() };
-                match fleet.tasks.renamed(face, server, errand, answer) {
+                match fleet.tasks.renamed(face, server, task_reply, answer) {
                     Ok(answer) => Cow::Owned(answer),
                     Err(why) => return why.into(),
                 }
@@ -206,7 +211,7 @@ fn is_about_lists(message: &Message) -> bool {
 /// it cannot be sealed.
 pub(super) fn sealed<'m>(
     sealer: Option<&Sealer>,
-    face: &Face,
+    face: &ClientConnection,
     server: &str,
     answer: Cow<'m, Message>,
 ) -> Option<Cow<'m, Message>> {
@@ -222,7 +227,7 @@ pub(super) fn sealed<'m>(
 /// The request with the state as its server gave it.
 pub(super) fn opened(
     sealer: Option<&Sealer>,
-    face: &Face,
+    face: &ClientConnection,
     server: &Arc<str>,
     request: &Message,
 ) -> Result<Message, Refusal> {

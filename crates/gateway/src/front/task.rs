@@ -11,10 +11,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::Works;
-use switchboard_proto::exchange::Said;
+use switchboard_net::connection::ClientConnection;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{ItemAction, Kind, Member, Message, Part};
 use switchboard_proto::limits::MAX_ID;
@@ -32,7 +32,7 @@ mod table;
 
 /// What the answer to a call has to do with tasks.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Errand {
+pub(super) enum TaskReply {
     /// It may be a task that was made.
     Create,
     /// It is about one.
@@ -41,7 +41,7 @@ pub(super) enum Errand {
     List(Vec<Arc<str>>),
 }
 
-impl Errand {
+impl TaskReply {
     /// What a request has to do with tasks, if anything.
     pub(super) fn of(
         request: &Message,
@@ -71,11 +71,11 @@ impl Front {
     /// A request about tasks: to the server whose they are.
     pub(super) fn task(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-        said: Said,
-    ) -> Works {
+        said: HeaderParams,
+    ) -> PendingWork {
         let is_known = match (request.method(), face.era()) {
             (method::TASK_RESULT | method::LIST_TASKS, era) => era == Era::Legacy,
             (method::UPDATE_TASK, era) => era == Era::Modern,
@@ -84,12 +84,12 @@ impl Front {
         if !is_known || !self.has_tasks(face.era()) {
             let method = request.method().to_owned();
             face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
-            return Works::none();
+            return PendingWork::none();
         }
         if face.era() == Era::Modern && !declares(request) {
             let needed = json!({"extensions": {TASKS: {}}});
             face.turn_away(call.exchange(), request.id(), &Refusal::NeedsMore { needed });
-            return Works::none();
+            return PendingWork::none();
         }
         let meant = match request.method() {
             method::LIST_TASKS => self.whose_turn(face, request),
@@ -99,12 +99,12 @@ impl Front {
             Ok(Some((server, request))) => self.forward(face, call, &server, request, said),
             Ok(None) => {
                 call.finish(Message::result(id(request), br#"{"tasks":[]}"#));
-                Works::none()
+                PendingWork::none()
             }
             Err(nowhere) => {
                 let answer = Message::error(request.id(), &nowhere.error(face.era()));
                 call.finish(answer);
-                Works::none()
+                PendingWork::none()
             }
         }
     }
@@ -119,13 +119,17 @@ impl Front {
     }
 
     /// The server of a client's task, and its id there, if the server is one of ours.
-    pub(super) fn own_task(&self, face: &Face, ours: &str) -> Option<(Arc<str>, String)> {
+    pub(super) fn own_task(
+        &self,
+        face: &ClientConnection,
+        ours: &str,
+    ) -> Option<(Arc<str>, String)> {
         let found = self.fleet.tasks.find(face, ours);
         found.filter(|(server, _)| self.members().contains(server))
     }
 
     /// Our servers at which a client has tasks, by name.
-    pub(super) fn task_servers(&self, face: &Face) -> Vec<Arc<str>> {
+    pub(super) fn task_servers(&self, face: &ClientConnection) -> Vec<Arc<str>> {
         let mut servers = self.fleet.tasks.servers(face);
         let members = self.members();
         servers.retain(|server| members.contains(server));
@@ -133,7 +137,11 @@ impl Front {
     }
 
     /// The server of a task, and the request in its words.
-    fn whose_task(&self, face: &Face, request: &Message) -> Result<(Arc<str>, Message), Nowhere> {
+    fn whose_task(
+        &self,
+        face: &ClientConnection,
+        request: &Message,
+    ) -> Result<(Arc<str>, Message), Nowhere> {
         let ours = request.task_id().ok_or(Nowhere::Params { member: Member::TaskId.key() })?;
         let found = self.own_task(face, &ours);
         let unknown = || Nowhere::Unknown { what: "task", name: ours.into_owned() };
@@ -144,7 +152,7 @@ impl Front {
     /// The server whose tasks are next in a list; none if the client has no tasks.
     fn whose_turn(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         request: &Message,
     ) -> Result<Option<(Arc<str>, Message)>, Nowhere> {
         let servers = self.task_servers(face);
@@ -171,21 +179,21 @@ impl Tasks {
     /// An answer under ids of ours.
     pub(super) fn renamed(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
-        errand: &Errand,
+        task_reply: &TaskReply,
         answer: &Message,
     ) -> Result<Message, Failure> {
         if answer.kind() != Kind::Result {
             return Ok(answer.clone());
         }
-        Ok(match errand {
-            Errand::Create => self.created(face, server, answer)?,
-            Errand::About => [Member::TaskId, Member::RelatedTaskId]
+        Ok(match task_reply {
+            TaskReply::Create => self.created(face, server, answer)?,
+            TaskReply::About => [Member::TaskId, Member::RelatedTaskId]
                 .into_iter()
                 .find_map(|member| self.under_ours(face, server, answer, member))
                 .unwrap_or_else(|| answer.clone()),
-            Errand::List(servers) => of_ours(self, face, server, answer, servers),
+            TaskReply::List(servers) => of_ours(self, face, server, answer, servers),
         })
     }
 
@@ -193,7 +201,7 @@ impl Tasks {
     /// as long as the task is known, so its length has a bound.
     fn created(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
         answer: &Message,
     ) -> Result<Message, Failure> {
@@ -213,7 +221,7 @@ impl Tasks {
     /// What a server says, under our id; none if it is about a task of somebody else.
     pub(super) fn told<'m>(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
@@ -226,7 +234,11 @@ impl Tasks {
     }
 
     /// What a client answers, under the server's id.
-    pub(super) fn given<'m>(&self, face: &Face, answer: &'m Message) -> Cow<'m, Message> {
+    pub(super) fn given<'m>(
+        &self,
+        face: &ClientConnection,
+        answer: &'m Message,
+    ) -> Cow<'m, Message> {
         let found = || self.find(face, &answer.related_task()?);
         match if self.is_empty() { None } else { found() } {
             Some((_, theirs)) => Cow::Owned(answer.with_string(Member::RelatedTaskId, &theirs)),
@@ -237,7 +249,7 @@ impl Tasks {
     /// The message with our id as `member`; none if there is none there, or of a task of somebody else.
     fn under_ours(
         &self,
-        face: &Face,
+        face: &ClientConnection,
         server: &Arc<str>,
         message: &Message,
         member: Member,
@@ -271,7 +283,7 @@ fn next_cursor(server: &str, page: &Message, servers: &[Arc<str>]) -> Option<Str
 /// The page with this client's tasks alone, under our ids.
 fn of_ours(
     tasks: &Tasks,
-    face: &Face,
+    face: &ClientConnection,
     server: &Arc<str>,
     page: &Message,
     servers: &[Arc<str>],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_net::roster::Change;
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::exchange::{Carrier, Lane};
 use switchboard_proto::jsonrpc::parse;
 use switchboard_proto::limits::Limits;
@@ -56,7 +56,7 @@ fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Front>) {
     let environment: Vec<_> = path.into_iter().collect();
     let fleet = Fleet::start(&plan, FleetOptions::default(), move |plan| {
         let Target::Command(command) = &plan.target else { panic!("{:?}", plan.target) };
-        Server::command(command.clone(), environment.clone())
+        ServerTarget::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
     let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None, None);
@@ -71,12 +71,12 @@ async fn until_listed(fleet: &Fleet, front: &Front, tool: &str) {
     }
 }
 
-fn say(face: &Arc<Face>, line: &str) {
+fn say(face: &Arc<ClientConnection>, line: &str) {
     let incoming = parse(line.to_owned().into()).unwrap();
     face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1.detach();
 }
 
-async fn heard(face: &Face) -> String {
+async fn heard(face: &ClientConnection) -> String {
     let frame = tokio::time::timeout(Duration::from_secs(30), face.next_frame(Lane::MAIN)).await;
     match frame.expect("in time") {
         Some(Frame::Message { text, .. }) => String::from_utf8(text.to_vec()).unwrap(),
@@ -89,7 +89,7 @@ async fn heard(face: &Face) -> String {
 async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
     let (fleet, front) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
     until_listed(&fleet, &front, "s__t").await;
-    let face = Face::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    let face = ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -112,7 +112,7 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
     for tool in ["a__t", "b__t"] {
         until_listed(&fleet, &front, tool).await;
     }
-    let face = Face::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    let face = ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -149,7 +149,7 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
 async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
     let (fleet, front) = before(SERVER);
     let mut changes = fleet.roster.changes();
-    let is_tools = |change| matches!(change, Change::Definitions { kind: Kind::Tools, .. });
+    let is_tools = |change| matches!(change, Change::Definitions { kind: ListKind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}
     assert!(front.catalog().tool("s__t").is_some());
     fleet.close().await;

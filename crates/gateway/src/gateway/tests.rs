@@ -27,29 +27,29 @@ fn plan(servers: &[&str], keys: &[(&str, &[&str])]) -> Plan {
 /// Looks at the moment when a new server is reached for.
 #[tokio::test]
 async fn no_key_gets_at_a_new_server_by_its_old_grant_nor_at_an_old_one_by_its_new() {
-    let porter: Arc<OnceLock<Arc<Porter>>> = Arc::default();
+    let authenticator: Arc<OnceLock<Arc<Authenticator>>> = Arc::default();
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (asked, told) = (Arc::clone(&porter), Arc::clone(&seen));
+    let (asked, told) = (Arc::clone(&authenticator), Arc::clone(&seen));
     let reach = move |server: &ServerPlan| {
-        if let Some(porter) = asked.get() {
+        if let Some(authenticator) = asked.get() {
             for name in ["ada", "bob", "cy"] {
-                let who = porter.principal(name);
+                let who = authenticator.principal(name);
                 let may = |server| who.as_ref().is_some_and(|who| who.may_use(server));
                 let may = ["old", "new"].map(|server| if may(server) { server } else { "-" });
                 told.lock().unwrap().push(format!("{name} {}", may.join(" ")));
             }
         }
         let Target::Command(command) = &server.target else { panic!("it is a command") };
-        Server::command(command.clone(), Vec::new())
+        ServerTarget::command(command.clone(), Vec::new())
     };
     let first = plan(&["old"], &[("ada", &["*"]), ("bob", &["old"])]);
     let gateway = Gateway::start(first, FleetOptions::default(), reach).unwrap();
-    _ = porter.set(Arc::clone(gateway.porter()));
+    _ = authenticator.set(Arc::clone(gateway.authenticator()));
     let next = plan(&["old", "new"], &[("ada", &["old"]), ("cy", &["old", "new"])]);
     gateway.apply(next).unwrap();
     assert_eq!(*seen.lock().unwrap(), ["ada old -", "bob - -", "cy - -"]);
     let may = |name: &str, server| {
-        gateway.porter().principal(name).is_some_and(|who| who.may_use(server))
+        gateway.authenticator().principal(name).is_some_and(|who| who.may_use(server))
     };
     assert!(may("ada", "old") && !may("ada", "new") && may("cy", "new") && !may("bob", "old"));
     gateway.close().await;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::roster::Kind;
+use switchboard_net::roster::ListKind;
 use switchboard_net::secret::{LONG, SHORT, is_secret_name, words};
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::Plan;
 use crate::config::{Edit, Process, Sleep};
@@ -91,12 +91,12 @@ impl ServerPlan {
         environment: Vec<(OsString, OsString)>,
         fetch: Fetch,
         more: &HeaderMap,
-    ) -> Server {
+    ) -> ServerTarget {
         match self.target.clone() {
-            Target::Command(command) => Server::command(command, environment),
+            Target::Command(command) => ServerTarget::command(command, environment),
             Target::Url { url, strategy, mut headers } => {
                 replace(&mut headers, more);
-                let server = Server::url(url, strategy, headers.clone(), fetch);
+                let server = ServerTarget::url(url, strategy, headers.clone(), fetch);
                 if self.credentials.is_static() {
                     return server;
                 }
@@ -107,11 +107,11 @@ impl ServerPlan {
     }
 
     /// Which of a kind clients see; templates by what is said of resources.
-    pub fn filter(&self, kind: Kind) -> &NameFilter {
+    pub fn filter(&self, kind: ListKind) -> &NameFilter {
         match kind {
-            Kind::Tools => &self.tools,
-            Kind::Prompts => &self.prompts,
-            Kind::Resources | Kind::Templates => &self.resources,
+            ListKind::Tools => &self.tools,
+            ListKind::Prompts => &self.prompts,
+            ListKind::Resources | ListKind::Templates => &self.resources,
         }
     }
 
@@ -125,17 +125,17 @@ impl ServerPlan {
     }
 
     /// What clients see of a kind instead of what the server says, by its name there.
-    pub fn edits(&self, kind: Kind) -> &BTreeMap<String, Edit> {
+    pub fn edits(&self, kind: ListKind) -> &BTreeMap<String, Edit> {
         match kind {
-            Kind::Tools => &self.tool_edits,
-            Kind::Prompts => &self.prompt_edits,
-            Kind::Resources | Kind::Templates => const { &BTreeMap::new() },
+            ListKind::Tools => &self.tool_edits,
+            ListKind::Prompts => &self.prompt_edits,
+            ListKind::Resources | ListKind::Templates => const { &BTreeMap::new() },
         }
     }
 
     /// What it calls something of a kind that is offered under this name, if that can
     /// be told from the name: none if it is offered under another.
-    pub fn meant(&self, kind: Kind, offered: &str) -> Option<String> {
+    pub fn meant(&self, kind: ListKind, offered: &str) -> Option<String> {
         let edits = self.edits(kind);
         let named = edits.iter().filter_map(|(own, edit)| Some((own, edit.name.as_deref()?)));
         if let Some((own, _)) = named.clone().find(|(_, name)| self.offered(name) == offered) {

@@ -10,7 +10,7 @@ use crate::name;
 struct Two;
 
 impl Servers for Two {
-    fn unlisted(&self, _: Kind, offered: &str) -> Option<Owned> {
+    fn unlisted(&self, _: ListKind, offered: &str) -> Option<Owned> {
         let (server, name) = name::parts(offered).filter(|(server, _)| *server == "late")?;
         Some(Owned { server: server.into(), name: name.to_owned() })
     }
@@ -23,7 +23,7 @@ impl Servers for Two {
 struct One;
 
 impl Servers for One {
-    fn unlisted(&self, _: Kind, _: &str) -> Option<Owned> {
+    fn unlisted(&self, _: ListKind, _: &str) -> Option<Owned> {
         None
     }
 
@@ -40,10 +40,10 @@ fn catalog() -> Catalog {
         is_cached: false,
     };
     Catalog::plain(vec![
-        definition("a", Kind::Tools, r#"{"name":"t.1"}"#),
-        definition("b", Kind::Prompts, r#"{"name":"p"}"#),
-        definition("a", Kind::Resources, r#"{"uri":"x://1"}"#),
-        definition("b", Kind::Templates, r#"{"uriTemplate":"x://{id}"}"#),
+        definition("a", ListKind::Tools, r#"{"name":"t.1"}"#),
+        definition("b", ListKind::Prompts, r#"{"name":"p"}"#),
+        definition("a", ListKind::Resources, r#"{"uri":"x://1"}"#),
+        definition("b", ListKind::Templates, r#"{"uriTemplate":"x://{id}"}"#),
     ])
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::site::Site;
 use switchboard_net::http::site_control::ConnectedClient;
 use switchboard_proto::revision::Revision;
@@ -44,7 +44,7 @@ pub(super) fn sessions(sites: &[Site]) -> Value {
     })
 }
 
-fn who(face: &Face) -> String {
+fn who(face: &ClientConnection) -> String {
     policy::who(face).unwrap_or_else(|| ANONYMOUS.to_owned())
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use switchboard_net::OwnedTask;
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::who::Who;
 use switchboard_proto::jsonrpc::Message;
 use tokio::time::Instant;
@@ -116,11 +116,11 @@ impl Views {
     /// Whether something of what a grant has is another thing for each person.
     pub(super) fn knows_people(&self, grant: &Grant) -> bool {
         let knows = |name: &Arc<str>| {
-            let backend = self.fleet.backend(name).filter(|_| grant.has_server(name));
+            let running = self.fleet.running(name).filter(|_| grant.has_server(name));
             // On its own path a server tells people apart by itself. What it lists to them
             // must be known only where that decides on what they see.
             let decides = |plan: &ServerPlan| self.only.is_none() || !plan.resources.is_open();
-            backend.is_some_and(|it| it.plan.knows_people() && decides(&it.plan))
+            running.is_some_and(|it| it.plan.knows_people() && decides(&it.plan))
         };
         self.fleet.knows_people() && self.members().iter().any(knows)
     }
@@ -129,7 +129,7 @@ impl Views {
     pub(super) fn of_person(
         &self,
         grant: &Grant,
-        face: &Face,
+        face: &ClientConnection,
         words: Option<&Message>,
     ) -> Arc<Front> {
         let people = &self.fleet.people;
@@ -156,7 +156,7 @@ impl Views {
     }
 
     /// The fronts of people that a client may have something open at.
-    pub(super) fn hosting(&self, face: &Face) -> Vec<Arc<Front>> {
+    pub(super) fn hosting(&self, face: &ClientConnection) -> Vec<Arc<Front>> {
         let seen = self.seen();
         if seen.people.is_empty() {
             return Vec::new();

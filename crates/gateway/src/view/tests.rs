@@ -10,15 +10,15 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::authenticator::Entrance;
 use crate::fleet::FleetOptions;
 use crate::front::tests::SERVER;
 use crate::plan::{Plan, ServerPlan};
 use crate::policy::{Access, KeyHash, Principal};
-use crate::porter::Door;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -30,7 +30,7 @@ fn fleet() -> Arc<Fleet> {
     let plan = Plan { servers: servers.into(), ..Plan::default() };
     let path = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
     let environment: Vec<_> = path.into_iter().collect();
-    let server = move |_: &ServerPlan| Server::command(command.clone(), environment.clone());
+    let server = move |_: &ServerPlan| ServerTarget::command(command.clone(), environment.clone());
     Fleet::start(&plan, FleetOptions::default(), server).unwrap()
 }
 
@@ -60,24 +60,24 @@ fn within<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
 
 struct Place {
     fleet: Arc<Fleet>,
-    porter: Arc<Porter>,
+    authenticator: Arc<Authenticator>,
     address: std::net::SocketAddr,
     _hearing: Hearing,
 }
 
 async fn open(access: Access) -> Place {
     let fleet = fleet();
-    let porter = Porter::new(access, 100);
-    let views = Views::new(&fleet, fleet.names(), &porter);
-    let gate = Some(porter.gate(Door::All));
+    let authenticator = Authenticator::new(access, 100);
+    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    let gate = Some(authenticator.gate(Entrance::All));
     let site = Site::new(views, SiteOptions { gate, ..SiteOptions::default() });
     let again = site.clone();
-    let hearing = porter.on_replace(move || again.recheck());
+    let hearing = authenticator.on_replace(move || again.recheck());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
     within(fleet.settled()).await;
-    Place { fleet, porter, address, _hearing: hearing }
+    Place { fleet, authenticator, address, _hearing: hearing }
 }
 
 impl Place {
@@ -86,7 +86,7 @@ impl Place {
             HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {key}").parse().unwrap())]);
         let url = format!("http://{}/mcp", self.address).parse().unwrap();
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
-        let server = Server::url(url, Strategy::HttpOnly, headers, fetch);
+        let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch);
         let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
         within(Client::connect(server, options)).await.unwrap()
     }
@@ -109,19 +109,19 @@ async fn seen(client: &Client) -> String {
 async fn who_may_see_something_else_sees_it_in_the_session_that_is_open() {
     let place = open(access(Some(&["a"]), &["b"])).await;
     for era in ERAS {
-        place.porter.replace(access(Some(&["a"]), &["b"]));
+        place.authenticator.replace(access(Some(&["a"]), &["b"]));
         let ada = place.client("ada", era).await;
         let bob = place.client("bob", era).await;
         assert_eq!((seen(&ada).await, seen(&bob).await), ("a__t + -".into(), "b__t - +".into()));
         let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let mut listening = within(ada.listen(filter)).await.unwrap();
-        place.porter.replace(access(Some(&["a", "b"]), &["b"]));
+        place.authenticator.replace(access(Some(&["a", "b"]), &["b"]));
         if era == Era::Legacy {
             let heard = within(listening.next()).await.unwrap();
             assert_eq!(heard.method, "notifications/tools/list_changed");
         }
         assert_eq!(seen(&ada).await, "a__t b__t + +", "{era:?}");
-        place.porter.replace(access(Some(&["b"]), &["b"]));
+        place.authenticator.replace(access(Some(&["b"]), &["b"]));
         assert_eq!((seen(&ada).await, seen(&bob).await), ("b__t - +".into(), "b__t - +".into()));
     }
     place.fleet.close().await;
@@ -135,13 +135,14 @@ async fn a_key_that_is_taken_away_works_no_more_and_others_go_on() {
         assert_eq!((seen(&ada).await, seen(&bob).await), ("a__t + -".into(), "b__t - +".into()));
         let filter = ListenFilter { tools: true, ..ListenFilter::default() };
         let _listening = within(ada.listen(filter)).await.unwrap();
-        assert!(place.porter.sessions() > 0, "{era:?}");
-        place.porter.replace(access(None, &["b"]));
+        assert!(place.authenticator.sessions() > 0, "{era:?}");
+        place.authenticator.replace(access(None, &["b"]));
         let left = usize::from(era == Era::Legacy);
-        assert_eq!(place.porter.sessions(), left, "{era:?}: what is left is bob's");
+        assert_eq!(place.authenticator.sessions(), left, "{era:?}: what is left is bob's");
         assert!(within(ada.request("tools/list", json!({}))).await.is_err(), "{era:?}");
         assert_eq!(seen(&bob).await, "b__t - +", "{era:?}");
-        let open: Vec<_> = place.porter.counts().into_iter().map(|(name, ..)| name).collect();
+        let open: Vec<_> =
+            place.authenticator.counts().into_iter().map(|(name, ..)| name).collect();
         assert_eq!(open, ["bob".into()]);
         place.fleet.close().await;
     }

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_gateway::authenticator::Entrance;
 use switchboard_gateway::config::Surroundings;
 use switchboard_gateway::fleet::FleetOptions;
 use switchboard_gateway::gateway::{Gateway, Offered, Place};
+use switchboard_gateway::monitor::Monitored;
 use switchboard_gateway::plan::{Plan, Reading};
 use switchboard_gateway::policy::KeyHash;
-use switchboard_gateway::porter::Door;
 use switchboard_gateway::status::status;
-use switchboard_gateway::tap::Tapped;
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::http::sites::Sites;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
 
@@ -135,7 +135,7 @@ impl Served {
 
     async fn client_with(&self, path: &str, era: Era, headers: HeaderMap) -> Client {
         let url = format!("http://{}{path}", self.address).parse().unwrap();
-        let server = Server::url(url, Strategy::HttpOnly, headers, fetch());
+        let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
         let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
         Client::connect(server, options).await.unwrap()
     }
@@ -158,27 +158,27 @@ fn plan(folder: &std::path::Path, servers: &Value, section: &Value) -> Plan {
 
 /// What the gateway offers, at its path.
 fn site(gateway: &Gateway, offered: Offered) -> Site {
-    let Offered { place, inside, shared, .. } = offered;
+    let Offered { place, backend, shared, .. } = offered;
     let tap = gateway.fleet().tap();
-    let (prefix, door, inside) = match place {
-        Place::All => (String::new(), Door::All, Tapped::many(tap, inside)),
+    let (prefix, door, backend) = match place {
+        Place::All => (String::new(), Entrance::All, Monitored::many(tap, backend)),
         Place::Group(name) => {
-            (format!("/groups/{name}"), Door::Group(name), Tapped::many(tap, inside))
+            (format!("/groups/{name}"), Entrance::Group(name), Monitored::many(tap, backend))
         }
         Place::Server(name) => {
-            let tapped = Tapped::one(tap, &Arc::from(name.as_str()), inside);
-            (format!("/servers/{name}"), Door::Server(name), tapped)
+            let tapped = Monitored::one(tap, &Arc::from(name.as_str()), backend);
+            (format!("/servers/{name}"), Entrance::Server(name), tapped)
         }
     };
     let path = format!("{prefix}/mcp");
-    let gate = Some(gateway.porter().gate(door));
+    let gate = Some(gateway.authenticator().gate(door));
     let other = SiteOptions {
         sse_path: String::new(),
         message_path: String::new(),
         ws_path: String::new(),
         ..SiteOptions::default()
     };
-    Site::new(Arc::new(inside), SiteOptions { path, gate, shared, ..other })
+    Site::new(Arc::new(backend), SiteOptions { path, gate, shared, ..other })
 }
 
 /// Waits for something that this process has a part in.

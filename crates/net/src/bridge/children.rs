@@ -15,9 +15,9 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::{Bridge, State, idle};
+use crate::connection::{ClientConnection, lock};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock};
-use crate::upstream::{Eras, Server, Target, Tenant, Upstream};
+use crate::upstream::{Eras, ServerTarget, Target, Tenant, Upstream};
 
 /// How many connections to the server there are, and who shares them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -54,7 +54,7 @@ pub(super) struct User {
 /// Who goes by a connection: all clients, those of an era, those of one user, modern
 /// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Whose {
+pub(super) enum ConnectionKey {
     Everybody,
     All(Era),
     User(Era, User),
@@ -71,27 +71,33 @@ impl Children {
     /// What is passed on of a client's headers is shown by no other's connection.
     pub(super) fn whose(
         self,
-        face: &Face,
+        face: &ClientConnection,
         exchange: Exchange,
         request: &Message,
         server: Era,
         passed: &HeaderMap,
-    ) -> Whose {
+    ) -> ConnectionKey {
         let era = face.era();
         let together = || {
             let is_user = self == Self::PerUser || !passed.is_empty();
-            if is_user { Whose::User(era, user(face, passed)) } else { Whose::All(era) }
+            if is_user {
+                ConnectionKey::User(era, user(face, passed))
+            } else {
+                ConnectionKey::All(era)
+            }
         };
         match (self, era) {
             // What came by one request without a session is one call already.
-            (Self::PerRequest, _) if !face.is_bare() => Whose::Call(face.number(), exchange),
+            (Self::PerRequest, _) if !face.is_bare() => {
+                ConnectionKey::Call(face.number(), exchange)
+            }
             (Self::Shared, _) | (Self::PerUser, Era::Legacy) => together(),
-            (_, Era::Legacy) => Whose::Client(face.number()),
+            (_, Era::Legacy) => ConnectionKey::Client(face.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
             (_, Era::Modern) if face.carrier() == Carrier::Http => {
-                Whose::Alike(user(face, passed), declared(request))
+                ConnectionKey::Alike(user(face, passed), declared(request))
             }
-            (_, Era::Modern) => Whose::Able(face.number(), declared(request)),
+            (_, Era::Modern) => ConnectionKey::Able(face.number(), declared(request)),
         }
     }
 
@@ -102,7 +108,7 @@ impl Children {
 }
 
 /// The same for clients of the same principal that pass on the same.
-fn user(face: &Face, passed: &HeaderMap) -> User {
+fn user(face: &ClientConnection, passed: &HeaderMap) -> User {
     let mut principal = Context::new(&SHA256);
     principal.update(face.who().name().as_bytes());
     let mut said = Context::new(&SHA256);
@@ -131,9 +137,9 @@ fn mark(said: Context) -> Mark {
     said.finish().as_ref().try_into().expect("a digest has its own length")
 }
 
-impl Whose {
+impl ConnectionKey {
     /// Whether calls of this client may go by it.
-    pub(super) fn serves(self, face: &Face) -> bool {
+    pub(super) fn serves(self, face: &ClientConnection) -> bool {
         match self {
             Self::Everybody => true,
             Self::All(era) | Self::User(era, _) => era == face.era(),
@@ -153,7 +159,7 @@ impl Whose {
     }
 
     /// Whether it is for this client alone, and for more than one of its calls.
-    pub(super) fn is_own(self, face: &Face) -> bool {
+    pub(super) fn is_own(self, face: &ClientConnection) -> bool {
         matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(face)
     }
 
@@ -184,8 +190,8 @@ impl Bridge {
     /// The connection that a call goes by, made if need be; none at the end.
     pub(super) fn upstream_for(
         &self,
-        face: &Face,
-        whose: Whose,
+        face: &ClientConnection,
+        whose: ConnectionKey,
         eras: Eras,
         request: &Message,
     ) -> Result<Arc<Upstream>, Failure> {
@@ -209,12 +215,12 @@ impl Bridge {
             state.sweeping.get_or_insert_with(sweep);
         }
         let hello = match whose {
-            Whose::Call(number, _) if !greets => state.hellos.get(&number).cloned(),
+            ConnectionKey::Call(number, _) if !greets => state.hellos.get(&number).cloned(),
             _ => None,
         };
         let server = self.server_for(face);
         let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
-        let fits = eras.clients == Era::Modern || whose == Whose::Everybody;
+        let fits = eras.clients == Era::Modern || whose == ConnectionKey::Everybody;
         let spare = state.waiting.spare.take_if(|spare| fits && is_alike(spare));
         let spare = spare.or_else(|| state.take_warm());
         let upstream = if let Some(spare) = spare {
@@ -240,10 +246,10 @@ impl Bridge {
     fn tenant(
         &self,
         state: &mut State,
-        whose: Whose,
-        face: &Face,
+        whose: ConnectionKey,
+        face: &ClientConnection,
     ) -> Result<Option<Tenant>, Refusal> {
-        if matches!(whose, Whose::Everybody | Whose::All(_)) {
+        if matches!(whose, ConnectionKey::Everybody | ConnectionKey::All(_)) {
             return Ok(None);
         }
         let who = face.who();
@@ -259,11 +265,11 @@ impl Bridge {
 
     /// The connections that hear what belongs to no call: those of this client
     /// alone, else the one that it shares with others.
-    pub(super) fn hearing(&self, face: &Face, message: &Message) -> Vec<Arc<Upstream>> {
+    pub(super) fn hearing(&self, face: &ClientConnection, message: &Message) -> Vec<Arc<Upstream>> {
         let whose = if self.children.is_shared() {
             self.whose(face, Exchange(0), message)
         } else {
-            Whose::All(face.era())
+            ConnectionKey::All(face.era())
         };
         let state = lock(&self.state);
         let own = state.connections.iter().filter(|(whose, _)| whose.is_own(face));
@@ -277,14 +283,19 @@ impl Bridge {
     }
 
     /// The server, as it is reached for this client.
-    pub(super) fn server_for(&self, face: &Face) -> Server {
+    pub(super) fn server_for(&self, face: &ClientConnection) -> ServerTarget {
         self.server.passing(self.server.passed_of(face.carried()))
     }
 
     /// Who goes by the connection that a call goes by.
-    pub(super) fn whose(&self, face: &Face, exchange: Exchange, request: &Message) -> Whose {
+    pub(super) fn whose(
+        &self,
+        face: &ClientConnection,
+        exchange: Exchange,
+        request: &Message,
+    ) -> ConnectionKey {
         if self.is_common() {
-            return Whose::Everybody;
+            return ConnectionKey::Everybody;
         }
         let (eras, passed) = (self.eras(face), self.server.passed_of(face.carried()));
         let whose = self.children.whose(face, exchange, request, eras.server, &passed);
@@ -293,7 +304,12 @@ impl Bridge {
 
     /// The connection by which the same caller began the task that a request is
     /// about: its id is enough, whatever the request declares besides.
-    fn keeper(&self, whose: Whose, face: &Face, request: &Message) -> Option<Whose> {
+    fn keeper(
+        &self,
+        whose: ConnectionKey,
+        face: &ClientConnection,
+        request: &Message,
+    ) -> Option<ConnectionKey> {
         let task = subject(request)?;
         let state = lock(&self.state);
         let has_it = |upstream: &Upstream| upstream.has_task(&task, face.principal());

@@ -18,9 +18,9 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::{Bridge, Hidden, Opening, Whose};
+use super::{Bridge, ConnectionKey, Hidden, Opening};
 use crate::call::Call;
-use crate::face::{Face, lock};
+use crate::connection::{ClientConnection, lock};
 use crate::upstream::{Eras, Found, Upstream};
 
 /// What waits until the server's era is known.
@@ -48,14 +48,14 @@ impl Waiting {
         self.opens.retain(|open| open.call != *call);
     }
 
-    pub(super) fn forget(&mut self, face: &Face) {
+    pub(super) fn forget(&mut self, face: &ClientConnection) {
         self.opens.retain(|open| open.face.number() != face.number());
     }
 }
 
 impl Bridge {
     /// Who speaks what, when this client calls.
-    pub(super) fn eras(&self, face: &Face) -> Eras {
+    pub(super) fn eras(&self, face: &ClientConnection) -> Eras {
         let clients = face.era();
         let is_other = self.server.speaks(clients) == Some(false);
         let server = if is_other { other(clients) } else { clients };
@@ -69,7 +69,12 @@ impl Bridge {
 
     /// What must be known of the answer before its client has it: that to a greeting
     /// may be about the era, and that to a list may name tools that are hidden.
-    pub(super) fn prepare(&self, opening: &Opening, upstream: &Arc<Upstream>, whose: Whose) {
+    pub(super) fn prepare(
+        &self,
+        opening: &Opening,
+        upstream: &Arc<Upstream>,
+        whose: ConnectionKey,
+    ) {
         let call = &opening.call;
         // The supervisor must hear of the server's end.
         if call.is_internal() && self.is_common() {
@@ -98,7 +103,7 @@ impl Bridge {
         }
         let mut state = lock(&self.state);
         // Where all share one it is not started twice, and what it speaks is settled.
-        let is_unknown = match state.connections.get(&Whose::Everybody) {
+        let is_unknown = match state.connections.get(&ConnectionKey::Everybody) {
             Some(_) => false,
             None if era == Era::Legacy => state.waiting.asking.is_some(),
             None => self.server.speaks(Era::Modern).is_none(),
@@ -222,7 +227,7 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
 /// A greeting on its way.
 struct Greeting {
     opening: Opening,
-    whose: Whose,
+    whose: ConnectionKey,
 }
 
 /// Whether an answer says that the server is modern: by the versions it names

@@ -12,9 +12,9 @@ use switchboard_proto::revision::Era;
 use tokio::sync::futures::Notified;
 
 use super::children::User;
-use super::{Bridge, Children, State, Whose};
+use super::{Bridge, Children, ConnectionKey, State};
+use crate::connection::{lock, now};
 use crate::drive::race;
-use crate::face::{lock, now};
 use crate::upstream::{Target, Upstream};
 
 /// How long a session at the server outlives its last call: what the server
@@ -76,18 +76,21 @@ impl State {
     /// Sees to it that there is a place for one more, if need be in the place of
     /// one that nobody uses: of the same user, of the same principal, or of one
     /// that has more.
-    pub(super) fn make_room(&mut self, whose: Whose) -> Result<(), Refusal> {
+    pub(super) fn make_room(&mut self, whose: ConnectionKey) -> Result<(), Refusal> {
         let places = self.places;
-        if let Whose::Able(client, _) = whose {
-            let of_one = |it: Whose| matches!(it, Whose::Able(of, _) if of == client);
+        if let ConnectionKey::Able(client, _) = whose {
+            let of_one =
+                |it: ConnectionKey| matches!(it, ConnectionKey::Able(of, _) if of == client);
             return self.keep_below(MOST_OF_ONE, of_one);
         }
         let Some(user) = whose.user() else { return Ok(()) };
-        if let Whose::Alike(..) = whose {
-            let of_one = |it: Whose| matches!(it, Whose::Alike(theirs, _) if theirs == user);
+        if let ConnectionKey::Alike(..) = whose {
+            let of_one =
+                |it: ConnectionKey| matches!(it, ConnectionKey::Alike(theirs, _) if theirs == user);
             self.keep_below(MOST_OF_ONE, of_one)?;
         }
-        let of_principal = |it: Whose| it.user().is_some_and(|it| it.principal == user.principal);
+        let of_principal =
+            |it: ConnectionKey| it.user().is_some_and(|it| it.principal == user.principal);
         if self.count(of_principal) >= places.kept() {
             // Those that are used stay, as long as there are places.
             self.end_unused(whose);
@@ -101,23 +104,27 @@ impl State {
 
     /// Ends the connection of the same principal that was not used for longest; false
     /// if all are in use, or if this is a client's own.
-    pub(super) fn end_unused(&mut self, whose: Whose) -> bool {
+    pub(super) fn end_unused(&mut self, whose: ConnectionKey) -> bool {
         let Some(user) = whose.user() else { return false };
         self.end_oldest(|it| it.user().is_some_and(|it| it.principal == user.principal))
     }
 
-    fn count(&self, is_one: impl Fn(Whose) -> bool) -> usize {
+    fn count(&self, is_one: impl Fn(ConnectionKey) -> bool) -> usize {
         self.connections.keys().filter(|whose| is_one(**whose)).count()
     }
 
     /// Ends the one that was not used for longest, if there are so many.
-    fn keep_below(&mut self, most: usize, is_one: impl Fn(Whose) -> bool) -> Result<(), Refusal> {
+    fn keep_below(
+        &mut self,
+        most: usize,
+        is_one: impl Fn(ConnectionKey) -> bool,
+    ) -> Result<(), Refusal> {
         let has_room = self.count(&is_one) < most || self.end_oldest(is_one);
         has_room.then_some(()).ok_or(Refusal::TooManySessions)
     }
 
     /// Ends the one of these that was not used for longest; false if all are in use.
-    fn end_oldest(&mut self, is_one: impl Fn(Whose) -> bool) -> bool {
+    fn end_oldest(&mut self, is_one: impl Fn(ConnectionKey) -> bool) -> bool {
         let unused = self
             .connections
             .iter()
@@ -139,16 +146,16 @@ impl State {
         let own = counts[&user.principal];
         let mut greedy: Vec<_> = counts.into_iter().filter(|(_, count)| *count >= own).collect();
         greedy.sort_unstable_by_key(|(it, count)| (Reverse(*count), *it != user.principal));
-        let of = |one| move |it: Whose| it.user().is_some_and(|it| it.principal == one);
+        let of = |one| move |it: ConnectionKey| it.user().is_some_and(|it| it.principal == one);
         greedy.into_iter().any(|(principal, _)| self.end_oldest(of(principal)))
     }
 
     /// What each client on a pipe used last. It stays, as the only one of a legacy
     /// client does: the client is there, and the server may remember something.
-    fn last_of_clients(&self) -> HashSet<Whose> {
-        let mut last: HashMap<u64, (Instant, Whose)> = HashMap::new();
+    fn last_of_clients(&self) -> HashSet<ConnectionKey> {
+        let mut last: HashMap<u64, (Instant, ConnectionKey)> = HashMap::new();
         for (&whose, upstream) in &self.connections {
-            let Whose::Able(client, _) = whose else { continue };
+            let ConnectionKey::Able(client, _) = whose else { continue };
             let used = upstream.used();
             let latest = last.entry(client).or_insert((used, whose));
             if used > latest.0 {
@@ -166,7 +173,7 @@ impl State {
     fn take_idle(&mut self) -> Vec<Arc<Upstream>> {
         let now = now();
         let last = self.last_of_clients();
-        let is_idle = |whose: &Whose, upstream: &mut Arc<Upstream>| {
+        let is_idle = |whose: &ConnectionKey, upstream: &mut Arc<Upstream>| {
             let unused = now.saturating_duration_since(upstream.used()) >= IDLE;
             let is_free = unused && !upstream.is_used() && !upstream.is_attached();
             whose.is_swept() && is_free && !last.contains(whose)
@@ -275,7 +282,7 @@ impl State {
         if self.closed || !self.is_quiet() {
             return false;
         }
-        let is_needless = |whose: &Whose, upstream: &mut Arc<Upstream>| {
+        let is_needless = |whose: &ConnectionKey, upstream: &mut Arc<Upstream>| {
             let is_remembered = whose.outlives_rest();
             // One that somebody has come to use meanwhile goes on.
             _ = is_remembered && upstream.rest();
@@ -301,7 +308,7 @@ impl State {
     }
 }
 
-impl Whose {
+impl ConnectionKey {
     /// Whether something is remembered there that its client counts on.
     fn outlives_rest(self) -> bool {
         match self {

@@ -18,9 +18,9 @@ use serde_json::Value;
 use switchboard_proto::jsonrpc::Part;
 use switchboard_proto::method;
 
-use crate::face::{lock, next_number};
+use crate::connection::{lock, next_number};
 use crate::server::covers;
-use crate::upstream::{Server, Target};
+use crate::upstream::{ServerTarget, Target};
 
 /// The longest that anything is kept, whatever its server says.
 pub(super) const LONGEST: Duration = Duration::from_hours(24);
@@ -69,7 +69,7 @@ pub(super) struct CacheOwner {
 
 impl CacheOwner {
     /// A child is nobody else's, so each is a server of its own.
-    pub(super) fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &ServerTarget) -> Self {
         let (server, mut said) = match server.target() {
             Target::Command(_) => (format!("child {}", next_number()), Vec::new()),
             Target::Url { url, headers, .. } => {

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::inbox::{Patience, PendingCall};
 use super::options::CallOptions;
 use super::{CallError, Inner, client_tasks};
-use crate::face::now;
+use crate::connection::now;
 
 /// How often a server may ask before it can answer (MRTR-11).
 const ROUNDS: usize = 10;

@@ -15,12 +15,12 @@ use super::CallError;
 use super::cache::CacheOwner;
 use super::inbox::{Inbox, Patience, PendingCall};
 use super::options::ClientOptions;
+use crate::backend::{Backend as _, PendingWork};
 use crate::bridge::Bridge;
 use crate::call::{Call, ReplySink};
+use crate::connection::{ClientConnection, now};
 use crate::drive::{Either, race};
-use crate::face::{Face, now};
-use crate::inside::{Inside as _, Works};
-use crate::upstream::{Server, Upstream};
+use crate::upstream::{ServerTarget, Upstream};
 
 /// Everything that a call needs of a connection.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Drop for End {
 }
 
 impl Connection {
-    pub(super) fn new(server: &Server, era: Era, options: &Arc<ClientOptions>) -> Self {
+    pub(super) fn new(server: &ServerTarget, era: Era, options: &Arc<ClientOptions>) -> Self {
         let far = Far::new(server, era, Arc::clone(&options.limits));
         let inbox = Inbox::new(CacheOwner::of(server), Arc::clone(options), &far);
         far.attach(&inbox);
@@ -146,37 +146,37 @@ pub(super) enum Far {
     /// A connection that nobody else uses.
     Own(Arc<Upstream>),
     /// A bridge, to which we are one client of many.
-    Behind(Arc<Bridge>, Arc<Face>),
+    ViaBridge(Arc<Bridge>, Arc<ClientConnection>),
 }
 
 impl Far {
-    pub(super) fn new(server: &Server, era: Era, limits: Arc<Limits>) -> Self {
+    pub(super) fn new(server: &ServerTarget, era: Era, limits: Arc<Limits>) -> Self {
         match server.through() {
-            Some(behind) => Self::Behind(Arc::clone(&behind.bridge), behind.face(era)),
+            Some(behind) => Self::ViaBridge(Arc::clone(&behind.bridge), behind.face(era)),
             None => Self::Own(Upstream::new(server.clone(), era, Sharing::Alone, None, limits)),
         }
     }
 
     /// What tells us from others there, if somebody else gave it.
-    pub(super) fn face(&self) -> Option<&Arc<Face>> {
+    pub(super) fn face(&self) -> Option<&Arc<ClientConnection>> {
         match self {
             Self::Own(_) => None,
-            Self::Behind(_, face) => Some(face),
+            Self::ViaBridge(_, face) => Some(face),
         }
     }
 
     /// Opens a call; what must be done for it.
-    pub(super) fn open(&self, call: &Call, request: &Message) -> Works {
+    pub(super) fn open(&self, call: &Call, request: &Message) -> PendingWork {
         match self {
             Self::Own(upstream) => upstream.open(call, true, request, &None),
-            Self::Behind(bridge, face) => bridge.open(face, call, request.clone(), None),
+            Self::ViaBridge(bridge, face) => bridge.open(face, call, request.clone(), None),
         }
     }
 
-    pub(super) fn note(&self, message: Message) -> Works {
+    pub(super) fn note(&self, message: Message) -> PendingWork {
         match self {
             Self::Own(upstream) => upstream.note(message),
-            Self::Behind(bridge, face) => bridge.note(face, message),
+            Self::ViaBridge(bridge, face) => bridge.note(face, message),
         }
     }
 
@@ -212,21 +212,21 @@ impl Far {
     pub(super) fn stop(&self) {
         match self {
             Self::Own(upstream) => upstream.stop(),
-            Self::Behind(_, face) => face.end(),
+            Self::ViaBridge(_, face) => face.end(),
         }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         match self {
             Self::Own(upstream) => upstream.is_stopped(),
-            Self::Behind(_, face) => face.is_over(),
+            Self::ViaBridge(_, face) => face.is_over(),
         }
     }
 
     pub(super) async fn close(&self) {
         match self {
             Self::Own(upstream) => upstream.close().await,
-            Self::Behind(_, face) => face.end(),
+            Self::ViaBridge(_, face) => face.end(),
         }
     }
 }
@@ -235,7 +235,7 @@ impl std::fmt::Debug for Far {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own(upstream) => upstream.fmt(f),
-            Self::Behind(_, face) => face.fmt(f),
+            Self::ViaBridge(_, face) => face.fmt(f),
         }
     }
 }

@@ -20,8 +20,8 @@ use super::call::take_member;
 use super::connection::Far;
 use super::options::{AnswerCallback, Callback, ClientOptions, Notification, Progress};
 use crate::call::{Asker, ReplySink};
+use crate::connection::{ClientConnection, lock, next_number, now};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock, next_number, now};
 
 /// Receives what the server sends, and wakes the call that waits for it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Inbox {
     pub(super) place: CacheOwner,
     options: Arc<ClientOptions>,
     /// What tells us from others, if a bridge knows us by it.
-    face: Option<Arc<Face>>,
+    face: Option<Arc<ClientConnection>>,
     connected: AtomicBool,
     state: Mutex<InboxState>,
 }

@@ -22,8 +22,8 @@ use switchboard_proto::revision::{Era, Revision, era_of};
 use super::connection::{Connection, Far};
 use super::options::ClientOptions;
 use super::{CallError, ConnectError};
-use crate::face::now;
-use crate::upstream::{Behind, Server, Strategy, Target, asked};
+use crate::connection::now;
+use crate::upstream::{ServerTarget, Strategy, Target, ViaBridge, asked};
 
 /// What is known of a server once it has been met.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ const NO_VERSIONS: &str = "its answer names no versions";
 
 /// Meets a server.
 pub(super) async fn negotiate(
-    server: &Server,
+    server: &ServerTarget,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
     if let Some(behind) = server.through() {
@@ -62,8 +62,8 @@ pub(super) async fn negotiate(
 /// A bridge speaks whatever its clients speak. In a guise without an era it is asked
 /// what the server speaks: what that one says is then not translated for us.
 async fn negotiate_via_bridge(
-    server: &Server,
-    behind: &Behind,
+    server: &ServerTarget,
+    behind: &ViaBridge,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
     let guise = &behind.guise;
@@ -96,7 +96,7 @@ async fn negotiate_via_bridge(
 /// The older transport has no modern servers; but there may be one where it
 /// was looked for.
 async fn negotiate_legacy_first(
-    server: &Server,
+    server: &ServerTarget,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
     let greeted = greet(Connection::new(server, Era::Legacy, options), options, None).await;
@@ -118,7 +118,7 @@ fn question(options: &ClientOptions) -> Message {
 
 /// wire: NEG-3, NEG-7, NEG-8
 async fn negotiate_with_child(
-    server: &Server,
+    server: &ServerTarget,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
     let connection = Connection::new(server, Era::Modern, options);
@@ -170,7 +170,7 @@ fn not_modern(answer: Result<Message, CallError>) -> ConnectError {
 
 /// wire: NEG-5, NEG-6
 async fn negotiate_with_endpoint(
-    server: &Server,
+    server: &ServerTarget,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
     let connection = Connection::new(server, Era::Modern, options);

@@ -19,7 +19,7 @@ use super::connection::OpenCall;
 use super::inbox::{ListenerEvent, Patience, PendingCall};
 use super::options::Notification;
 use super::{CallError, CallOptions, Client};
-use crate::face::now;
+use crate::connection::now;
 use crate::server::covers;
 
 /// Notifications that wait for a listener that does not read.

@@ -36,8 +36,8 @@ use super::response_body::{Body, OpenLane};
 use super::site::{Inner, SiteOptions};
 use super::site_control::RefusalReason;
 use super::{accepts, content_type, is_json, legacy_session};
-use crate::face::Face;
-use crate::inside::Works;
+use crate::backend::PendingWork;
+use crate::connection::ClientConnection;
 use crate::who::{Turns, Who};
 
 /// What a request comes to.
@@ -128,7 +128,7 @@ pub(super) fn only_id(incoming: &Incoming) -> Option<&Id> {
 
 /// The conversation a message belongs to.
 struct Talk {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     /// The session or the listen that it starts.
     held: Option<Held>,
     /// The parked call that it goes on with.
@@ -136,7 +136,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn with(face: Arc<Face>, held: Option<Held>) -> Self {
+    fn with(face: Arc<ClientConnection>, held: Option<Held>) -> Self {
         Self { face, held, parked: None }
     }
 }
@@ -150,8 +150,8 @@ async fn converse(
 ) -> Result<Option<Talk>, Refusal> {
     let new = |era| -> Result<_, Refusal> {
         let limits = &site.rules().limits;
-        let inside = Arc::clone(&site.inside);
-        let face = Face::new(era, Carrier::Http, inside, limits, site.options.shared);
+        let backend = Arc::clone(&site.backend);
+        let face = ClientConnection::new(era, Carrier::Http, backend, limits, site.options.shared);
         face.carry(headers)?;
         Ok(face)
     };
@@ -200,7 +200,11 @@ fn legacy_only(headers: &HeaderMap) -> Refusal {
     Refusal::WrongEra { asked: asked.unwrap_or("this revision").to_owned(), serves: "legacy" }
 }
 
-fn session_of(site: &Inner, who: &Who, headers: &HeaderMap) -> Result<Arc<Face>, Refusal> {
+fn session_of(
+    site: &Inner,
+    who: &Who,
+    headers: &HeaderMap,
+) -> Result<Arc<ClientConnection>, Refusal> {
     site.sessions.find(&session_id(headers)?, who)
 }
 
@@ -262,7 +266,7 @@ async fn exchange(
 }
 
 /// Whether a session has come, or may still come, of a greeting.
-fn is_greeted(face: &Face) -> bool {
+fn is_greeted(face: &ClientConnection) -> bool {
     !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
 }
 
@@ -270,7 +274,7 @@ fn is_greeted(face: &Face) -> bool {
 /// to show whether the client is still there.
 async fn first_frame(
     open: &OpenLane,
-    works: &mut Works,
+    works: &mut PendingWork,
     patience: Duration,
     mut awaited: Option<&mut Awaited>,
 ) -> Option<Frame> {

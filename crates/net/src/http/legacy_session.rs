@@ -35,10 +35,10 @@ use super::request_body::{self, ReadBody, read};
 use super::response_body::{Body, OpenLane};
 use super::site::{Inner, plain};
 use super::{accepts, content_type, is_json};
+use crate::backend::PendingWork;
+use crate::connection::{ClientConnection, now};
 use crate::drive::OwnedTask;
-use crate::face::{Face, now};
-use crate::inside::Works;
-use crate::who::{Stay, Who};
+use crate::who::{SessionPermit, Who};
 
 /// All sessions of one endpoint.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ struct Table {
 /// A session, and its place among those that its owner may have.
 #[derive(Debug)]
 struct OpenSession {
-    face: Arc<Face>,
-    _stay: Stay,
+    face: Arc<ClientConnection>,
+    _stay: SessionPermit,
 }
 
 /// Ends a session when it is dropped.
@@ -69,7 +69,7 @@ struct OpenSession {
 pub(crate) struct Held {
     sessions: Arc<Sessions>,
     id: SessionId,
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     told: bool,
     /// Whether the client may have been gone when it was told.
     doubted: bool,
@@ -142,7 +142,7 @@ impl Sessions {
     }
 
     /// A new session for `face`; it ends with what is returned.
-    pub(crate) fn open(self: &Arc<Self>, face: &Arc<Face>) -> Result<Held, Refusal> {
+    pub(crate) fn open(self: &Arc<Self>, face: &Arc<ClientConnection>) -> Result<Held, Refusal> {
         let stay = face.who().stay()?;
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = self.write();
@@ -158,7 +158,7 @@ impl Sessions {
     }
 
     /// The session of this id, if it is theirs. Others learn nothing of it.
-    pub(crate) fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<Face>, Refusal> {
+    pub(crate) fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<ClientConnection>, Refusal> {
         let table = self.read();
         let face = table.by_id.get(id).map(|open| Arc::clone(&open.face));
         drop(table);
@@ -209,7 +209,7 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn faces(&self) -> Vec<Arc<Face>> {
+    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
         self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect()
     }
 
@@ -227,7 +227,9 @@ impl Sessions {
 
     fn close_idle(&self) {
         let deadline = now().checked_sub(self.idle);
-        let is_idle = |face: &Face| face.idle_since().is_some_and(|since| Some(since) <= deadline);
+        let is_idle = |face: &ClientConnection| {
+            face.idle_since().is_some_and(|since| Some(since) <= deadline)
+        };
         let mut table = self.write();
         let idle = table.by_id.iter().filter(|(_, open)| is_idle(&open.face));
         let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
@@ -271,11 +273,12 @@ pub(super) async fn stateless_face(
     usual: Revision,
     incoming: &Incoming,
     headers: &HeaderMap,
-) -> Result<(Arc<Face>, Held), Refusal> {
+) -> Result<(Arc<ClientConnection>, Held), Refusal> {
     site.is_full()?;
     let limits = &site.rules().limits;
-    let inside = Arc::clone(&site.inside);
-    let face = Face::new(Era::Legacy, Carrier::Http, inside, limits, site.options.shared);
+    let backend = Arc::clone(&site.backend);
+    let face =
+        ClientConnection::new(Era::Legacy, Carrier::Http, backend, limits, site.options.shared);
     face.go_bare();
     face.speak_for(who);
     face.count_in(&site.options.unread);
@@ -326,7 +329,7 @@ fn spoken(headers: &HeaderMap, incoming: &Incoming) -> Option<Revision> {
     }
 }
 
-async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
+async fn greet(face: &Arc<ClientConnection>, revision: Revision) -> Result<(), Refusal> {
     let params = serde_json::json!({
         "protocolVersion": revision.as_str(),
         "capabilities": {},
@@ -347,7 +350,7 @@ async fn greet(face: &Arc<Face>, revision: Revision) -> Result<(), Refusal> {
 }
 
 /// The answer to a request of ours, whatever comes before it.
-async fn ask(face: &Arc<Face>, request: Message) -> Option<Message> {
+async fn ask(face: &Arc<ClientConnection>, request: Message) -> Option<Message> {
     let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
     let request = Incoming::One(request);
     let ((), works) = face.step(|half| half.handle_incoming(lane.lane, request, None));
@@ -381,7 +384,13 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     site.is_full()?;
     let limits = &site.rules().limits;
     let shared = site.options.shared;
-    let face = Face::new(Era::Legacy, Carrier::Pipe, Arc::clone(&site.inside), limits, shared);
+    let face = ClientConnection::new(
+        Era::Legacy,
+        Carrier::Pipe,
+        Arc::clone(&site.backend),
+        limits,
+        shared,
+    );
     face.speak_for(who);
     face.count_in(&site.options.unread);
     face.carry(&parts.headers)?;
@@ -396,7 +405,7 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
     sse::encode(&event, &mut opening);
     let open = OpenLane { face, lane: Lane::MAIN };
-    let body = Body::streaming(open, Works::none(), opening, site.options.keep_alive);
+    let body = Body::streaming(open, PendingWork::none(), opening, site.options.keep_alive);
     let body = body.awaited(peer.map(Peer::await_answer));
     Ok(stream(body.holding(Some(held))))
 }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::listen::Awaited;
 use super::response_body::NEVER;
 use super::site::{Inner, SiteOptions};
-use crate::face::lock;
+use crate::connection::lock;
 use crate::who::{Turns, Who};
 
 /// A body that is no larger is counted and never refused: it may cancel a call, or

@@ -21,14 +21,14 @@ use tokio::time::{Instant, Sleep};
 use super::legacy_session::Held;
 use super::listen::Awaited;
 use super::site_control::{BodyCounter, HttpCounters};
-use crate::face::{Face, Written};
-use crate::inside::Works;
+use crate::backend::PendingWork;
+use crate::connection::{ClientConnection, Written};
 use crate::upstream::Through;
 
 /// A lane that closes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenLane {
-    pub(crate) face: Arc<Face>,
+    pub(crate) face: Arc<ClientConnection>,
     pub(crate) lane: Lane,
 }
 
@@ -57,14 +57,14 @@ pub struct Body {
 #[derive(Debug)]
 enum BodyKind {
     /// With the client that it is for, if that is known.
-    Whole(Option<Bytes>, Option<Arc<Face>>),
+    Whole(Option<Bytes>, Option<Arc<ClientConnection>>),
     Live(Box<Live>),
 }
 
 #[derive(Debug)]
 struct Live {
     lane: OpenLane,
-    works: Works,
+    works: PendingWork,
     /// What to write first.
     opening: Vec<u8>,
     keep_alive: Duration,
@@ -126,7 +126,7 @@ impl Body {
     }
 
     /// The same body, counted as unread by a client until it is written.
-    pub(super) fn lent_by(mut self, face: &Arc<Face>) -> Self {
+    pub(super) fn lent_by(mut self, face: &Arc<ClientConnection>) -> Self {
         if let BodyKind::Whole(text, lender) = &mut self.kind {
             let (lent, written) = face.lend(text.take().unwrap_or_default());
             (*text, *lender) = (Some(lent), Some(Arc::clone(face)));
@@ -138,7 +138,7 @@ impl Body {
     /// A stream of events, beginning with `prime` if the revision has that.
     pub(crate) fn live(
         lane: OpenLane,
-        works: Works,
+        works: PendingWork,
         prime: Option<Prime>,
         keep_alive: Duration,
     ) -> Self {
@@ -155,7 +155,7 @@ impl Body {
     /// A stream of events, beginning with text that is already encoded.
     pub(crate) fn streaming(
         lane: OpenLane,
-        works: Works,
+        works: PendingWork,
         opening: Vec<u8>,
         keep_alive: Duration,
     ) -> Self {
@@ -263,7 +263,7 @@ impl Live {
 }
 
 impl BodyKind {
-    fn lender(&self) -> Option<&Arc<Face>> {
+    fn lender(&self) -> Option<&Arc<ClientConnection>> {
         match self {
             Self::Whole(_, lender) => lender.as_ref(),
             Self::Live(live) => Some(&live.lane.face),

@@ -30,9 +30,9 @@ use super::request_body::BodyBudget;
 use super::response_body::Body;
 use super::site_control::{CurrentRules, HttpCounters};
 use super::ws::{self, Sockets};
-use crate::face::Face;
-use crate::face::unread::Unread;
-use crate::inside::Inside;
+use crate::backend::Backend;
+use crate::connection::ClientConnection;
+use crate::connection::unread::Unread;
 use crate::park::Parking;
 use crate::upstream::{self, Through};
 use crate::who::Who;
@@ -127,7 +127,7 @@ pub struct Site {
 }
 
 pub(super) struct Inner {
-    pub(super) inside: Arc<dyn Inside>,
+    pub(super) backend: Arc<dyn Backend>,
     pub(super) options: SiteOptions,
     /// What of the options may be otherwise by now.
     pub(super) rules: CurrentRules,
@@ -145,8 +145,8 @@ pub(super) struct Inner {
 }
 
 impl Site {
-    /// A site in front of `inside`.
-    pub fn new(inside: Arc<dyn Inside>, options: SiteOptions) -> Self {
+    /// A site in front of `backend`.
+    pub fn new(backend: Arc<dyn Backend>, options: SiteOptions) -> Self {
         let new = || Sessions::new(options.max_sessions, options.session_idle);
         let (sessions, old, listens) = (new(), new(), new());
         let parking = Parking::new(&options.limits);
@@ -155,7 +155,7 @@ impl Site {
         let stopping = AtomicBool::new(false);
         Self {
             inner: Arc::new(Inner {
-                inside,
+                backend,
                 options,
                 rules,
                 sessions,
@@ -180,7 +180,7 @@ impl Site {
             sessions.close_unless(stays);
         }
         sockets.close_unless(stays);
-        parking.give_up_unless(|face| stays(face.who()) && self.inner.inside.keeps(face));
+        parking.give_up_unless(|face| stays(face.who()) && self.inner.backend.keeps(face));
     }
 
     /// How many sessions are open.
@@ -189,7 +189,7 @@ impl Site {
     }
 
     /// The clients that have a session, but for those on a `WebSocket`.
-    pub fn faces(&self) -> Vec<Arc<Face>> {
+    pub fn faces(&self) -> Vec<Arc<ClientConnection>> {
         [self.inner.sessions.faces(), self.inner.old.faces()].concat()
     }
 
@@ -357,7 +357,7 @@ impl Site {
                 return Err(Box::new(preflight_of_stranger(guard, parts)));
             }
             // What is passed on must be sent first.
-            let carried = self.inner.inside.carries();
+            let carried = self.inner.backend.carries();
             let carried = carried.iter().flat_map(|names| names.iter());
             let guard = carried.fold(guard.clone(), Guard::allow_header);
             return Err(Box::new(preflight(&guard, parts)));
@@ -367,7 +367,7 @@ impl Site {
             Ok(who) => {
                 let who = gate::mark_by_token(&who, &parts.headers);
                 let through = upstream::through(&parts.headers);
-                let is_loop = !through.is_empty() && self.inner.inside.leads_back(&who, &through);
+                let is_loop = !through.is_empty() && self.inner.backend.leads_back(&who, &through);
                 let ids = through.to_vec();
                 let through = Some(through).filter(|through| !through.is_empty());
                 let admitted = Admitted { who, grant, more, through };

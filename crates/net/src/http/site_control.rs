@@ -11,8 +11,8 @@ use switchboard_proto::refusal::Refusal;
 use super::guard::Guard;
 use super::response_body::Body;
 use super::site::{Inner, Site, SiteOptions};
-use crate::face::{Face, lock};
-use crate::inside::Works;
+use crate::backend::PendingWork;
+use crate::connection::{ClientConnection, lock};
 use crate::who::Who;
 
 /// Who may talk to a site, and how much. See [`Site::adjust`].
@@ -81,9 +81,9 @@ impl Site {
 
     /// Answers every call that is open, and each that still comes, with an error
     /// of its own. The work that is left tells the servers that nobody waits.
-    pub fn give_up(&self) -> Works {
+    pub fn give_up(&self) -> PendingWork {
         self.inner.stopping.store(true, Ordering::SeqCst);
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for face in self.inner.faces() {
             works.append(face.give_up(&Refusal::Stopping));
         }
@@ -101,7 +101,7 @@ impl Site {
 
 impl Inner {
     /// All clients but those on a `WebSocket`.
-    fn faces(&self) -> Vec<Arc<Face>> {
+    fn faces(&self) -> Vec<Arc<ClientConnection>> {
         [self.sessions.faces(), self.old.faces(), self.parking.faces()].concat()
     }
 
@@ -114,7 +114,7 @@ impl Inner {
 
     /// A call that came while calls were given up, or while its key was removed, is
     /// given up too.
-    pub(super) fn after_call(&self, face: &Arc<Face>) {
+    pub(super) fn after_call(&self, face: &Arc<ClientConnection>) {
         if self.stopping.load(Ordering::SeqCst) {
             face.give_up(&Refusal::Stopping).detach();
         } else if let Err(why) = self.keeps(face.who()) {
@@ -129,7 +129,7 @@ impl Inner {
 #[derive(Clone, Debug)]
 pub struct ConnectedClient {
     /// The client.
-    pub face: Arc<Face>,
+    pub face: Arc<ClientConnection>,
     /// How it is connected: `http` or `sse`.
     pub transport: &'static str,
     /// Where it came in.
@@ -141,7 +141,7 @@ impl Site {
     /// clients that listen.
     pub fn seen(&self) -> Vec<ConnectedClient> {
         let Inner { options, sessions, old, listens, .. } = &*self.inner;
-        let seen = |faces: Vec<Arc<Face>>, transport, path: &str| {
+        let seen = |faces: Vec<Arc<ClientConnection>>, transport, path: &str| {
             let path: Arc<str> = path.into();
             let seen = move |face| ConnectedClient { face, transport, path: Arc::clone(&path) };
             faces.into_iter().map(seen)

@@ -25,8 +25,8 @@ use super::gate::{self, Gate};
 use super::guard::Guard;
 use super::response_body::Body;
 use super::site::{Site, nothing_here, plain, preflight_of_stranger, same_path};
+use crate::backend::PendingWork;
 use crate::drive;
-use crate::inside::Works;
 
 /// Sites and pages, as one `tower` service. Cheap to clone.
 #[derive(Clone)]
@@ -231,7 +231,7 @@ impl Sites {
             return;
         }
         tracing::warn!("the grace period is all but over: calls that are open are given up");
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for site in self.each().iter() {
             works.append(site.give_up());
         }

@@ -42,8 +42,8 @@ use super::endpoint::{Reply, empty};
 use super::request_body::{BodyBudget, Charge, charged};
 use super::response_body::Body;
 use super::site::{Inner, plain};
+use crate::connection::lock;
 use crate::drive::{DEFAULT_GRACE, Either, race, time_to_read_errors};
-use crate::face::lock;
 use crate::pipe::Pipe;
 use crate::who::Who;
 
@@ -114,7 +114,7 @@ pub(super) fn open(site: &Inner, who: &Who, parts: &Parts, upgrade: OnUpgrade) -
     }
     let stay = who.stay()?;
     let limits = &site.rules().limits;
-    let pipe = Arc::new(Pipe::new(&site.inside, site.options.shared, limits, who));
+    let pipe = Arc::new(Pipe::new(&site.backend, site.options.shared, limits, who));
     pipe.carry(&parts.headers)?;
     pipe.count_in(&site.options.unread);
     site.sockets.add(who, &pipe);

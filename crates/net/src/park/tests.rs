@@ -2,27 +2,33 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use switchboard_proto::exchange::{Ask, Carrier, Lane, Said};
+use switchboard_proto::exchange::{Ask, Carrier, HeaderParams, Lane};
 use switchboard_proto::jsonrpc::{Id, parse};
 use switchboard_proto::patch;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::server::Frame;
 
 use super::*;
+use crate::backend::{Backend, PendingWork};
 use crate::call::Call;
-use crate::inside::{Inside, Works};
 use crate::who::Turns;
 
 /// Asks for roots whatever it is asked.
 struct Curious;
 
-impl Inside for Curious {
-    fn open(&self, face: &Arc<Face>, call: &Call, _: Message, _: Said) -> Works {
+impl Backend for Curious {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        _: Message,
+        _: HeaderParams,
+    ) -> PendingWork {
         let question = Message::request(&Id::from(1), "roots/list", None);
         if !face.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
             call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
-        Works::none()
+        PendingWork::none()
     }
 }
 
@@ -124,13 +130,13 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
     assert_eq!(answer["result"]["inputRequests"].as_object().unwrap().len(), 4, "{answer}");
 }
 
-fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<Face> {
-    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
+fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<ClientConnection> {
+    let face = ClientConnection::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
     face.park_in(parking);
     face
 }
 
-fn begin(face: &Arc<Face>, number: u64) {
+fn begin(face: &Arc<ClientConnection>, number: u64) {
     let call = parse(call(None).with_id(&Id::from(number)).text().clone()).unwrap();
     face.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
 }

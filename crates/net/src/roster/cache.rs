@@ -31,10 +31,10 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use ring::digest::{Context, SHA256, digest};
 
-use super::definition::{Definitions, Kind};
+use super::definition::{Definitions, ListKind};
 use crate::client::elements;
 use crate::platform::{is_private, make_private_folder, private_file};
-use crate::upstream::{Server, Target};
+use crate::upstream::{ServerTarget, Target};
 
 /// A folder with lists of earlier times. Several processes may share it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -187,7 +187,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 pub(super) struct Key(String);
 
 impl Key {
-    pub(super) fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &ServerTarget) -> Self {
         let mut parts = Parts(Context::new(&SHA256));
         match server.target() {
             Target::Command(command) => {
@@ -244,8 +244,8 @@ const MARK: &str = "switchboard-definitions 1 ";
 
 fn print(definitions: &Definitions) -> Vec<u8> {
     let mut body = vec![b'{'];
-    for kind in Kind::ALL {
-        if kind != Kind::ALL[0] {
+    for kind in ListKind::ALL {
+        if kind != ListKind::ALL[0] {
             body.push(b',');
         }
         body.extend_from_slice(format!("\"{}\":[", kind.member().key()).as_bytes());
@@ -266,7 +266,7 @@ fn parse(text: &Bytes) -> Option<Definitions> {
         return None;
     }
     let mut definitions = Definitions::default();
-    for kind in Kind::ALL {
+    for kind in ListKind::ALL {
         definitions.set(kind, elements(&body, kind.member().key())?);
     }
     Some(definitions)

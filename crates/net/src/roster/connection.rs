@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
-use super::definition::{Kind, Terms};
+use super::definition::{ListKind, Terms};
 use super::entry::ServerEntry;
 use super::inner::Inner;
 use super::state::Change;
 use crate::client::{CallError, Client, ClientOptions, ConnectError, ListenFilter, RawList};
+use crate::connection::{lock, now};
 use crate::drive::{Either, Stop, race};
-use crate::face::{lock, now};
 
 /// What is known of a connection outside the task that keeps it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Link {
     /// Why it broke.
     why: Mutex<Option<Failure>>,
     /// Lists that have changed.
-    changed: Mutex<BTreeSet<Kind>>,
+    changed: Mutex<BTreeSet<ListKind>>,
     /// Whether the server is still there must be found out.
     is_doubted: AtomicBool,
     woken: Notify,
@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// These lists have changed.
-    pub(super) fn changed(&self, kinds: impl IntoIterator<Item = Kind>) {
+    pub(super) fn changed(&self, kinds: impl IntoIterator<Item = ListKind>) {
         lock(&self.changed).extend(kinds);
         self.woken.notify_one();
     }
@@ -68,7 +68,7 @@ impl Link {
     }
 
     /// What a call came to; one that broke may mean that the server is gone.
-    pub(super) fn noting<T>(&self, called: Result<T, CallError>) -> Result<T, super::CallError> {
+    pub(super) fn noting<T>(&self, called: Result<T, CallError>) -> Result<T, super::RosterError> {
         if called.as_ref().is_err_and(CallError::is_broken) {
             self.doubt();
         }
@@ -98,7 +98,7 @@ impl Link {
         });
         let (link, told) = (Arc::clone(self), theirs.on_notification);
         options = options.on_notification(move |note| {
-            let kinds: BTreeSet<_> = Kind::changed_by(&note.method).collect();
+            let kinds: BTreeSet<_> = ListKind::changed_by(&note.method).collect();
             if !kinds.is_empty() {
                 link.changed(kinds);
             }
@@ -209,7 +209,7 @@ async fn tend(
     client: &Client,
     until: Instant,
 ) {
-    let first = match timeout_at(until.into(), read(client, &Kind::ALL.into())).await {
+    let first = match timeout_at(until.into(), read(client, &ListKind::ALL.into())).await {
         Ok(read) => read,
         Err(_) => Err(CallError::timeout(entry.connect)),
     };
@@ -281,17 +281,17 @@ async fn missing(client: &Client) -> Option<CallError> {
 
 /// Hears of changes from a modern server; a legacy one says them anyway.
 async fn listen(client: &Client, link: &Link) {
-    let offers = |kind: Kind| {
+    let offers = |kind: ListKind| {
         let declared = &client.capabilities()[kind.capability()];
         client.capabilities().is_null() || declared["listChanged"] == true
     };
     let filter = ListenFilter {
-        tools: offers(Kind::Tools),
-        prompts: offers(Kind::Prompts),
-        resources: offers(Kind::Resources),
+        tools: offers(ListKind::Tools),
+        prompts: offers(ListKind::Prompts),
+        resources: offers(ListKind::Resources),
         ..ListenFilter::default()
     };
-    let kinds: Vec<_> = Kind::ALL.into_iter().filter(|&kind| offers(kind)).collect();
+    let kinds: Vec<_> = ListKind::ALL.into_iter().filter(|&kind| offers(kind)).collect();
     let mut pace = Reconnect::new(LISTENS);
     while client.era() == Era::Modern && !kinds.is_empty() {
         match client.listen(filter.clone()).await {
@@ -302,7 +302,7 @@ async fn listen(client: &Client, link: &Link) {
                 link.changed(kinds.iter().copied());
                 while let Some(note) = listening.next().await {
                     pace.handle_success();
-                    link.changed(Kind::changed_by(&note.method));
+                    link.changed(ListKind::changed_by(&note.method));
                 }
             }
             // It does not tell of changes.
@@ -324,7 +324,7 @@ fn is_deaf(honoured: &Value) -> bool {
 /// A list of a server, and how long it may be kept.
 #[derive(Debug)]
 pub(super) struct List {
-    pub(super) kind: Kind,
+    pub(super) kind: ListKind,
     pub(super) items: Vec<Bytes>,
     /// None if the server does not have it at all.
     pub(super) terms: Option<Terms>,
@@ -333,18 +333,22 @@ pub(super) struct List {
 /// Reads lists, side by side. Those that the server does not have are empty,
 /// those that it will not give are left out; only a server that cannot be
 /// reached is an error.
-async fn read(client: &Client, kinds: &BTreeSet<Kind>) -> Result<Vec<List>, CallError> {
-    let one = |kind: Kind| read_one(client, kind, kinds.contains(&kind));
+async fn read(client: &Client, kinds: &BTreeSet<ListKind>) -> Result<Vec<List>, CallError> {
+    let one = |kind: ListKind| read_one(client, kind, kinds.contains(&kind));
     let (tools, prompts, resources, templates) = tokio::try_join!(
-        one(Kind::Tools),
-        one(Kind::Prompts),
-        one(Kind::Resources),
-        one(Kind::Templates),
+        one(ListKind::Tools),
+        one(ListKind::Prompts),
+        one(ListKind::Resources),
+        one(ListKind::Templates),
     )?;
     Ok([tools, prompts, resources, templates].into_iter().flatten().collect())
 }
 
-async fn read_one(client: &Client, kind: Kind, is_wanted: bool) -> Result<Option<List>, CallError> {
+async fn read_one(
+    client: &Client,
+    kind: ListKind,
+    is_wanted: bool,
+) -> Result<Option<List>, CallError> {
     if !is_wanted {
         return Ok(None);
     }
@@ -394,7 +398,7 @@ pub(super) async fn recall(inner: Weak<Inner>, entry: Weak<ServerEntry>) {
         lists.is_loaded = true;
         // A server that was quicker knows better.
         if let Some(found) = found.filter(|_| !lists.is_known) {
-            told.extend(Kind::ALL.into_iter().filter(|&kind| !found.list(kind).is_empty()));
+            told.extend(ListKind::ALL.into_iter().filter(|&kind| !found.list(kind).is_empty()));
             lists.definitions = Arc::new(found);
             lists.is_known = true;
         }

@@ -12,7 +12,7 @@ use switchboard_proto::project::CacheHints;
 
 /// What a list is a list of.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
+pub enum ListKind {
     /// Tools.
     Tools,
     /// Prompts.
@@ -23,7 +23,7 @@ pub enum Kind {
     Templates,
 }
 
-impl Kind {
+impl ListKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
@@ -74,7 +74,7 @@ pub struct Definition {
     /// The server that offers it.
     pub server: Arc<str>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// The definition as it came.
     pub text: Bytes,
     /// Whether it is from an earlier time, for the server is not ready.
@@ -127,11 +127,11 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    pub(super) fn list(&self, kind: Kind) -> &[Bytes] {
+    pub(super) fn list(&self, kind: ListKind) -> &[Bytes] {
         &self.lists[kind as usize]
     }
 
-    pub(super) fn set(&mut self, kind: Kind, list: Vec<Bytes>) {
+    pub(super) fn set(&mut self, kind: ListKind, list: Vec<Bytes>) {
         self.lists[kind as usize] = list;
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     /// wire: CACHE-2
     #[test]
     fn a_list_is_stale_when_its_time_is_over_and_others_may_keep_what_is_left_of_it() {
-        let start = crate::face::now();
+        let start = crate::connection::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let terms = |ttl| Terms { read_at: start, ttl, is_public: true };
         let minute = terms(Some(Duration::from_mins(1)));

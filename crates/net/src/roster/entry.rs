@@ -12,19 +12,19 @@ use tokio::task::JoinHandle;
 use super::Roster;
 use super::cache::Key;
 use super::connection::{Link, List};
-use super::definition::{Definition, Definitions, Kind, Terms};
+use super::definition::{Definition, Definitions, ListKind, Terms};
 use super::inner::Inner;
 use super::state::{Deferred, ServerPhase, ServerState};
 use crate::bridge::Bridge;
 use crate::client::{Client, ClientOptions, Remembered};
+use crate::connection::lock;
 use crate::drive::{Either, OwnedTask, race};
-use crate::face::lock;
-use crate::upstream::{Server, Target};
+use crate::upstream::{ServerTarget, Target};
 
 /// A server with a name.
 pub(super) struct ServerEntry {
     pub(super) name: Arc<str>,
-    pub(super) server: Server,
+    pub(super) server: ServerTarget,
     pub(super) options: ClientOptions,
     /// How long connecting and reading the lists may take.
     pub(super) connect: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Lists {
 impl ServerEntry {
     pub(super) fn new(
         name: Arc<str>,
-        server: Server,
+        server: ServerTarget,
         options: ClientOptions,
         connect: Duration,
     ) -> Self {
@@ -112,7 +112,7 @@ impl ServerEntry {
     }
 
     /// Replaces lists; those that are different now.
-    pub(super) fn set(&self, lists: Vec<List>) -> Vec<Kind> {
+    pub(super) fn set(&self, lists: Vec<List>) -> Vec<ListKind> {
         let mut different = Vec::new();
         self.lists.send_modify(|known| {
             let mut definitions = Definitions::clone(&known.definitions);
@@ -130,7 +130,7 @@ impl ServerEntry {
     }
 
     /// What it offers of one kind.
-    pub(super) fn definitions(&self, kind: Kind) -> Vec<Definition> {
+    pub(super) fn definitions(&self, kind: ListKind) -> Vec<Definition> {
         let is_cached = !self.state.borrow().is_up();
         let definition = |text: &Bytes| Definition {
             server: Arc::clone(&self.name),
@@ -142,7 +142,7 @@ impl ServerEntry {
     }
 
     /// How long others may keep its list; none if it has none of that kind.
-    pub(super) fn hints(&self, kind: Kind, now: Instant) -> Option<CacheHints> {
+    pub(super) fn hints(&self, kind: ListKind, now: Instant) -> Option<CacheHints> {
         if self.state.borrow().phase != ServerPhase::Ready {
             return Some(CacheHints::default());
         }
@@ -150,7 +150,7 @@ impl ServerEntry {
     }
 
     /// Has a list read again whose time is over. Who asks gets the old one.
-    pub(super) fn freshen(&self, kind: Kind, now: Instant) {
+    pub(super) fn freshen(&self, kind: ListKind, now: Instant) {
         let terms = self.lists.borrow().terms[kind as usize];
         let is_stale = terms.is_some_and(|terms| terms.is_stale(now));
         if let Some((_, link)) = lock(&self.client).as_ref().filter(|_| is_stale) {

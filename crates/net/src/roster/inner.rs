@@ -10,13 +10,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast};
 
 use super::connection::{Link, List};
-use super::definition::Kind;
+use super::definition::ListKind;
 use super::entry::ServerEntry;
 use super::state::{AddError, Change, ServerPhase, ServerState};
 use super::supervisor::{Action, Supervisor};
 use super::{RosterOptions, connection};
+use crate::connection::{lock, now};
 use crate::drive::{OwnedTask, Stop, race};
-use crate::face::{lock, now};
 
 /// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
 /// allocated at once, and a gateway has a roster for each user it remembers.
@@ -191,7 +191,7 @@ impl Inner {
     /// soon would not help.
     fn refuse_loop(self: &Arc<Self>, entry: &ServerEntry, attempt: u64) {
         let none = |kind| List { kind, items: Vec::new(), terms: None };
-        self.offer(entry, Kind::ALL.map(none).into());
+        self.offer(entry, ListKind::ALL.map(none).into());
         let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
         if !is_known {
             tracing::error!("{}", entry.server.loop_advice(&entry.name));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use switchboard_proto::failure::Failure;
 
 use super::cache::Cache;
-use super::definition::Kind;
+use super::definition::ListKind;
 use crate::client::{self, ClientOptions};
 
 /// What the supervisor of a server knows of it. The supervisor publishes it in a
@@ -116,7 +116,7 @@ pub enum Change {
     /// A server stands otherwise.
     State { server: Arc<str>, state: ServerState },
     /// A server offers something else.
-    Definitions { server: Arc<str>, kind: Kind },
+    Definitions { server: Arc<str>, kind: ListKind },
     /// A server was removed.
     Removed { server: Arc<str> },
     /// Whoever reads this was too slow: look at everything again.
@@ -143,7 +143,7 @@ pub enum AddError {
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum CallError {
+pub enum RosterError {
     /// The call was made, and failed. It may have been acted on.
     #[error(transparent)]
     Failed(#[from] client::CallError),

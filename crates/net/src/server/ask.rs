@@ -21,7 +21,7 @@ use super::handler::Error;
 use super::server_tasks::Task;
 use super::session::Caller;
 use super::tool::{Schema, complaints};
-use crate::face::lock;
+use crate::connection::lock;
 
 /// How long a person may think. The TypeScript SDK gives as much (GW-14).
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -9,7 +9,7 @@ use switchboard_proto::revision::Revision;
 
 use super::Server;
 use super::builtin_tools::{self, Traces};
-use super::catalog::{Catalog, CompletionRequest, Flaw};
+use super::catalog::{BuildError, Catalog, CompletionRequest};
 use super::context::Context;
 use super::dispatch::CacheHints;
 use super::handler::{DynMethods, Error, Handler, Notice, NoticeCallback};
@@ -35,7 +35,7 @@ pub struct Builder {
     speaks: Vec<Revision>,
     catalog: Catalog,
     /// The first thing that was wrong; told at the end.
-    flaw: Option<Flaw>,
+    flaw: Option<BuildError>,
     raw: Option<Arc<dyn DynMethods>>,
     heard: Option<Arc<NoticeCallback>>,
     page: usize,
@@ -113,7 +113,7 @@ impl Builder {
         self.note(added)
     }
 
-    fn note(mut self, added: Result<(), Flaw>) -> Self {
+    fn note(mut self, added: Result<(), BuildError>) -> Self {
         self.flaw = self.flaw.or(added.err());
         self
     }
@@ -164,7 +164,7 @@ impl Builder {
     pub fn extension(mut self, id: &str, settings: impl Into<Value>) -> Self {
         let settings = settings.into();
         if !meta::is_extension(id) || !settings.is_object() {
-            return self.note(Err(Flaw::Extension { id: id.to_owned() }));
+            return self.note(Err(BuildError::Extension { id: id.to_owned() }));
         }
         self.extensions.insert(id.to_owned(), settings);
         self
@@ -213,7 +213,7 @@ impl Builder {
     }
 
     /// The server, or what is wrong with it.
-    pub fn build(self) -> Result<Arc<Server>, Flaw> {
+    pub fn build(self) -> Result<Arc<Server>, BuildError> {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
         }

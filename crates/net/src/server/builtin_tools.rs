@@ -14,7 +14,7 @@ use super::Error;
 use super::catalog::CatalogEntry;
 use super::tool::Tool;
 use super::tool_result::{Nature, ToolOutcome, ToolResult};
-use crate::face::lock;
+use crate::connection::lock;
 
 /// Calls that are remembered.
 const MOST_TRACES: usize = 256;

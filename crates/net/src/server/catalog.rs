@@ -22,7 +22,7 @@ pub(super) trait CatalogEntry {
     fn key(&self) -> &str;
 
     /// What keeps it from being offered, if anything.
-    fn flaw(&self) -> Option<Flaw> {
+    fn flaw(&self) -> Option<BuildError> {
         None
     }
 
@@ -34,7 +34,7 @@ pub(super) trait CatalogEntry {
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Flaw {
+pub enum BuildError {
     /// There is one of that name.
     #[error("{key:?} is there already")]
     Duplicate { key: String },
@@ -89,16 +89,16 @@ impl<T> Clone for CatalogList<T> {
 }
 
 impl<T: CatalogEntry> CatalogList<T> {
-    pub(super) fn add(&mut self, item: T) -> Result<(), Flaw> {
+    pub(super) fn add(&mut self, item: T) -> Result<(), BuildError> {
         if let Some(flaw) = item.flaw() {
             return Err(flaw);
         }
         if self.items.len() >= MOST_ENTRIES {
-            return Err(Flaw::Full { limit: MOST_ENTRIES });
+            return Err(BuildError::Full { limit: MOST_ENTRIES });
         }
         let key = item.key().to_owned();
         if self.by_key.contains_key(&key) {
-            return Err(Flaw::Duplicate { key });
+            return Err(BuildError::Duplicate { key });
         }
         self.by_key.insert(key, self.items.len());
         self.items.push(Arc::new(item));
@@ -289,8 +289,8 @@ macro_rules! describe {
 pub(super) use describe;
 
 /// A key of `_meta` that nobody may use.
-pub(super) fn meta_flaw(members: &Map<String, Value>) -> Option<Flaw> {
+pub(super) fn meta_flaw(members: &Map<String, Value>) -> Option<BuildError> {
     let keys = members.get("_meta")?.as_object()?.keys();
     let wrong = keys.into_iter().find(|key| !meta::is_key(key))?;
-    Some(Flaw::Meta { key: wrong.clone() })
+    Some(BuildError::Meta { key: wrong.clone() })
 }

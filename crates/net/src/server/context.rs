@@ -19,10 +19,10 @@ use super::Server;
 use super::server_tasks::{self, Task};
 use super::session::{Caller, Level};
 use super::tool::OutputCheck;
+use crate::backend::PendingWork;
 use crate::call::{Call, CallHolder};
+use crate::connection::{ClientConnection, lock};
 use crate::drive::{Either, Stop, race};
-use crate::face::{Face, lock};
-use crate::inside::Works;
 
 /// One call, towards the client that made it. Cheap to clone.
 ///
@@ -113,15 +113,15 @@ impl State {
 }
 
 impl CallHolder for State {
-    fn cancel(self: Arc<Self>, _: &Call, _: Option<&Message>) -> Works {
+    fn cancel(self: Arc<Self>, _: &Call, _: Option<&Message>) -> PendingWork {
         self.give_up();
-        Works::none()
+        PendingWork::none()
     }
 
     /// The client is back, by another request, which speaks for itself (META-3).
-    fn retry(self: Arc<Self>, _: &Call, request: &Message) -> Works {
+    fn retry(self: Arc<Self>, _: &Call, request: &Message) -> PendingWork {
         *lock(&self.retry) = Some(request.clone());
-        Works::none()
+        PendingWork::none()
     }
 
     fn abandon(&self) {
@@ -133,7 +133,7 @@ impl CallHolder for State {
 #[derive(Clone)]
 pub(super) enum CallChannel {
     Call {
-        face: Arc<Face>,
+        face: Arc<ClientConnection>,
         exchange: Exchange,
     },
     /// The request is answered long since; this is what it left behind.

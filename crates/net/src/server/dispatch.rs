@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::exchange::{Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Member, Part};
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
@@ -24,7 +24,7 @@ use super::session::{Caller, Level, Session};
 use super::tool::Tool;
 use super::tool_result::ToolResult;
 use super::{Server, server_tasks};
-use crate::face::{Face, lock};
+use crate::connection::{ClientConnection, lock};
 use crate::seal::Sealer;
 
 pub use project::CacheHints;
@@ -43,7 +43,11 @@ pub(super) enum Step {
 
 impl Server {
     /// Who made a call; why not, if it cannot be served at all.
-    pub(super) fn caller(&self, face: &Arc<Face>, call: &Request) -> Result<Caller, Refusal> {
+    pub(super) fn caller(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Request,
+    ) -> Result<Caller, Refusal> {
         let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
         if face.era() == Era::Modern {
             if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
@@ -67,7 +71,7 @@ impl Server {
     /// Answers what needs no waiting.
     pub(super) fn at_once(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         exchange: Exchange,
         caller: &Caller,
         call: &Request,
@@ -129,7 +133,7 @@ impl Server {
     pub(super) async fn answer(
         &self,
         call: &Request,
-        said: &Said,
+        said: &HeaderParams,
         cx: Context,
     ) -> Result<Bytes, Error> {
         let catalog = self.catalog();
@@ -187,7 +191,7 @@ impl Server {
         &self,
         tool: Arc<Tool>,
         call: &Request,
-        said: &Said,
+        said: &HeaderParams,
         cx: Context,
     ) -> Result<ToolResult, Error> {
         let arguments = call.request.part(Member::Arguments);
@@ -197,7 +201,7 @@ impl Server {
         };
         tool.check_headers(&arguments, said)?;
         let as_task = server_tasks::wanted(&tool, call, &cx)?;
-        let started = crate::face::now();
+        let started = crate::connection::now();
         let result = match tool.complaint(&arguments) {
             Some(complaint) => Ok(ToolResult::error(format!("invalid arguments: {complaint}"))),
             None if as_task => {

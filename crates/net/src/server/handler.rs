@@ -18,15 +18,15 @@ use switchboard_proto::revision::{Era, Revision};
 use super::Server;
 use super::context::Context;
 use super::session::Caller;
-use crate::face::Face;
-use crate::inside::Works;
+use crate::backend::PendingWork;
+use crate::connection::ClientConnection;
 
 /// Answers the methods that the library does not answer by itself.
 ///
 /// Written once, it serves every revision: what an era wants of a result
 /// (`resultType`, cache hints, identity) is added or taken away around it. For
 /// those who forward, or have a protocol of their own behind them; what is
-/// below even this, the bare verbs of an exchange, is [`crate::inside::Inside`].
+/// below even this, the bare verbs of an exchange, is [`crate::backend::Backend`].
 ///
 /// ```
 /// use bytes::Bytes;
@@ -233,29 +233,29 @@ impl Drop for NoticePermit {
 
 impl Server {
     /// Passes on what a client said. Who hears it begins in the order it was said.
-    pub(super) fn hear(&self, face: &Arc<Face>, message: Message) -> Works {
+    pub(super) fn hear(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
         let nobody = self.raw.is_none() && self.heard.is_none();
         if nobody || message.method() == method::INITIALIZED {
-            return Works::none();
+            return PendingWork::none();
         }
         let caller = match face.era() {
             Era::Modern => Some(Caller::Request(message.clone())),
             Era::Legacy => self.sessions.get(face.number()).map(Caller::Session),
         };
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
-            return Works::none();
+            return PendingWork::none();
         };
         let Some(heard) = self.notices.begin() else {
             tracing::warn!(
                 method = message.method(),
                 "too much is said at once; this was not heard"
             );
-            return Works::none();
+            return PendingWork::none();
         };
         let notice = Notice { message, caller, server };
         let raw = self.raw.clone().map(|handler| handler.notified(notice.clone()));
         let own = self.heard.as_ref().map(|hear| hear(notice));
-        Works::one(async move {
+        PendingWork::one(async move {
             for hearing in raw.into_iter().chain(own) {
                 // A panic has been logged, and there is nobody to tell it.
                 let hearing = async move {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use switchboard_proto::jsonrpc::Member;
 
-use super::catalog::{self, CatalogEntry, Flaw, describe};
+use super::catalog::{self, BuildError, CatalogEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error, Request};
 use super::tool_result::Content;
@@ -23,7 +23,7 @@ type Fill =
 pub struct Prompt {
     name: String,
     listing: String,
-    flaw: Option<Flaw>,
+    flaw: Option<BuildError>,
     required: Vec<String>,
     fill: Box<Fill>,
 }
@@ -153,7 +153,7 @@ impl CatalogEntry for Prompt {
         &self.name
     }
 
-    fn flaw(&self) -> Option<Flaw> {
+    fn flaw(&self) -> Option<BuildError> {
         self.flaw.clone()
     }
 

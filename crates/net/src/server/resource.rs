@@ -7,7 +7,7 @@ use std::future::Future;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{self, CatalogEntry, Flaw, describe};
+use super::catalog::{self, BuildError, CatalogEntry, describe};
 use super::context::Context;
 use super::dispatch::CacheHints;
 use super::handler::{BoxedFuture, Error};
@@ -22,7 +22,7 @@ type Read =
 /// A resource that is complete.
 pub struct Resource {
     uri: String,
-    flaw: Option<Flaw>,
+    flaw: Option<BuildError>,
     listing: String,
     cache: Option<CacheHints>,
     read: Box<Read>,
@@ -32,7 +32,7 @@ pub struct Resource {
 pub struct Template {
     text: String,
     pattern: Result<Pattern, &'static str>,
-    flaw: Option<Flaw>,
+    flaw: Option<BuildError>,
     listing: String,
     cache: Option<CacheHints>,
     read: Box<Read>,
@@ -162,7 +162,7 @@ impl CatalogEntry for Resource {
         &self.uri
     }
 
-    fn flaw(&self) -> Option<Flaw> {
+    fn flaw(&self) -> Option<BuildError> {
         self.flaw.clone()
     }
 
@@ -176,10 +176,10 @@ impl CatalogEntry for Template {
         &self.text
     }
 
-    fn flaw(&self) -> Option<Flaw> {
+    fn flaw(&self) -> Option<BuildError> {
         match self.pattern {
             Ok(_) => self.flaw.clone(),
-            Err(why) => Some(Flaw::Template { template: self.text.clone(), why }),
+            Err(why) => Some(BuildError::Template { template: self.text.clone(), why }),
         }
     }
 

@@ -25,7 +25,7 @@ use super::context::State;
 use super::handler::Error;
 use super::session::{Caller, Session};
 use super::tool_result::ToolResult;
-use crate::face::{Face, lock, now};
+use crate::connection::{ClientConnection, lock, now};
 
 mod task_methods;
 
@@ -139,7 +139,7 @@ impl Task {
     }
 
     /// The connection that questions go by; none if they wait to be fetched.
-    pub(super) fn face(&self) -> Option<Arc<Face>> {
+    pub(super) fn face(&self) -> Option<Arc<ClientConnection>> {
         self.session.as_ref()?.1.face.upgrade()
     }
 
@@ -319,7 +319,7 @@ impl Tasks {
     }
 
     /// Whether a modern client can listen to it.
-    pub(super) fn knows(&self, id: &str, face: &Face) -> bool {
+    pub(super) fn knows(&self, id: &str, face: &ClientConnection) -> bool {
         let principal = face.principal();
         let theirs = |task: &Arc<Task>| task.session.is_none() && *task.principal == *principal;
         lock(&self.by_id).get(id).is_some_and(theirs)

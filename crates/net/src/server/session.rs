@@ -14,7 +14,7 @@ use switchboard_proto::server::legacy::Phase;
 use super::catalog::Catalog;
 use super::handler::{Error, Request};
 use super::{Server, server_tasks};
-use crate::face::{Face, lock};
+use crate::connection::{ClientConnection, lock};
 
 /// Resources that one legacy client may watch.
 const MOST_WATCHED: usize = 4096;
@@ -22,7 +22,7 @@ const MOST_WATCHED: usize = 4096;
 /// What a legacy client said when it introduced itself, and has set since.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) face: Weak<Face>,
+    pub(super) face: Weak<ClientConnection>,
     pub(super) revision: Revision,
     pub(super) capabilities: Value,
     pub(super) client: Value,
@@ -35,7 +35,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         revision: Revision,
         params: &Value,
         offered: Value,
@@ -192,7 +192,11 @@ pub(super) struct Identity {
 
 impl Server {
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
-    pub(super) fn initialize(&self, face: &Arc<Face>, call: &Request) -> Result<Bytes, Error> {
+    pub(super) fn initialize(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Request,
+    ) -> Result<Bytes, Error> {
         let params = call.value()?;
         let asked = params["protocolVersion"].as_str();
         let asked = asked

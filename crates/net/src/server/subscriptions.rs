@@ -14,7 +14,7 @@ use switchboard_proto::revision::Revision;
 use super::Server;
 use super::handler::{Error, Request};
 use super::session::{Session, covers};
-use crate::face::{Face, lock};
+use crate::connection::{ClientConnection, lock};
 
 /// Listens at once, over all clients (SUB-12).
 const MOST_LISTENS: usize = 1024;
@@ -30,7 +30,7 @@ pub(super) struct Listens {
 
 #[derive(Debug)]
 struct Listen {
-    face: Weak<Face>,
+    face: Weak<ClientConnection>,
     id: Id,
     filter: Filter,
 }
@@ -112,7 +112,7 @@ impl Server {
     /// (SUB-1, SUB-3, SUB-5). A result only if nothing is.
     pub(super) fn listen(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         exchange: Exchange,
         call: &Request,
     ) -> Option<Result<Bytes, Error>> {
@@ -220,7 +220,7 @@ impl Server {
 
 /// Tells one client. One that does not read what it asked for is cut loose: a
 /// slow reader must harm nobody else.
-pub(super) fn tell(face: &Weak<Face>, exchange: Option<Exchange>, message: &Message) {
+pub(super) fn tell(face: &Weak<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
     let Some(face) = face.upgrade() else { return };
     face.note(exchange, message);
     if face.is_slow() {

@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use switchboard_proto::exchange::Said;
+use switchboard_proto::exchange::HeaderParams;
 use switchboard_proto::header::param::{self, Annotation};
 use switchboard_proto::project;
 use switchboard_proto::refusal::Refusal;
 
-use super::catalog::{self, CatalogEntry, Flaw, describe};
+use super::catalog::{self, BuildError, CatalogEntry, describe};
 use super::context::Context;
 use super::handler::{BoxedFuture, Error};
 use super::server_tasks::TaskSupport;
@@ -53,7 +53,7 @@ pub struct Tool {
     /// The tool itself says when it goes on as a task.
     pub(super) defers: bool,
     pub(super) examples: Vec<Value>,
-    ready: Result<Ready, Flaw>,
+    ready: Result<Ready, BuildError>,
     run: Box<Run>,
 }
 
@@ -100,7 +100,11 @@ impl Tool {
     }
 
     /// Whether the headers of a modern request repeat its arguments (HDR-11).
-    pub(super) fn check_headers(&self, arguments: &Value, said: &Said) -> Result<(), Error> {
+    pub(super) fn check_headers(
+        &self,
+        arguments: &Value,
+        said: &HeaderParams,
+    ) -> Result<(), Error> {
         let (Ok(ready), Some(said)) = (&self.ready, said) else { return Ok(()) };
         if ready.annotations.is_empty() {
             return Ok(());
@@ -233,9 +237,9 @@ impl<A> ToolDraft<A> {
         Tool { name, listing, support, defers, examples, ready, run: Box::new(run) }
     }
 
-    fn ready(&self) -> Result<Ready, Flaw> {
-        let input = |why| Flaw::Schema { tool: self.name.clone(), why };
-        let output = |why| Flaw::OutputSchema { tool: self.name.clone(), why };
+    fn ready(&self) -> Result<Ready, BuildError> {
+        let input = |why| BuildError::Schema { tool: self.name.clone(), why };
+        let output = |why| BuildError::OutputSchema { tool: self.name.clone(), why };
         let validator = self.input.for_arguments().map_err(input)?;
         let annotations = param::annotations(&self.input.value().map_err(input)?);
         let annotations = annotations.map_err(|error| input(error.to_string()))?;
@@ -267,7 +271,7 @@ impl CatalogEntry for Tool {
         &self.name
     }
 
-    fn flaw(&self) -> Option<Flaw> {
+    fn flaw(&self) -> Option<BuildError> {
         self.ready.as_ref().err().cloned()
     }
 

@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use switchboard_proto::client::ClientHalf;
-use switchboard_proto::exchange::{Down, Lane};
+use switchboard_proto::exchange::{Lane, ServerEvent};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Kind, Message};
 use tokio::sync::Notify;
 
 use super::Upstream;
 use crate::call::Call;
+use crate::connection::{lock, now};
 use crate::drive::{Stop, race};
-use crate::face::{lock, now};
 
 /// What is behind the lock of an upstream.
 pub(super) struct Core {
     pub(super) half: ClientHalf<Call>,
     /// What the half has to tell and nobody has passed on yet.
-    pub(super) down: VecDeque<Down<Call>>,
-    pub(super) road: Road,
+    pub(super) down: VecDeque<ServerEvent<Call>>,
+    pub(super) transport: Transport,
     pub(super) outbound: VecDeque<Message>,
     pub(super) outbound_bytes: usize,
     /// Those of them that answer what the server asked.
@@ -32,7 +32,7 @@ pub(super) struct Core {
     pub(super) confirming: Option<Arc<Stop>>,
     /// Over HTTP: the last progress of a client on a question, while it is on its way.
     pub(super) progressing: Option<Arc<Stop>>,
-    pub(super) trial: Trial,
+    pub(super) trial: Fallback,
     /// The deadlines are watched.
     pub(super) watched: bool,
     /// When they are looked at next.
@@ -43,14 +43,14 @@ pub(super) struct Core {
     pub(super) choked: bool,
     /// When a client last opened a call.
     pub(super) used: Instant,
-    pub(super) stay: Stay,
+    pub(super) stay: PipeState,
     /// Messages that were taken to be written to a pipe, and are not known to be.
     pub(super) unwritten: usize,
 }
 
 /// Whether there is a pipe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stay {
+pub(super) enum PipeState {
     Away,
     /// It is wanted before there is anything to write.
     Ahead,
@@ -61,13 +61,13 @@ pub(super) enum Stay {
 
 /// How messages leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Road {
+pub(super) enum Transport {
     Pipe,
     Http,
 }
 
 /// Whether the road is the right one.
-pub(super) enum Trial {
+pub(super) enum Fallback {
     /// Not known yet.
     First,
     /// The other road was no good; why.
@@ -100,24 +100,24 @@ fn is_sooner(due: Instant, now: Instant, look: Instant) -> bool {
 }
 
 impl Core {
-    pub(super) fn new(half: ClientHalf<Call>, road: Road) -> Self {
+    pub(super) fn new(half: ClientHalf<Call>, transport: Transport) -> Self {
         Self {
             half,
             down: VecDeque::new(),
-            road,
+            transport,
             outbound: VecDeque::new(),
             outbound_bytes: 0,
             answer_bytes: 0,
             lanes: HashMap::new(),
             confirming: None,
             progressing: None,
-            trial: Trial::First,
+            trial: Fallback::First,
             watched: false,
             next_look: None,
             piped: false,
             choked: false,
             used: now(),
-            stay: Stay::Away,
+            stay: PipeState::Away,
             unwritten: 0,
         }
     }
@@ -174,7 +174,7 @@ impl Upstream {
     /// Starts the child before anybody needs it.
     pub(crate) fn warm(self: &Arc<Self>) {
         let mut core = lock(&self.core);
-        core.stay = Stay::Ahead;
+        core.stay = PipeState::Ahead;
         self.start(&mut core);
         drop(core);
         self.written.notify_one();
@@ -188,7 +188,7 @@ impl Upstream {
     /// Whether there is a child, or a stream; by POSTs nobody can tell.
     pub(crate) fn is_linked(&self) -> bool {
         let core = lock(&self.core);
-        core.road == Road::Http || matches!(core.stay, Stay::Ahead | Stay::Here)
+        core.transport == Transport::Http || matches!(core.stay, PipeState::Ahead | PipeState::Here)
     }
 
     /// Whether the server has ever told of itself here.
@@ -215,10 +215,10 @@ impl Upstream {
         core.half.rest(&Failure::CLOSED, now());
         core.settle();
         // Whoever calls from here on begins anew, and waits for the old link to end.
-        if core.stay == Stay::Here {
-            core.stay = Stay::Leaving;
+        if core.stay == PipeState::Here {
+            core.stay = PipeState::Leaving;
         }
-        let by_http = core.road == Road::Http;
+        let by_http = core.transport == Transport::Http;
         drop(core);
         self.rested.notify_waiters();
         if by_http {
@@ -247,7 +247,7 @@ impl Upstream {
     pub(super) async fn until_rest(&self) {
         loop {
             let rested = self.rested.notified();
-            if lock(&self.core).stay == Stay::Leaving {
+            if lock(&self.core).stay == PipeState::Leaving {
                 return;
             }
             rested.await;

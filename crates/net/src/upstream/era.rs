@@ -20,9 +20,9 @@ use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 use tokio::sync::oneshot;
 
-use super::{Road, Server, Strategy, Target, Upstream};
+use super::{ServerTarget, Strategy, Target, Transport, Upstream};
 use crate::call::{Asker, Call, ReplySink};
-use crate::face::{lock, next_number, now};
+use crate::connection::{lock, next_number, now};
 
 /// Numbers the connections, so that no two use the same number for a question.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -61,13 +61,13 @@ impl Eras {
     /// The half for this pair.
     pub(super) fn half(
         self,
-        road: Road,
+        transport: Transport,
         sharing: Sharing,
         hello: Option<Message>,
         limits: &Limits,
     ) -> ClientHalf<Call> {
         let first_ask = CONNECTIONS.fetch_add(1, Ordering::Relaxed) << 32;
-        let carrier = if road == Road::Pipe { Carrier::Pipe } else { Carrier::Http };
+        let carrier = if transport == Transport::Pipe { Carrier::Pipe } else { Carrier::Http };
         match (self.clients, self.server) {
             (Era::Legacy, Era::Legacy) => {
                 let half = LegacyClientHalf::new(sharing, limits).asking_from(first_ask);
@@ -101,8 +101,8 @@ impl Upstream {
     /// in the other or the same, by the link that is there. Nothing may be open.
     pub(crate) fn turn(&self, eras: Eras, sharing: Sharing) {
         let mut core = lock(&self.core);
-        core.road = self.server.first_road(eras.server);
-        core.half = eras.half(core.road, sharing, None, &self.limits);
+        core.transport = self.server.first_road(eras.server);
+        core.half = eras.half(core.transport, sharing, None, &self.limits);
         self.modern.store(eras.server == Era::Modern, Ordering::Relaxed);
         self.shared.store(sharing == Sharing::Shared, Ordering::Relaxed);
     }
@@ -258,7 +258,7 @@ impl Known {
     }
 }
 
-impl Server {
+impl ServerTarget {
     /// The same server, of which it is known that it speaks this era: it is not asked.
     #[must_use]
     pub fn speaking(self, era: Era) -> Self {

@@ -15,9 +15,9 @@ use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
 
 use super::Upstream;
 use super::http::lane_of;
+use crate::backend::PendingWork;
 use crate::call::Call;
-use crate::face::{lock, now};
-use crate::inside::Works;
+use crate::connection::{lock, now};
 
 /// One notice in so much time, for ever: more than people or models read.
 const EACH: Duration = Duration::from_millis(1);
@@ -150,10 +150,10 @@ impl Upstream {
         lane: Lane,
         text: &Bytes,
         refused: &InvalidMessage,
-    ) -> Works {
+    ) -> PendingWork {
         self.count_bytes(text.len());
         self.tell_unreadable(format_args!("skipped what is no message: {refused}"));
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for message in jsonrpc::parse_torn(text) {
             works.append(self.handle_message(lane, &message));
         }
@@ -171,7 +171,12 @@ impl Upstream {
 
     /// Fails the call that was answered. The stream of a POST belongs to one
     /// call, whatever id is said on it.
-    fn fail_answered(self: &Arc<Self>, lane: Lane, answered: Answered, why: &Failure) -> Works {
+    fn fail_answered(
+        self: &Arc<Self>,
+        lane: Lane,
+        answered: Answered,
+        why: &Failure,
+    ) -> PendingWork {
         let fail = |half: &mut ClientHalf<Call>, now| {
             let lane = match answered {
                 Answered::Nothing => return,
@@ -293,10 +298,10 @@ mod unreadable_tests {
 
     use super::*;
     use crate::stdio::child::Command;
-    use crate::upstream::Server;
+    use crate::upstream::ServerTarget;
 
     fn upstream() -> Arc<Upstream> {
-        let server = Server::command(Command::new("none"), Vec::new());
+        let server = ServerTarget::command(Command::new("none"), Vec::new());
         Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default())
     }
 

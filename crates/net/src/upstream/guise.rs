@@ -11,14 +11,14 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::method;
 use switchboard_proto::revision::Era;
 
-use super::Server;
+use super::ServerTarget;
 use crate::bridge::Bridge;
-use crate::face::{Face, size};
+use crate::connection::{ClientConnection, size};
 use crate::who::Who;
 
 /// All that servers can tell a client from others by.
 #[derive(Clone)]
-pub struct Guise {
+pub struct ClientIdentity {
     /// None for whichever the server speaks.
     era: Option<Era>,
     who: Who,
@@ -29,10 +29,10 @@ pub struct Guise {
     envelope: Vec<(Member, String)>,
 }
 
-impl Guise {
+impl ClientIdentity {
     /// That of a client. `words` is its greeting, or any request if it is a
     /// modern one: what it says of itself is repeated.
-    pub fn of(face: &Face, words: Option<&Message>) -> Self {
+    pub fn of(face: &ClientConnection, words: Option<&Message>) -> Self {
         let (era, who, carried) = (face.era(), face.who().clone(), face.carried().cloned());
         // Nothing else of its request is kept.
         let said = |of: Era| words.filter(|_| era == of);
@@ -70,9 +70,9 @@ impl Guise {
     }
 
     /// Somebody who is like it, to a bridge.
-    fn face(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<Face> {
-        let inside: Arc<Bridge> = Arc::clone(bridge);
-        let face = Face::new(era, Carrier::Http, inside, &Limits::default(), true);
+    fn face(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<ClientConnection> {
+        let backend: Arc<Bridge> = Arc::clone(bridge);
+        let face = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
         face.speak_for(&self.who);
         if let Some(carried) = &self.carried {
             // It was carried before, and is no longer now.
@@ -91,7 +91,7 @@ fn envelope(request: &Message) -> Vec<(Member, String)> {
     members.into_iter().filter_map(said).collect()
 }
 
-impl fmt::Debug for Guise {
+impl fmt::Debug for ClientIdentity {
     /// What it carries may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guise").field("era", &self.era).finish_non_exhaustive()
@@ -100,23 +100,23 @@ impl fmt::Debug for Guise {
 
 /// How a server behind a bridge is reached.
 #[derive(Clone)]
-pub(crate) struct Behind {
+pub(crate) struct ViaBridge {
     pub(crate) bridge: Arc<Bridge>,
-    pub(crate) guise: Arc<Guise>,
+    pub(crate) guise: Arc<ClientIdentity>,
 }
 
-impl Behind {
-    pub(crate) fn face(&self, era: Era) -> Arc<Face> {
+impl ViaBridge {
+    pub(crate) fn face(&self, era: Era) -> Arc<ClientConnection> {
         self.guise.face(&self.bridge, era)
     }
 }
 
-impl Server {
+impl ServerTarget {
     /// The server of a bridge, reached by the connection that the calls of a
     /// client in this guise go by. It is for a [`Client`](crate::client::Client) or a
     /// [`Roster`](crate::roster::Roster), and ends no connection that others use.
-    pub fn behind(bridge: &Arc<Bridge>, guise: &Arc<Guise>) -> Self {
-        let behind = Behind { bridge: Arc::clone(bridge), guise: Arc::clone(guise) };
+    pub fn behind(bridge: &Arc<Bridge>, guise: &Arc<ClientIdentity>) -> Self {
+        let behind = ViaBridge { bridge: Arc::clone(bridge), guise: Arc::clone(guise) };
         let mut server = bridge.server().clone();
         server.behind = Some(behind);
         server

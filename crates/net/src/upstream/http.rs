@@ -30,11 +30,11 @@ use switchboard_proto::trace;
 use tokio::sync::Notify;
 
 use super::flood::too_long;
-use super::{Core, Trial, Upstream};
+use super::{Core, Fallback, Upstream};
+use crate::backend::PendingWork;
+use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
-use crate::face::lock;
 use crate::http::{content_type, is_event_stream, is_json};
-use crate::inside::Works;
 
 mod ear;
 mod link;
@@ -77,8 +77,8 @@ impl Upstream {
         lane: Lane,
         message: Message,
         mut mirrored: Vec<(HeaderName, HeaderValue)>,
-    ) -> Works {
-        let Some(link) = self.link() else { return Works::none() };
+    ) -> PendingWork {
+        let Some(link) = self.link() else { return PendingWork::none() };
         self.start(core);
         self.server.traffic().add_sent(message.text().len());
         mirrored.extend(trace::to_headers(&message));
@@ -106,7 +106,7 @@ impl Upstream {
         let post = Post { lane, message, mirrored, session, ended, after, progress };
         let in_flight = self.count_in_flight(&post.message);
         let this = Arc::clone(self);
-        Works::one(async move {
+        PendingWork::one(async move {
             this.see_through(post).await;
             drop(in_flight);
             if let Some(confirms) = confirms {
@@ -154,8 +154,8 @@ impl Upstream {
         }
     }
 
-    async fn converse(self: &Arc<Self>, post: &Post) -> Works {
-        let Some(link) = self.link() else { return Works::none() };
+    async fn converse(self: &Arc<Self>, post: &Post) -> PendingWork {
+        let Some(link) = self.link() else { return PendingWork::none() };
         if let Some(after) = &post.after
             && tokio::time::timeout(CONFIRM_WAIT, after.said()).await.is_err()
         {
@@ -218,7 +218,7 @@ impl Upstream {
     }
 
     /// The server does not know our session any more.
-    fn handle_session_over(self: &Arc<Self>, link: &Link, post: &Post) -> Works {
+    fn handle_session_over(self: &Arc<Self>, link: &Link, post: &Post) -> PendingWork {
         let over = |half: &mut ClientHalf<_>, now| {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
@@ -231,7 +231,7 @@ impl Upstream {
     }
 
     /// The same where no call has found out.
-    fn renew_session(self: &Arc<Self>, link: &Link, session: &Session) -> Works {
+    fn renew_session(self: &Arc<Self>, link: &Link, session: &Session) -> PendingWork {
         let renew = |half: &mut ClientHalf<_>, now| {
             if link.session().number != session.number {
                 return;
@@ -250,7 +250,7 @@ impl Upstream {
         link: &Link,
         post: &Post,
         response: Response<Incoming>,
-    ) -> Works {
+    ) -> PendingWork {
         if post.message.method() == method::INITIALIZE {
             link.handle_offer(response.headers());
         } else if post.message.kind() == Kind::Request {
@@ -278,7 +278,7 @@ impl Upstream {
     }
 
     /// Hands an answer to the half, after a look at what a greeting settled.
-    fn deliver(self: &Arc<Self>, link: &Link, post: &Post, text: Bytes) -> Works {
+    fn deliver(self: &Arc<Self>, link: &Link, post: &Post, text: Bytes) -> PendingWork {
         if post.message.method() == method::INITIALIZE {
             self.settle_road();
             link.handle_greeted(&text);
@@ -292,21 +292,21 @@ impl Upstream {
 
     /// The server has answered a greeting: this is the road to it.
     fn settle_road(&self) {
-        lock(&self.core).trial = Trial::Settled;
+        lock(&self.core).trial = Fallback::Settled;
     }
 
     fn is_open(&self, lane: Lane) -> bool {
         lock(&self.core).half.is_open(lane)
     }
 
-    fn no_answer_unless_note(self: &Arc<Self>, post: &Post) -> Works {
+    fn no_answer_unless_note(self: &Arc<Self>, post: &Post) -> PendingWork {
         match post.message.id().filter(|_| post.message.kind() == Kind::Request) {
             Some(id) => self.unanswered(post, &Failure::NoAnswer { id: id.clone() }),
-            None => Works::none(),
+            None => PendingWork::none(),
         }
     }
 
-    fn take_error(self: &Arc<Self>, post: &Post, refused: &Refused) -> Works {
+    fn take_error(self: &Arc<Self>, post: &Post, refused: &Refused) -> PendingWork {
         let mut why = refused.failure(self);
         if post.message.method() == method::INITIALIZE {
             // What answers our own id speaks JSON-RPC here.
@@ -314,7 +314,7 @@ impl Upstream {
             let may_be_old = matches!(refused.status.as_u16(), 400 | 404 | 405);
             if may_be_old && !is_answer && !refused.is_modern() {
                 match self.try_other_road(&why, Some(&post.message)) {
-                    Ok(()) => return Works::none(),
+                    Ok(()) => return PendingWork::none(),
                     Err(both) => why = both,
                 }
             }
@@ -333,10 +333,10 @@ impl Upstream {
     }
 
     /// The message went out, or did not, and no answer will come.
-    fn unanswered(self: &Arc<Self>, post: &Post, why: &Failure) -> Works {
+    fn unanswered(self: &Arc<Self>, post: &Post, why: &Failure) -> PendingWork {
         if post.message.kind() != Kind::Request {
             self.tell_undelivered(&post.message, why);
-            return Works::none();
+            return PendingWork::none();
         }
         self.tell_details(why);
         self.step(|half, now| half.handle_unanswered(post.lane, why, now)).1

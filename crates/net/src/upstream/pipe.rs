@@ -16,12 +16,12 @@ use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::line;
 
-use super::core::{Stay, cost, look_at};
+use super::core::{PipeState, cost, look_at};
 use super::target::Piped;
-use super::{Core, HIGH_WATER, Road, Target, Trial, Upstream, child, http, sse};
+use super::{Core, Fallback, HIGH_WATER, Target, Transport, Upstream, child, http, sse};
+use crate::backend::PendingWork;
+use crate::connection::{lock, now};
 use crate::drive::race;
-use crate::face::{lock, now};
-use crate::inside::Works;
 
 /// Why a pipe is over.
 pub(super) enum End {
@@ -59,12 +59,12 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
             break;
         }
         let started = now();
-        up.set_stay(Stay::Here);
+        up.set_stay(PipeState::Here);
         let end = match up.server.target() {
             Target::Command(command) => Box::pin(child::run(&up, command)).await,
             Target::Url { url, .. } => Box::pin(sse::run(&up, url)).await,
         };
-        up.set_stay(Stay::Away);
+        up.set_stay(PipeState::Away);
         let why = match end {
             End::Stopped => break,
             End::Rested => {
@@ -121,7 +121,7 @@ impl Upstream {
             let written = self.written.notified();
             let is_wanted = {
                 let core = lock(&self.core);
-                !core.outbound.is_empty() || core.stay == Stay::Ahead
+                !core.outbound.is_empty() || core.stay == PipeState::Ahead
             };
             if is_wanted {
                 return;
@@ -136,7 +136,7 @@ impl Upstream {
             let written = self.written.notified();
             let is_writable = {
                 let core = lock(&self.core);
-                !core.outbound.is_empty() && core.stay != Stay::Leaving
+                !core.outbound.is_empty() && core.stay != PipeState::Leaving
             };
             if is_writable {
                 return;
@@ -146,7 +146,7 @@ impl Upstream {
     }
 
     /// There is a pipe, or there is none any more.
-    fn set_stay(&self, stay: Stay) {
+    fn set_stay(&self, stay: PipeState) {
         let mut core = lock(&self.core);
         core.stay = stay;
         core.unwritten = 0;
@@ -208,7 +208,7 @@ impl Upstream {
                 let is_written = {
                     let core = lock(&self.core);
                     let has_more = core.unwritten > 0 || !core.outbound.is_empty();
-                    core.stay != Stay::Here || !has_more
+                    core.stay != PipeState::Here || !has_more
                 };
                 if is_written {
                     return;
@@ -220,10 +220,10 @@ impl Upstream {
     }
 
     /// Adds to a client's work that it waits until the pipe has room again.
-    pub(super) fn when_room(self: &Arc<Self>, mut works: Works) -> Works {
+    pub(super) fn when_room(self: &Arc<Self>, mut works: PendingWork) -> PendingWork {
         if lock(&self.core).outbound_bytes > HIGH_WATER {
             let this = Arc::clone(self);
-            works.append(Works::one(async move { this.room().await }));
+            works.append(PendingWork::one(async move { this.room().await }));
         }
         works
     }
@@ -271,7 +271,7 @@ impl Upstream {
 
     /// Whether this transport may be the wrong one.
     pub(super) fn may_change_road(&self) -> bool {
-        let is_settled = matches!(lock(&self.core).trial, Trial::Settled);
+        let is_settled = matches!(lock(&self.core).trial, Fallback::Settled);
         !is_settled && self.server.has_other_road()
     }
 
@@ -287,22 +287,22 @@ impl Upstream {
             return Err(why.clone());
         }
         let mut core = lock(&self.core);
-        core.road = core.road.other();
+        core.transport = core.transport.other();
         core.piped = false;
-        tracing::info!(server = self.name, "{why}; changing to {:?}", core.road);
-        if let Trial::Second(first) = std::mem::replace(&mut core.trial, Trial::First) {
+        tracing::info!(server = self.name, "{why}; changing to {:?}", core.transport);
+        if let Fallback::Second(first) = std::mem::replace(&mut core.trial, Fallback::First) {
             return Err(Failure::BothTransports {
                 first: Arc::new(first),
                 second: Arc::new(why.clone()),
             });
         }
-        core.trial = Trial::Second(why.clone());
+        core.trial = Fallback::Second(why.clone());
         let waiting: Vec<_> = core.take_outbound().into_iter().chain(greeting.cloned()).collect();
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         for message in waiting {
-            match core.road {
-                Road::Pipe => self.enqueue(&mut core, message),
-                Road::Http => {
+            match core.transport {
+                Transport::Pipe => self.enqueue(&mut core, message),
+                Transport::Http => {
                     let lane = message.id().and_then(http::lane_of).unwrap_or(Lane::MAIN);
                     works.append(self.dispatch(&mut core, lane, message, Vec::new()));
                 }
@@ -322,7 +322,7 @@ impl Core {
     }
 }
 
-impl Road {
+impl Transport {
     fn other(self) -> Self {
         match self {
             Self::Pipe => Self::Http,
@@ -348,17 +348,17 @@ mod tests {
 
     use super::*;
     use crate::stdio::child::Command;
-    use crate::upstream::Server;
+    use crate::upstream::ServerTarget;
 
     const BACKLOG: usize = 4 << 20;
 
     /// A pipe that nobody writes to, with answers enqueued while `more` says so.
     fn with_answers(more: impl Fn(&Core) -> bool) -> Arc<Upstream> {
-        let server = Server::command(Command::new("none"), Vec::new());
+        let server = ServerTarget::command(Command::new("none"), Vec::new());
         let limits = Arc::new(Limits { backlog: BACKLOG, ..Limits::default() });
         let up = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
         let mut core = lock(&up.core);
-        (core.piped, core.watched, core.stay) = (true, true, Stay::Here);
+        (core.piped, core.watched, core.stay) = (true, true, PipeState::Here);
         while more(&core) {
             up.enqueue(&mut core, Message::result(&Id::from(1), b"{}"));
         }

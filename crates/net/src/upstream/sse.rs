@@ -20,12 +20,12 @@ use switchboard_proto::sse::{EventDecoder, EventTooLong, SseEvent};
 
 use super::http::{Refused, lane_of};
 use super::pipe::End;
-use super::{Trial, Upstream, via};
+use super::{Fallback, Upstream, via};
+use crate::backend::PendingWork;
+use crate::connection::lock;
 use crate::drive::{Either, race};
-use crate::face::lock;
 use crate::http::fetch::{Fetch, is_same_origin, resolve};
 use crate::http::{content_type, is_event_stream};
-use crate::inside::Works;
 
 /// How long the server may take to say where to POST.
 const ENDPOINT_WAIT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub(super) async fn run(up: &Arc<Upstream>, url: &Uri) -> End {
         }
         Some(Err(why)) => return End::Broke(why.failure),
     };
-    lock(&up.core).trial = Trial::Settled;
+    lock(&up.core).trial = Fallback::Settled;
     up.hears(true);
     let there = There { fetch: fetch.clone(), endpoint, headers: HeaderMap::clone(&headers) };
     let talk = race(up.choked(), race(write(up, &there), read(up, &mut stream)));
@@ -198,7 +198,7 @@ async fn read(up: &Arc<Upstream>, stream: &mut Stream) {
 async fn write(up: &Arc<Upstream>, there: &There) {
     loop {
         for message in up.next_outbound().await {
-            let mut posting = Works::one(post(Arc::clone(up), there.clone(), message));
+            let mut posting = PendingWork::one(post(Arc::clone(up), there.clone(), message));
             // What takes longer goes on by itself.
             _ = tokio::time::timeout(IN_ORDER, &mut posting).await;
         }

@@ -13,23 +13,23 @@ use switchboard_proto::revision::Era;
 use tokio::sync::{Mutex, watch};
 
 use super::era::Known;
-use super::guise::Behind;
+use super::guise::ViaBridge;
 use super::usage::Traffic;
 use super::via::Via;
-use super::{Road, Upstream};
-use crate::face::now;
+use super::{Transport, Upstream};
+use crate::connection::now;
 use crate::http::fetch::Fetch;
 use crate::stdio::child::{Command, Grace};
 
 /// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
 /// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
-pub struct Server {
+pub struct ServerTarget {
     inner: Arc<Inner>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
     /// The bridge that it is reached through, if it is.
-    pub(super) behind: Option<Behind>,
+    pub(super) behind: Option<ViaBridge>,
 }
 
 struct Inner {
@@ -118,7 +118,7 @@ impl FromStr for Strategy {
     }
 }
 
-impl Server {
+impl ServerTarget {
     /// A command; `environment` is ours, of which it gets what it may have.
     pub fn command(command: Command, environment: Vec<(OsString, OsString)>) -> Self {
         Self::at(Target::Command(command), environment, None)
@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// The bridge that it is reached through, if it is.
-    pub(crate) fn through(&self) -> Option<&Behind> {
+    pub(crate) fn through(&self) -> Option<&ViaBridge> {
         self.behind.as_ref()
     }
 
@@ -271,13 +271,13 @@ impl Server {
         &self.inner.known
     }
 
-    pub(super) fn first_road(&self, era: Era) -> Road {
-        let Target::Url { strategy, .. } = &self.inner.target else { return Road::Pipe };
+    pub(super) fn first_road(&self, era: Era) -> Transport {
+        let Target::Url { strategy, .. } = &self.inner.target else { return Transport::Pipe };
         match strategy {
-            Strategy::HttpOnly | Strategy::HttpFirst => Road::Http,
+            Strategy::HttpOnly | Strategy::HttpFirst => Transport::Http,
             // The older transport has no modern servers.
-            Strategy::SseFirst if era == Era::Modern => Road::Http,
-            Strategy::SseFirst | Strategy::SseOnly => Road::Pipe,
+            Strategy::SseFirst if era == Era::Modern => Transport::Http,
+            Strategy::SseFirst | Strategy::SseOnly => Transport::Pipe,
         }
     }
 
@@ -331,7 +331,7 @@ fn remove_ours(headers: &mut HeaderMap) {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Server").field(&self.name()).finish()
     }

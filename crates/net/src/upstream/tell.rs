@@ -5,24 +5,24 @@ use std::sync::{Arc, TryLockError, Weak};
 
 use bytes::Bytes;
 use switchboard_proto::client::Sharing;
-use switchboard_proto::exchange::{Down, Lane, To};
+use switchboard_proto::exchange::{Lane, ServerEvent, To};
 use switchboard_proto::jsonrpc::{self, Incoming, Message};
 
 use super::Upstream;
+use crate::backend::PendingWork;
 use crate::call::{Asker, Call, ReplySink};
-use crate::face::lock;
-use crate::inside::Works;
+use crate::connection::lock;
 
 impl Upstream {
     /// Text arrived on a lane.
-    pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> Works {
+    pub(crate) fn handle_text(self: &Arc<Self>, lane: Lane, text: Bytes) -> PendingWork {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
         self.server.traffic().add_received(text.len());
         let whole = text.clone();
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
             Ok(Incoming::Batch(elements)) => {
-                let mut works = Works::none();
+                let mut works = PendingWork::none();
                 for message in elements.iter().flatten() {
                     works.append(self.handle_message(lane, message));
                 }
@@ -38,7 +38,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> Works {
+    pub(super) fn handle_message(self: &Arc<Self>, lane: Lane, message: &Message) -> PendingWork {
         self.count_notice(message);
         let other = self.past_loops(message);
         let message = other.as_ref().unwrap_or(message);
@@ -92,18 +92,20 @@ impl Upstream {
         }
     }
 
-    fn next_down(&self) -> Option<Down<Call>> {
+    fn next_down(&self) -> Option<ServerEvent<Call>> {
         lock(&self.core).down.pop_front()
     }
 
-    fn tell(self: &Arc<Self>, verb: Down<Call>) {
+    fn tell(self: &Arc<Self>, verb: ServerEvent<Call>) {
         tracing::trace!(server = self.name, verb = verb.name(), "to the client");
         match verb {
-            Down::Note { to: To::Call(call), message } => self.about(&call, |it| it.note(&message)),
-            Down::Note { to: To::Session, message } => {
+            ServerEvent::Note { to: To::Call(call), message } => {
+                self.about(&call, |it| it.note(&message))
+            }
+            ServerEvent::Note { to: To::Session, message } => {
                 self.to_all(|listener| listener.note(None, &message));
             }
-            Down::Ask { to, ask, request } => {
+            ServerEvent::Ask { to, ask, request } => {
                 let this: Arc<dyn Asker> = Arc::<Self>::clone(self);
                 let asker = Arc::downgrade(&this);
                 let mut is_asked = false;
@@ -120,14 +122,14 @@ impl Upstream {
                     self.step(|half, now| half.refuse_ask(ask, now)).1.detach();
                 }
             }
-            Down::Recall { to: To::Call(call), ask, message } => {
+            ServerEvent::Recall { to: To::Call(call), ask, message } => {
                 self.about(&call, |it| it.recall(ask, &message));
             }
-            Down::Recall { to: To::Session, ask, message } => {
+            ServerEvent::Recall { to: To::Session, ask, message } => {
                 self.to_all(|listener| listener.recall(ask, &message));
             }
-            Down::Finish { to, outcome } => self.about(&to, |it| it.finish(outcome)),
-            Down::Unanswered { to } => to.unanswered(),
+            ServerEvent::Finish { to, outcome } => self.about(&to, |it| it.finish(outcome)),
+            ServerEvent::Unanswered { to } => to.unanswered(),
         }
     }
 

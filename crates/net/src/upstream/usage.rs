@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::Upstream;
-use crate::face::lock;
+use crate::connection::lock;
 use crate::stdio::child::most_children;
 use crate::who::Who;
 

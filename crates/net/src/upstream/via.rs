@@ -34,8 +34,8 @@ use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::refusal;
 use tokio::sync::watch;
 
-use super::{Server, Upstream};
-use crate::face::{lock, now};
+use super::{ServerTarget, Upstream};
+use crate::connection::{lock, now};
 
 /// The variable that tells a child which servers of which processes led to it.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";
@@ -249,10 +249,10 @@ pub(crate) fn through(headers: &HeaderMap) -> Through {
 /// Whether a request for these servers came through one of them. If not, their
 /// own requests tell from here on what it came through.
 pub fn leads_back<'s>(
-    servers: impl Iterator<Item = &'s Server> + Clone,
+    servers: impl Iterator<Item = &'s ServerTarget> + Clone,
     through: &Through,
 ) -> bool {
-    let vias = servers.filter_map(Server::via);
+    let vias = servers.filter_map(ServerTarget::via);
     if vias.clone().any(|via| through.contains(&via.id)) {
         return true;
     }
@@ -260,7 +260,7 @@ pub fn leads_back<'s>(
     false
 }
 
-impl Server {
+impl ServerTarget {
     /// The same server, named by a gateway or bridge that looks for loops.
     #[must_use]
     pub fn named_by(&self, ancestry: &Ancestry) -> Self {
@@ -324,14 +324,14 @@ mod tests {
     use crate::http::fetch::{Fetch, FetchOptions};
     use crate::upstream::Strategy;
 
-    fn server(ancestry: &Ancestry) -> Server {
+    fn server(ancestry: &Ancestry) -> ServerTarget {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let url = Uri::from_static("http://127.0.0.1:1/mcp");
-        Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch).named_by(ancestry)
+        ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch).named_by(ancestry)
     }
 
     /// What the other end of a request to this server reads.
-    fn sent(server: &Server) -> Through {
+    fn sent(server: &ServerTarget) -> Through {
         through(&HeaderMap::from_iter([(HEADER, server.via().unwrap().header())]))
     }
 

@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::inside::Inside;
 use switchboard_net::server::{
     Builder, Context, Elicited, Error, Level, Resource, Server, Tool, ToolResult,
 };
-use switchboard_net::upstream::{Server as Target, Strategy};
+use switchboard_net::upstream::{ServerTarget as Target, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_testkit::caller::Caller;
@@ -64,8 +64,8 @@ pub(super) fn builder(era: Option<Era>) -> Builder {
 }
 
 /// Serves whatever it is at a URL.
-pub(super) async fn host(inside: Arc<dyn Inside>, limits: Arc<Limits>) -> http::Uri {
-    host_site(Site::new(inside, SiteOptions { limits, ..SiteOptions::default() })).await
+pub(super) async fn host(backend: Arc<dyn Backend>, limits: Arc<Limits>) -> http::Uri {
+    host_site(Site::new(backend, SiteOptions { limits, ..SiteOptions::default() })).await
 }
 
 pub(super) async fn host_site(site: Site) -> http::Uri {
@@ -86,7 +86,7 @@ pub(super) fn bridge_to(url: http::Uri, limits: Arc<Limits>) -> Arc<Bridge> {
 async fn meet(era: Option<Era>) -> (Arc<Server>, Arc<Bridge>, Caller) {
     let server = builder(era).build().unwrap();
     let limits = Arc::new(Limits::default());
-    let url = host(Arc::clone(&server) as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let url = host(Arc::clone(&server) as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let bridge = bridge_to(url, limits);
     let caller = caller(&bridge);
     (server, bridge, caller)
@@ -254,7 +254,7 @@ async fn log_records_of_a_legacy_server_are_for_the_request_that_asks_for_them()
     });
     let server = builder(Some(Era::Legacy)).tool(later).build().unwrap();
     let limits = Arc::new(Limits::default());
-    let url = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let url = host(server as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let mut client = caller(&bridge_to(url, limits));
     let mut call = able(json!({"name": "later"}));
     for level in [json!("info"), Value::Null] {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::{gone, runs};
@@ -77,7 +77,7 @@ async fn modern_clients_share_one_child() {
 async fn each_session_has_a_session_of_its_own_at_a_url() {
     let mut server = HttpServer::start().await;
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     let (mut one, mut two) = (caller(&bridge), caller(&bridge));
     let version = switchboard_testkit::caller::LEGACY;

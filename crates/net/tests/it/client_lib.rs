@@ -14,7 +14,7 @@ mod tasks;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use switchboard_net::client::{Client, ClientOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::Journal;
@@ -23,12 +23,12 @@ use crate::upstream::fetch;
 
 const MODERN: &str = "2026-07-28";
 
-pub(crate) fn at(server: &HttpServer) -> Server {
-    Server::url(server.url("/mcp"), Strategy::HttpFirst, HeaderMap::new(), fetch())
+pub(crate) fn at(server: &HttpServer) -> ServerTarget {
+    ServerTarget::url(server.url("/mcp"), Strategy::HttpFirst, HeaderMap::new(), fetch())
 }
 
-pub(crate) fn child(journal: &Journal, options: &[&str]) -> Server {
-    Server::command(journal.server(options), std::env::vars_os().collect())
+pub(crate) fn child(journal: &Journal, options: &[&str]) -> ServerTarget {
+    ServerTarget::command(journal.server(options), std::env::vars_os().collect())
 }
 
 async fn connected(journal: &Journal, options: ClientOptions) -> Client {

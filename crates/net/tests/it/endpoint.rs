@@ -48,7 +48,7 @@ async fn start(options: SiteOptions) -> Set {
 /// The same, with bounds on its connections.
 async fn start_within(listen: ListenOptions, options: SiteOptions) -> Set {
     let stage = Stage::new();
-    let site = Site::new(stage.inside.clone(), options);
+    let site = Site::new(stage.backend.clone(), options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let way = Way::Socket(listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel();
@@ -60,7 +60,7 @@ async fn start_within(listen: ListenOptions, options: SiteOptions) -> Set {
 /// A site without a port, for tests that pause the clock.
 fn direct(options: SiteOptions) -> Set {
     let stage = Stage::new();
-    let site = Site::new(stage.inside.clone(), options);
+    let site = Site::new(stage.backend.clone(), options);
     let way = Way::Direct(site.clone());
     Set { stage, site, way, stop: None, task: None }
 }

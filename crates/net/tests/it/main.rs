@@ -11,9 +11,9 @@ mod client;
 #[cfg(test)]
 mod client_lib;
 #[cfg(test)]
-mod endpoint;
+mod connection;
 #[cfg(test)]
-mod face;
+mod endpoint;
 #[cfg(test)]
 mod fetch;
 #[cfg(test)]

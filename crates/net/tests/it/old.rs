@@ -46,7 +46,7 @@ impl Old {
 
 fn site(options: SiteOptions) -> (Stage, Site) {
     let stage = Stage::new();
-    let site = Site::new(stage.inside.clone(), options);
+    let site = Site::new(stage.backend.clone(), options);
     (stage, site)
 }
 

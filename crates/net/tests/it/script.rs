@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::CallHolder;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
-use switchboard_proto::exchange::{Ask, Exchange, Said, Up};
+use switchboard_net::connection::ClientConnection;
+use switchboard_proto::exchange::{Ask, ClientEvent, Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message, parse_one};
 use tokio::sync::{mpsc, watch};
 
@@ -27,7 +27,7 @@ pub(crate) struct Script {
 /// The test's end of a [`Script`].
 #[derive(Debug)]
 pub(crate) struct Stage {
-    pub(crate) inside: Arc<Script>,
+    pub(crate) backend: Arc<Script>,
     verbs: mpsc::UnboundedReceiver<Heard>,
     forgotten: watch::Receiver<usize>,
 }
@@ -35,14 +35,14 @@ pub(crate) struct Stage {
 /// A verb, and the client that it came from.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    pub(crate) face: Arc<Face>,
-    pub(crate) verb: Up,
+    pub(crate) face: Arc<ClientConnection>,
+    pub(crate) verb: ClientEvent,
 }
 
 /// A call that waits for the test to answer it.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) face: Arc<Face>,
+    pub(crate) face: Arc<ClientConnection>,
     pub(crate) exchange: Exchange,
     pub(crate) request: Message,
 }
@@ -51,8 +51,8 @@ impl Stage {
     pub(crate) fn new() -> Self {
         let (sender, verbs) = mpsc::unbounded_channel();
         let (count, forgotten) = watch::channel(0);
-        let inside = Arc::new(Script { verbs: sender, forgotten: count, held: Mutex::default() });
-        Self { inside, verbs, forgotten }
+        let backend = Arc::new(Script { verbs: sender, forgotten: count, held: Mutex::default() });
+        Self { backend, verbs, forgotten }
     }
 
     /// The next verb that the script does not deal with itself.
@@ -64,7 +64,7 @@ impl Stage {
     pub(crate) async fn call(&mut self) -> Call {
         let Heard { face, verb } = self.heard().await;
         match verb {
-            Up::Open { exchange, request, .. } => Call { face, exchange, request },
+            ClientEvent::Open { exchange, request, .. } => Call { face, exchange, request },
             other => panic!("not a call: {other:?}"),
         }
     }
@@ -72,16 +72,16 @@ impl Stage {
     /// The next verb, which must give a call up.
     pub(crate) async fn dropped(&mut self) -> Exchange {
         match self.heard().await.verb {
-            Up::Drop { exchange, .. } => exchange,
+            ClientEvent::Drop { exchange, .. } => exchange,
             other => panic!("not a drop: {other:?}"),
         }
     }
 
     /// The next verb, which must be a notification.
-    pub(crate) async fn noted(&mut self) -> (Arc<Face>, String) {
+    pub(crate) async fn noted(&mut self) -> (Arc<ClientConnection>, String) {
         let Heard { face, verb } = self.heard().await;
         match verb {
-            Up::Note { message } => (face, message.method().to_owned()),
+            ClientEvent::Note { message } => (face, message.method().to_owned()),
             other => panic!("not a notification: {other:?}"),
         }
     }
@@ -102,19 +102,19 @@ impl Stage {
 }
 
 impl Script {
-    fn heard(&self, face: &Arc<Face>, verb: Up) {
+    fn heard(&self, face: &Arc<ClientConnection>, verb: ClientEvent) {
         _ = self.verbs.send(Heard { face: Arc::clone(face), verb });
     }
 }
 
-impl Inside for Script {
+impl Backend for Script {
     fn open(
         &self,
-        face: &Arc<Face>,
+        face: &Arc<ClientConnection>,
         call: &switchboard_net::call::Call,
         request: Message,
-        said: Said,
-    ) -> Works {
+        said: HeaderParams,
+    ) -> PendingWork {
         let params: Value = serde_json::from_slice(request.payload().unwrap_or(b"{}")).unwrap();
         let result = match request.method() {
             "initialize" if params["capabilities"]["slow"] == true => None,
@@ -130,29 +130,29 @@ impl Inside for Script {
             let holder: Weak<Held> = Arc::downgrade(&held);
             assert!(call.hold(holder), "it has just begun");
             self.held.lock().unwrap().push(held);
-            self.heard(face, Up::Open { exchange: call.exchange(), request, said });
-            return Works::none();
+            self.heard(face, ClientEvent::Open { exchange: call.exchange(), request, said });
+            return PendingWork::none();
         };
         let call = call.clone();
         // As work, because that is how a real inside answers.
-        Works::one(async move { call.finish(answer(&result)) })
+        PendingWork::one(async move { call.finish(answer(&result)) })
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
-        self.heard(face, Up::Note { message });
-        Works::none()
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.heard(face, ClientEvent::Note { message });
+        PendingWork::none()
     }
 
-    fn cancel(&self, face: &Arc<Face>, call: &switchboard_net::call::Call) {
-        self.heard(face, Up::Drop { exchange: call.exchange(), message: None });
+    fn cancel(&self, face: &Arc<ClientConnection>, call: &switchboard_net::call::Call) {
+        self.heard(face, ClientEvent::Drop { exchange: call.exchange(), message: None });
     }
 
-    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
-        self.heard(face, Up::Supply { ask, answer });
+    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
+        self.heard(face, ClientEvent::Supply { ask, answer });
         None
     }
 
-    fn forget(&self, _: &Arc<Face>) {
+    fn forget(&self, _: &Arc<ClientConnection>) {
         self.forgotten.send_modify(|count| *count += 1);
     }
 }
@@ -160,19 +160,27 @@ impl Inside for Script {
 /// Has a call that the test answers.
 #[derive(Debug)]
 struct Held {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     verbs: mpsc::UnboundedSender<Heard>,
 }
 
 impl CallHolder for Held {
-    fn cancel(self: Arc<Self>, _: &switchboard_net::call::Call, _: Option<&Message>) -> Works {
-        Works::none()
+    fn cancel(
+        self: Arc<Self>,
+        _: &switchboard_net::call::Call,
+        _: Option<&Message>,
+    ) -> PendingWork {
+        PendingWork::none()
     }
 
-    fn retry(self: Arc<Self>, call: &switchboard_net::call::Call, request: &Message) -> Works {
-        let verb = Up::Again { exchange: call.exchange(), request: request.clone() };
+    fn retry(
+        self: Arc<Self>,
+        call: &switchboard_net::call::Call,
+        request: &Message,
+    ) -> PendingWork {
+        let verb = ClientEvent::Again { exchange: call.exchange(), request: request.clone() };
         _ = self.verbs.send(Heard { face: Arc::clone(&self.face), verb });
-        Works::none()
+        PendingWork::none()
     }
 }
 
@@ -193,7 +201,7 @@ impl Call {
     }
 
     /// Whose it is, without the request.
-    pub(crate) fn into_place(self) -> (Arc<Face>, Exchange) {
+    pub(crate) fn into_place(self) -> (Arc<ClientConnection>, Exchange) {
         (self.face, self.exchange)
     }
 

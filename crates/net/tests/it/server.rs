@@ -104,11 +104,11 @@ impl Client {
     pub(crate) fn of(server: Arc<Server>) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
         let (input, output) = tokio::io::split(far);
-        let inside = Arc::clone(&server);
+        let backend = Arc::clone(&server);
         let serving = tokio::spawn(async move {
             let limits = Arc::new(Limits::default());
             let never = std::future::pending();
-            stdio::serve_on(input, output, inside, false, limits, never).await.unwrap();
+            stdio::serve_on(input, output, backend, false, limits, never).await.unwrap();
         });
         let (input, output) = tokio::io::split(near);
         Self {

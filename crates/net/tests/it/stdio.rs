@@ -30,9 +30,9 @@ impl Pipe {
         let (near, far) = tokio::io::duplex(1024);
         let (stop, stopped) = oneshot::channel();
         let (read, write) = tokio::io::split(far);
-        let inside = stage.inside.clone();
+        let backend = stage.backend.clone();
         let shutdown = async move { _ = stopped.await };
-        let task = tokio::spawn(serve_on(read, write, inside, false, Arc::new(limits), shutdown));
+        let task = tokio::spawn(serve_on(read, write, backend, false, Arc::new(limits), shutdown));
         let (output, input) = tokio::io::split(near);
         Self { stage, lines: BufReader::new(output).lines(), input, stop, task }
     }

@@ -19,7 +19,7 @@ use http::HeaderMap;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::{Caller, LEGACY};
@@ -37,13 +37,14 @@ pub(crate) fn journal() -> Journal {
 }
 
 pub(crate) fn child_bridge(command: Command, children: Children) -> Arc<Bridge> {
-    let server = Server::command(command, std::env::vars_os().collect());
+    let server = ServerTarget::command(command, std::env::vars_os().collect());
     Bridge::new(server, children, Arc::new(Limits::default()))
 }
 
 /// The same for a child that is known to be modern.
 pub(crate) fn modern_bridge(command: Command, children: Children) -> Arc<Bridge> {
-    let server = Server::command(command, std::env::vars_os().collect()).speaking(Era::Modern);
+    let server =
+        ServerTarget::command(command, std::env::vars_os().collect()).speaking(Era::Modern);
     Bridge::new(server, children, Arc::new(Limits::default()))
 }
 
@@ -54,8 +55,8 @@ pub(crate) fn before_child(command: Command) -> (Arc<Bridge>, Caller) {
 }
 
 pub(crate) fn caller(bridge: &Arc<Bridge>) -> Caller {
-    let inside = Arc::clone(bridge);
-    Caller::new(inside, bridge.is_shared(), Arc::new(Limits::default()))
+    let backend = Arc::clone(bridge);
+    Caller::new(backend, bridge.is_shared(), Arc::new(Limits::default()))
 }
 
 /// A client of `server`, and the bridge between them.
@@ -68,14 +69,14 @@ fn before_with(
     strategy: Strategy,
     headers: HeaderMap,
 ) -> (Arc<Bridge>, Caller) {
-    let server = Server::url(server.url("/mcp"), strategy, headers, fetch());
+    let server = ServerTarget::url(server.url("/mcp"), strategy, headers, fetch());
     let bridge = Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
     (Arc::clone(&bridge), caller(&bridge))
 }
 
 /// The same where the server is known to be modern.
 fn before_modern(server: &HttpServer, strategy: Strategy) -> (Arc<Bridge>, Caller) {
-    let server = Server::url(server.url("/mcp"), strategy, HeaderMap::new(), fetch());
+    let server = ServerTarget::url(server.url("/mcp"), strategy, HeaderMap::new(), fetch());
     let server = server.speaking(Era::Modern);
     let bridge = Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
     (Arc::clone(&bridge), caller(&bridge))

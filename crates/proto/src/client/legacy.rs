@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use super::ledger::{Call, Ledger};
 use super::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Ask, Down, Lane, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::limits::Limits;
@@ -63,7 +63,7 @@ pub struct LegacyClientHalf<T> {
     /// The link was ended for nobody used it.
     rested: bool,
     out: VecDeque<Transmit>,
-    down: VecDeque<Down<T>>,
+    down: VecDeque<ServerEvent<T>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -175,7 +175,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(Down::Finish { to, outcome: outcome.into() });
+        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn send(&mut self, lane: Lane, message: Message) {
@@ -278,7 +278,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             method::PROGRESS => match self.ledger.progress(message, now) {
                 Some((id, message)) => {
                     let to = self.client_of(id).map(To::Call);
-                    self.down.extend(to.map(|to| Down::Note { to, message }));
+                    self.down.extend(to.map(|to| ServerEvent::Note { to, message }));
                 }
                 // A task reports under the token of a call that has been answered.
                 None if alone => self.push_note(To::Session, message),
@@ -302,7 +302,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     fn push_note(&mut self, to: To<T>, message: &Message) {
-        self.down.push_back(Down::Note { to, message: message.clone() });
+        self.down.push_back(ServerEvent::Note { to, message: message.clone() });
     }
 
     fn owner_of(&self, lane: Lane) -> Option<T> {
@@ -359,7 +359,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<Down<T>> {
+    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
         self.down.pop_front()
     }
 

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::ledger::{Call, Ledger, call_number, cancel_notice};
 use super::tool_headers::{HeaderRetry, ToolHeaders};
 use super::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Carrier, Down, Lane, Said, To};
+use crate::exchange::{Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::header::Mirror;
 use crate::jsonrpc::{Id, Kind, Member, Message};
@@ -41,7 +41,7 @@ pub struct ModernClientHalf<T> {
     ledger: Ledger<Owner<T>>,
     tools: ToolHeaders,
     out: VecDeque<Transmit>,
-    down: VecDeque<Down<T>>,
+    down: VecDeque<ServerEvent<T>>,
 }
 
 /// Whose a call is.
@@ -71,7 +71,13 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+    pub fn open(
+        &mut self,
+        ticket: T,
+        request: &Message,
+        said: &HeaderParams,
+        now: Instant,
+    ) -> CallId {
         if self.ledger.len() >= self.most_calls.saturating_mul(4) {
             return self.fail(ticket, &Refusal::TooManyCalls);
         }
@@ -89,7 +95,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     fn finish(&mut self, to: T, outcome: impl Into<Outcome>) {
-        self.down.push_back(Down::Finish { to, outcome: outcome.into() });
+        self.down.push_back(ServerEvent::Finish { to, outcome: outcome.into() });
     }
 
     fn begin(
@@ -251,7 +257,7 @@ impl<T: Ticket> ModernClientHalf<T> {
         let listens = call.request.method() == method::LISTEN;
         if let Owner::Client(ticket) = &call.owner {
             let to = To::Call(ticket.clone());
-            self.down.push_back(Down::Note { to, message });
+            self.down.push_back(ServerEvent::Note { to, message });
         }
         if listens {
             self.ledger.keep(id, now);
@@ -335,7 +341,7 @@ impl<T: Ticket> ModernClientHalf<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<Down<T>> {
+    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
         self.down.pop_front()
     }
 

@@ -16,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use super::{ClientHalf, Ticket, Transmit};
-use crate::exchange::{Ask, Down, Lane, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::{Failure, Words};
 use crate::shorthand::{lines, message, show};
 
@@ -114,18 +114,20 @@ fn drain(half: &mut ClientHalf<Name>, seen: &mut Vec<String>) {
     }
 }
 
-fn told(down: Down<Name>) -> String {
+fn told(down: ServerEvent<Name>) -> String {
     let whom = |to: To<Name>| match to {
         To::Call(Name(name)) => name,
         To::Session => "all".to_owned(),
     };
     match down {
-        Down::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
-        Down::Ask { to, ask, request } => format!("{}: ask {} {}", whom(to), ask.0, show(&request)),
-        Down::Recall { to, ask, .. } => format!("{}: recall {}", whom(to), ask.0),
-        Down::Finish { to: Name(name), outcome } => {
+        ServerEvent::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
+        ServerEvent::Ask { to, ask, request } => {
+            format!("{}: ask {} {}", whom(to), ask.0, show(&request))
+        }
+        ServerEvent::Recall { to, ask, .. } => format!("{}: recall {}", whom(to), ask.0),
+        ServerEvent::Finish { to: Name(name), outcome } => {
             format!("{name}: finish {}", show(&outcome.into_message(Words::Full)))
         }
-        Down::Unanswered { to: Name(name) } => format!("{name}: unanswered"),
+        ServerEvent::Unanswered { to: Name(name) } => format!("{name}: unanswered"),
     }
 }

@@ -24,7 +24,7 @@ use super::legacy::LegacyClientHalf;
 use super::tool_headers::ToolHeaders;
 use super::{CallId, Sharing, Ticket, Transmit};
 use crate::backoff::Reconnect;
-use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::limits::Limits;
@@ -44,7 +44,7 @@ mod question_routing;
 #[derive(Debug)]
 pub struct ToLegacy<T> {
     carrier: Carrier,
-    inner: LegacyClientHalf<Errand<T>>,
+    inner: LegacyClientHalf<InternalCall<T>>,
     /// Which arguments its tools want repeated as headers.
     tools: ToolHeaders,
     sharing: Sharing,
@@ -65,7 +65,7 @@ pub struct ToLegacy<T> {
     due: Option<Instant>,
     /// A client of the server's own era was here, and hears what is for all.
     has_natives: bool,
-    down: VecDeque<Down<T>>,
+    down: VecDeque<ServerEvent<T>>,
 }
 
 /// Attempts in a row to reach a server that is gone while somebody listens.
@@ -131,7 +131,13 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+    pub fn open(
+        &mut self,
+        ticket: T,
+        request: &Message,
+        said: &HeaderParams,
+        now: Instant,
+    ) -> CallId {
         if ticket.is_native() {
             let id = self.pass(ticket, request, now);
             self.translate(now);
@@ -140,7 +146,7 @@ impl<T: Ticket> ToLegacy<T> {
         self.inner.introduce(hello(request));
         let id = match request.method() {
             method::DISCOVER => {
-                self.inner.meet(Errand::Discover(ticket), now);
+                self.inner.meet(InternalCall::Discover(ticket), now);
                 CallId::DONE
             }
             method::LISTEN => self.listen(ticket, request, now),
@@ -201,7 +207,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let Some(request) = self.request_of(number) else { return };
         if let Some(call) = self.calls.get_mut(&number) {
-            let errand = Errand::Call { number, ticket: call.ticket.clone() };
+            let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &request, now);
         }
     }
@@ -213,7 +219,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     fn refuse(&mut self, to: T, why: &Refusal) -> CallId {
-        self.down.push_back(Down::Finish { to, outcome: why.clone().into() });
+        self.down.push_back(ServerEvent::Finish { to, outcome: why.clone().into() });
         CallId::DONE
     }
 
@@ -249,7 +255,7 @@ impl<T: Ticket> ToLegacy<T> {
         self.refuse_early(now);
         self.expire_tasks(now);
         if self.due.take_if(|due| *due <= now).is_some() && !self.listens.is_empty() {
-            self.inner.meet(Errand::Return, now);
+            self.inner.meet(InternalCall::Return, now);
         }
         self.translate(now);
     }
@@ -267,70 +273,73 @@ impl<T: Ticket> ToLegacy<T> {
     fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
-                Down::Note { to, message } => self.handle_note(to, &message, now),
-                Down::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
-                Down::Recall { to: To::Call(Errand::Native(to)), ask, message } => {
-                    self.down.push_back(Down::Recall { to: To::Call(to), ask, message });
+                ServerEvent::Note { to, message } => self.handle_note(to, &message, now),
+                ServerEvent::Ask { to, ask, request } => self.handle_ask(&to, ask, &request, now),
+                ServerEvent::Recall { to: To::Call(InternalCall::Native(to)), ask, message } => {
+                    self.down.push_back(ServerEvent::Recall { to: To::Call(to), ask, message });
                 }
-                Down::Recall { ask, message, .. } => self.handle_recall(ask, message),
-                Down::Finish { to, outcome } => self.handle_finish(to, outcome, now),
-                Down::Unanswered { to: Errand::Native(to) } => {
-                    self.down.push_back(Down::Unanswered { to });
+                ServerEvent::Recall { ask, message, .. } => self.handle_recall(ask, message),
+                ServerEvent::Finish { to, outcome } => self.handle_finish(to, outcome, now),
+                ServerEvent::Unanswered { to: InternalCall::Native(to) } => {
+                    self.down.push_back(ServerEvent::Unanswered { to });
                 }
-                Down::Unanswered { .. } => {}
+                ServerEvent::Unanswered { .. } => {}
             }
         }
     }
 
-    fn handle_note(&mut self, to: To<Errand<T>>, message: &Message, now: Instant) {
+    fn handle_note(&mut self, to: To<InternalCall<T>>, message: &Message, now: Instant) {
         if method::is_for_all(message.method()) {
             self.forget_tools();
             self.tell_listens(message);
             return self.tell_natives(message);
         }
-        if let To::Call(Errand::Native(to)) = to {
+        if let To::Call(InternalCall::Native(to)) = to {
             let (to, message) = (To::Call(to), message.clone());
-            return self.down.push_back(Down::Note { to, message });
+            return self.down.push_back(ServerEvent::Note { to, message });
         }
         match message.method() {
             method::LOG => return self.handle_log(&to, message),
             method::TASK_STATUS => return self.handle_status(message, now),
             _ => {}
         }
-        let To::Call(Errand::Call { ticket, .. }) = to else { return };
+        let To::Call(InternalCall::Call { ticket, .. }) = to else { return };
         if message.method() != method::ELICITED {
-            self.down.push_back(Down::Note { to: To::Call(ticket), message: message.clone() });
+            self.down
+                .push_back(ServerEvent::Note { to: To::Call(ticket), message: message.clone() });
         }
     }
 
-    fn handle_finish(&mut self, to: Errand<T>, outcome: Outcome, now: Instant) {
+    fn handle_finish(&mut self, to: InternalCall<T>, outcome: Outcome, now: Instant) {
         match (to, outcome) {
-            (Errand::Call { number, .. }, Outcome::Answered(answer)) => {
+            (InternalCall::Call { number, .. }, Outcome::Answered(answer)) => {
                 self.handle_answer(number, &answer, now);
             }
-            (Errand::Call { number, .. }, failed) => self.finish_with_logs(number, failed, now),
-            (Errand::Discover(to), Outcome::Answered(answer)) => {
+            (InternalCall::Call { number, .. }, failed) => {
+                self.finish_with_logs(number, failed, now)
+            }
+            (InternalCall::Discover(to), Outcome::Answered(answer)) => {
                 let outcome = match answer.kind() {
                     Kind::Error => self.newer_answer(&answer, method::DISCOVER),
                     _ => Message::result(&Id::from(0), &self.discovery(&answer)).into(),
                 };
-                self.down.push_back(Down::Finish { to, outcome });
+                self.down.push_back(ServerEvent::Finish { to, outcome });
             }
-            (Errand::Discover(to) | Errand::Native(to), outcome) => {
-                self.down.push_back(Down::Finish { to, outcome });
+            (InternalCall::Discover(to) | InternalCall::Native(to), outcome) => {
+                self.down.push_back(ServerEvent::Finish { to, outcome });
             }
-            (Errand::Listen(number), outcome) => self.handle_met(number, outcome, now),
-            (Errand::Watch { listen, uri, .. }, outcome) => {
+            (InternalCall::Listen(number), outcome) => self.handle_met(number, outcome, now),
+            (InternalCall::Watch { listen, uri, .. }, outcome) => {
                 self.handle_watched(listen, &uri, outcome, now);
             }
-            (Errand::Return, outcome) => match outcome.result() {
+            (InternalCall::Return, outcome) => match outcome.result() {
                 Some(_) => self.reconnect.handle_success(),
                 None => self.return_later(now),
             },
-            (Errand::Level, _) => self.handle_leveled(now),
-            (Errand::Tools, outcome) => self.handle_tools(outcome.result(), now),
-            (Errand::TaskEnd(number), outcome) => self.handle_task_end(number, outcome, now),
-            (Errand::Unwatch { .. } | Errand::Aside, _) => {}
+            (InternalCall::Level, _) => self.handle_leveled(now),
+            (InternalCall::Tools, outcome) => self.handle_tools(outcome.result(), now),
+            (InternalCall::TaskEnd(number), outcome) => self.handle_task_end(number, outcome, now),
+            (InternalCall::Unwatch { .. } | InternalCall::Aside, _) => {}
         }
     }
 
@@ -358,7 +367,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish(&mut self, number: u64, outcome: impl Into<Outcome>, now: Instant) {
         if let Some(call) = self.calls.remove(&number) {
             self.end_questions_of(number, &call.ticket, now);
-            self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
+            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 
@@ -368,7 +377,7 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<Down<T>> {
+    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
         self.down.pop_front()
     }
 
@@ -396,7 +405,7 @@ fn client_of(request: &Message) -> Box<[u8]> {
 
 /// What we open a call at the server for.
 #[derive(Clone, Debug, PartialEq)]
-enum Errand<T> {
+enum InternalCall<T> {
     Call {
         number: u64,
         ticket: T,
@@ -426,7 +435,7 @@ enum Errand<T> {
     Aside,
 }
 
-impl<T: Ticket> Ticket for Errand<T> {
+impl<T: Ticket> Ticket for InternalCall<T> {
     fn owner(&self) -> u64 {
         match self {
             Self::Call { ticket, .. } | Self::Discover(ticket) | Self::Native(ticket) => {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::across::Envelope;
 use super::modern::ModernClientHalf;
 use super::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Ask, Carrier, Down, Lane, Said, To};
+use crate::exchange::{Ask, Carrier, HeaderParams, Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Message};
 use crate::limits::Limits;
@@ -41,7 +41,7 @@ mod wrapped_tools;
 /// One modern server, as its legacy clients see it.
 #[derive(Debug)]
 pub struct ToModern<T> {
-    inner: ModernClientHalf<Errand<T>>,
+    inner: ModernClientHalf<InternalRequest<T>>,
     sharing: Sharing,
     most_calls: usize,
     most_asks: usize,
@@ -61,12 +61,12 @@ pub struct ToModern<T> {
     listening: ListenStream<T>,
     tasks: ExtensionTasks,
     tools: WrappedTools,
-    down: VecDeque<Down<T>>,
+    down: VecDeque<ServerEvent<T>>,
 }
 
 /// What we open a call at the server for.
 #[derive(Clone, Debug, PartialEq)]
-enum Errand<T> {
+enum InternalRequest<T> {
     Call {
         number: u64,
         ticket: T,
@@ -81,7 +81,7 @@ enum Errand<T> {
     Aside,
 }
 
-impl<T: Ticket> Ticket for Errand<T> {
+impl<T: Ticket> Ticket for InternalRequest<T> {
     fn owner(&self) -> u64 {
         match self {
             Self::Call { ticket, .. } | Self::Native(ticket) => ticket.owner(),
@@ -156,10 +156,16 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// A client opens a call.
-    pub fn open(&mut self, ticket: T, request: &Message, said: &Said, now: Instant) -> CallId {
+    pub fn open(
+        &mut self,
+        ticket: T,
+        request: &Message,
+        said: &HeaderParams,
+        now: Instant,
+    ) -> CallId {
         self.listen_after_rest(now);
         if ticket.is_native() {
-            let id = self.inner.open(Errand::Native(ticket), request, said, now);
+            let id = self.inner.open(InternalRequest::Native(ticket), request, said, now);
             self.translate(now);
             return id.mark_native();
         }
@@ -202,7 +208,7 @@ impl<T: Ticket> ToModern<T> {
         let Some(call) = self.calls.get(&number) else { return };
         let envelope = self.envelope_of(&call.ticket).taking_tasks(call.tasking.declares());
         let sent = envelope.put_on(instead.unwrap_or(&call.request));
-        let errand = Errand::Call { number, ticket: call.ticket.clone() };
+        let errand = InternalRequest::Call { number, ticket: call.ticket.clone() };
         let inner = self.inner.open(errand, &sent, &None, now);
         if let Some(call) = self.calls.get_mut(&number) {
             call.inner = inner;
@@ -224,12 +230,12 @@ impl<T: Ticket> ToModern<T> {
     /// Answers a call without the server.
     fn answer(&mut self, to: T, result: &[u8]) -> CallId {
         let outcome = Message::result(&Id::from(0), result).into();
-        self.down.push_back(Down::Finish { to, outcome });
+        self.down.push_back(ServerEvent::Finish { to, outcome });
         CallId::DONE
     }
 
     fn refuse(&mut self, to: T, why: impl Into<Failure>) -> CallId {
-        self.down.push_back(Down::Finish { to, outcome: why.into().into() });
+        self.down.push_back(ServerEvent::Finish { to, outcome: why.into().into() });
         CallId::DONE
     }
 
@@ -321,40 +327,45 @@ impl<T: Ticket> ToModern<T> {
     fn translate(&mut self, now: Instant) {
         while let Some(down) = self.inner.poll_down() {
             match down {
-                Down::Note { to: To::Call(Errand::Call { number, ticket }), message } => {
+                ServerEvent::Note {
+                    to: To::Call(InternalRequest::Call { number, ticket }),
+                    message,
+                } => {
                     self.handle_note(number, ticket, message);
                 }
-                Down::Note { to: To::Call(Errand::Listen(number)), message } => {
+                ServerEvent::Note { to: To::Call(InternalRequest::Listen(number)), message } => {
                     self.handle_heard(number, &message, now);
                 }
-                Down::Finish { to: Errand::Call { number, .. }, outcome } => match outcome {
-                    Outcome::Answered(answer) => {
-                        self.listen_to_who_answers(now);
-                        self.handle_answer(number, &answer, now);
+                ServerEvent::Finish { to: InternalRequest::Call { number, .. }, outcome } => {
+                    match outcome {
+                        Outcome::Answered(answer) => {
+                            self.listen_to_who_answers(now);
+                            self.handle_answer(number, &answer, now);
+                        }
+                        failed @ Outcome::Failed(_) => self.finish(number, failed),
                     }
-                    failed @ Outcome::Failed(_) => self.finish(number, failed),
-                },
-                Down::Note { to: To::Call(Errand::Native(to)), message } => {
-                    self.down.push_back(Down::Note { to: To::Call(to), message });
                 }
-                Down::Finish { to: Errand::Native(to), outcome } => {
-                    self.down.push_back(Down::Finish { to, outcome });
+                ServerEvent::Note { to: To::Call(InternalRequest::Native(to)), message } => {
+                    self.down.push_back(ServerEvent::Note { to: To::Call(to), message });
                 }
-                Down::Finish { to: Errand::Discover, outcome } => {
+                ServerEvent::Finish { to: InternalRequest::Native(to), outcome } => {
+                    self.down.push_back(ServerEvent::Finish { to, outcome });
+                }
+                ServerEvent::Finish { to: InternalRequest::Discover, outcome } => {
                     self.handle_discovered(outcome, now);
                 }
-                Down::Finish { to: Errand::Tools, outcome } => {
+                ServerEvent::Finish { to: InternalRequest::Tools, outcome } => {
                     self.handle_tools(outcome.result(), now);
                 }
-                Down::Finish { to: Errand::Listen(number), outcome } => {
+                ServerEvent::Finish { to: InternalRequest::Listen(number), outcome } => {
                     self.handle_listen_over(number, &outcome, now);
                 }
                 // A modern server asks nothing and says nothing that belongs to no call.
-                Down::Note { .. }
-                | Down::Ask { .. }
-                | Down::Recall { .. }
-                | Down::Unanswered { .. }
-                | Down::Finish { to: Errand::Aside, .. } => {}
+                ServerEvent::Note { .. }
+                | ServerEvent::Ask { .. }
+                | ServerEvent::Recall { .. }
+                | ServerEvent::Unanswered { .. }
+                | ServerEvent::Finish { to: InternalRequest::Aside, .. } => {}
             }
         }
     }
@@ -365,7 +376,7 @@ impl<T: Ticket> ToModern<T> {
     }
 
     /// What to tell the clients, oldest first.
-    pub fn poll_down(&mut self) -> Option<Down<T>> {
+    pub fn poll_down(&mut self) -> Option<ServerEvent<T>> {
         self.down.pop_front()
     }
 
@@ -388,13 +399,14 @@ impl<T: Ticket> ToModern<T> {
     pub fn find(&self, ticket: &T) -> Option<CallId> {
         let call = self.calls.iter().find(|(_, call)| call.ticket == *ticket);
         let call = call.map(|(&number, _)| CallId(number));
-        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
+        let native =
+            || self.inner.find(&InternalRequest::Native(ticket.clone())).map(CallId::mark_native);
         call.or_else(native)
     }
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        let native = |errand: &&Errand<T>| matches!(errand, Errand::Native(it) if it.counts());
+        let native = |errand: &&InternalRequest<T>| matches!(errand, InternalRequest::Native(it) if it.counts());
         let native = self.inner.tickets().filter(native).count();
         self.calls.len() + self.greeters.len() + self.listening.waiting() + native
     }

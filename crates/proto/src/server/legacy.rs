@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Frame;
 use super::streams::Streams;
-use crate::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use crate::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use crate::jsonrpc::{Id, Incoming, InvalidMessage, Kind, Message};
 use crate::limits::Limits;
 use crate::method;
@@ -57,7 +57,7 @@ pub struct LegacyServerHalf {
     streams: Streams,
     /// `initialized` came while `initialize` was still with the inside.
     confirmed: bool,
-    up: VecDeque<Up>,
+    up: VecDeque<ClientEvent>,
 }
 
 /// How far the conversation has got.
@@ -207,7 +207,7 @@ impl LegacyServerHalf {
         let watch = self.note_watching(exchange, &request);
         self.calls.insert(exchange, Call { id, lane, greets, watch });
         let request = self.for_server(request);
-        self.up.push_back(Up::Open { exchange, request, said: None });
+        self.up.push_back(ClientEvent::Open { exchange, request, said: None });
     }
 
     /// Why a request cannot be taken now, if it cannot.
@@ -235,7 +235,7 @@ impl LegacyServerHalf {
             method::CANCELLED => self.handle_cancel(message),
             method::INITIALIZED => self.handle_initialized(message),
             _ if self.phase == Phase::Fresh => {}
-            _ => self.up.push_back(Up::Note { message }),
+            _ => self.up.push_back(ClientEvent::Note { message }),
         }
     }
 
@@ -249,7 +249,7 @@ impl LegacyServerHalf {
         }
         if let Some(call) = self.forget(exchange, false) {
             self.cancelled.insert(exchange, (call, false));
-            self.up.push_back(Up::Drop { exchange, message: Some(message) });
+            self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
         }
     }
 
@@ -318,7 +318,7 @@ impl LegacyServerHalf {
             Phase::Greeting if !self.confirmed => self.confirmed = true,
             _ => return,
         }
-        self.up.push_back(Up::Note { message });
+        self.up.push_back(ClientEvent::Note { message });
     }
 
     fn handle_greeted(&mut self, answer: &Message) {
@@ -368,7 +368,7 @@ impl LegacyServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<Up> {
+    pub fn poll_up(&mut self) -> Option<ClientEvent> {
         self.up.pop_front()
     }
 

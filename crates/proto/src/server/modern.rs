@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Frame;
-use crate::exchange::{Carrier, Exchange, Lane, Said, Up};
+use crate::exchange::{Carrier, ClientEvent, Exchange, HeaderParams, Lane};
 use crate::header::{Mirror, PARAM_PREFIX};
 use crate::jsonrpc::{Id, InvalidMessage, Kind, Member, Message};
 use crate::limits::Limits;
@@ -45,7 +45,7 @@ pub struct ModernServerHalf {
     /// Calls with questions that have not been put to the client.
     due: VecDeque<Exchange>,
     out: VecDeque<(Lane, Frame)>,
-    up: VecDeque<Up>,
+    up: VecDeque<ClientEvent>,
 }
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl ModernServerHalf {
             },
             Kind::Notification => {
                 if message.method() != method::CANCELLED {
-                    self.up.push_back(Up::Note { message });
+                    self.up.push_back(ClientEvent::Note { message });
                 } else if self.carrier == Carrier::Pipe {
                     self.handle_cancel(message);
                 }
@@ -152,7 +152,7 @@ impl ModernServerHalf {
         (open >= self.most_calls).then_some(Refusal::TooManyCalls)
     }
 
-    fn open(&mut self, lane: Lane, request: Message, said: Said) {
+    fn open(&mut self, lane: Lane, request: Message, said: HeaderParams) {
         let Some(id) = request.id().cloned() else { return };
         let exchange = Exchange(self.next_exchange);
         self.next_exchange += 1;
@@ -170,7 +170,7 @@ impl ModernServerHalf {
             held: Held::default(),
         };
         self.calls.insert(exchange, call);
-        self.up.push_back(Up::Open { exchange, request, said });
+        self.up.push_back(ClientEvent::Open { exchange, request, said });
     }
 
     fn handle_cancel(&mut self, message: Message) {
@@ -178,7 +178,7 @@ impl ModernServerHalf {
             return;
         };
         self.forget(exchange);
-        self.up.push_back(Up::Drop { exchange, message: Some(message) });
+        self.up.push_back(ClientEvent::Drop { exchange, message: Some(message) });
     }
 
     /// Whether a call is open under this id.
@@ -191,7 +191,7 @@ impl ModernServerHalf {
         let gone = self.calls.iter().filter(|(_, call)| call.lane == lane);
         for exchange in gone.map(|(&exchange, _)| exchange).collect::<Vec<_>>() {
             self.forget(exchange);
-            self.up.push_back(Up::Drop { exchange, message: None });
+            self.up.push_back(ClientEvent::Drop { exchange, message: None });
         }
     }
 
@@ -281,7 +281,7 @@ impl ModernServerHalf {
     }
 
     /// What the client wants, oldest first.
-    pub fn poll_up(&mut self) -> Option<Up> {
+    pub fn poll_up(&mut self) -> Option<ClientEvent> {
         self.up.pop_front()
     }
 

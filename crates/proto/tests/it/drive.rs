@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::HeaderMap;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket};
-use switchboard_proto::exchange::{Ask, Carrier, Down, Exchange, Lane, Up};
+use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane, ServerEvent};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{Id, Incoming, Message, parse, parse_one};
 use switchboard_proto::limits::Limits;
@@ -226,12 +226,12 @@ pub(crate) fn server_legacy(bytes: &[u8]) {
     }
 }
 
-fn check_up(open: &mut HashSet<Exchange>, up: &Up) {
+fn check_up(open: &mut HashSet<Exchange>, up: &ClientEvent) {
     match up {
-        Up::Open { exchange, .. } => assert!(open.insert(*exchange), "opened twice"),
-        Up::Drop { exchange, .. } => assert!(open.remove(exchange), "dropped twice"),
-        Up::Again { exchange, .. } => assert!(open.contains(exchange), "nobody was away"),
-        Up::Supply { .. } | Up::Note { .. } => {}
+        ClientEvent::Open { exchange, .. } => assert!(open.insert(*exchange), "opened twice"),
+        ClientEvent::Drop { exchange, .. } => assert!(open.remove(exchange), "dropped twice"),
+        ClientEvent::Again { exchange, .. } => assert!(open.contains(exchange), "nobody was away"),
+        ClientEvent::Supply { .. } | ClientEvent::Note { .. } => {}
     }
 }
 
@@ -312,14 +312,14 @@ impl Waiting {
         calls.get(at).cloned().filter(|&(_, id)| id != CallId::DONE)
     }
 
-    fn check(&mut self, down: &Down<Call>) {
-        if let Down::Finish { to, .. } = down {
+    fn check(&mut self, down: &ServerEvent<Call>) {
+        if let ServerEvent::Finish { to, .. } = down {
             assert!(self.calls.remove(to).is_some(), "{to:?} was not open");
             assert!(self.finished.insert(to.clone()), "{to:?} finished twice");
         }
     }
 
-    fn begun(&mut self, ticket: Call, id: CallId, downs: &[Down<Call>]) {
+    fn begun(&mut self, ticket: Call, id: CallId, downs: &[ServerEvent<Call>]) {
         self.calls.insert(ticket, id);
         for down in downs {
             self.check(down);

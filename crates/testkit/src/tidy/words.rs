@@ -103,8 +103,8 @@ fn words_of(name: &str) -> impl Iterator<Item = &str> {
 /// path, and a name follows.
 fn has_machine_path(text: &str, path: &str) -> bool {
     text.match_indices(path).any(|(start, _)| {
-        let inside = text[..start].ends_with(|c| is_ident(c) || "./-}*".contains(c));
+        let backend = text[..start].ends_with(|c| is_ident(c) || "./-}*".contains(c));
         let follows = text[start + path.len()..].chars().next();
-        !inside && follows.is_some_and(|c| is_ident(c) || c == '.')
+        !backend && follows.is_some_and(|c| is_ident(c) || c == '.')
     })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchboard_gateway::policy::KeyHash;
 use switchboard_net::client::{CallError, Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 
 use super::{ERAS, Gateway, demo, names, rude, text};
@@ -62,7 +62,7 @@ impl Gateway {
         let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let headers = headers.into_iter().collect();
-        let server = Server::url(url.parse().unwrap(), Strategy::HttpOnly, headers, fetch);
+        let server = ServerTarget::url(url.parse().unwrap(), Strategy::HttpOnly, headers, fetch);
         let options = ClientOptions { era: Some(era), ..options };
         Client::connect(server, options).await.unwrap()
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_net::client::{Client, ClientOptions, ListenFilter};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::revision::Era;
 
 use super::feature::asked;
@@ -88,7 +88,7 @@ async fn every_place_serves_both_eras() {
         let url = format!("http://127.0.0.1:{}{}", gateway.port, path.replace("/mcp", "/sse"));
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let url = url.parse().unwrap();
-        let server = Server::url(url, Strategy::SseOnly, HeaderMap::new(), fetch);
+        let server = ServerTarget::url(url, Strategy::SseOnly, HeaderMap::new(), fetch);
         let options = ClientOptions { era: Some(Era::Legacy), ..asked(&Arc::default()) };
         let client = Client::connect(server, options).await.unwrap();
         check(&client, prefix, &format!("/sse beside {path}")).await;
@@ -97,7 +97,7 @@ async fn every_place_serves_both_eras() {
     for era in ERAS {
         let line = ["serve", "--stdio", "--no-cache", "--config", config.to_str().unwrap()];
         let command = Command::new(env!("CARGO_BIN_EXE_switchboard")).args(line.map(str::to_owned));
-        let server = Server::command(command, std::env::vars_os().collect());
+        let server = ServerTarget::command(command, std::env::vars_os().collect());
         let options = ClientOptions { era: Some(era), ..asked(&Arc::default()) };
         let client = Client::connect(server, options).await.unwrap();
         check(&client, "it__", &format!("stdio {era:?}")).await;

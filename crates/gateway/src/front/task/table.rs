@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
 
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 use switchboard_proto::revision::Era;
 
 use super::super::lock;
@@ -44,7 +44,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    fn of(face: &Face) -> Self {
+    fn of(face: &ClientConnection) -> Self {
         match face.era() {
             Era::Legacy => Self::Session(face.number()),
             Era::Modern => Self::Principal(face.principal().into()),
@@ -54,7 +54,7 @@ impl Owner {
 
 impl Tasks {
     /// Remembers a task; our id of it.
-    pub(super) fn put(&self, face: &Face, server: &Arc<str>, theirs: &str) -> String {
+    pub(super) fn put(&self, face: &ClientConnection, server: &Arc<str>, theirs: &str) -> String {
         self.put_for(Owner::of(face), server, theirs)
     }
 
@@ -76,13 +76,18 @@ impl Tasks {
     }
 
     /// Our id of a task, if it is one of this client.
-    pub(in crate::front) fn ours(&self, face: &Face, server: &str, theirs: &str) -> Option<String> {
+    pub(in crate::front) fn ours(
+        &self,
+        face: &ClientConnection,
+        server: &str,
+        theirs: &str,
+    ) -> Option<String> {
         let ours = self.name(&Owner::of(face), server, theirs);
         lock(&self.table).by_id.contains_key(&ours).then_some(ours)
     }
 
     /// The server of a task of this client, and its id there.
-    pub(super) fn find(&self, face: &Face, ours: &str) -> Option<(Arc<str>, String)> {
+    pub(super) fn find(&self, face: &ClientConnection, ours: &str) -> Option<(Arc<str>, String)> {
         self.find_for(&Owner::of(face), ours)
     }
 
@@ -93,7 +98,7 @@ impl Tasks {
     }
 
     /// The servers at which this client has tasks, by name.
-    pub(super) fn servers(&self, face: &Face) -> Vec<Arc<str>> {
+    pub(super) fn servers(&self, face: &ClientConnection) -> Vec<Arc<str>> {
         let (owner, table) = (Owner::of(face), lock(&self.table));
         let own = table.by_id.values().filter(|task| task.owner == owner);
         own.map(|task| Arc::clone(&task.server)).collect::<BTreeSet<_>>().into_iter().collect()

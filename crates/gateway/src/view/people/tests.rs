@@ -11,16 +11,16 @@ use switchboard_net::http::fetch::{Fetch, FetchOptions};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::{Server, Strategy, Target};
+use switchboard_net::upstream::{ServerTarget, Strategy, Target};
 use switchboard_proto::revision::Era;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::authenticator::{Authenticator, Entrance};
 use crate::fleet::{Fleet, FleetOptions};
 use crate::front::tests::SERVER;
 use crate::plan::{Edit, Plan, Process, ServerPlan, ToolSearch};
 use crate::policy::{Access, KeyHash, Principal};
-use crate::porter::{Door, Porter};
 use house::House;
 
 mod crowd;
@@ -86,11 +86,11 @@ async fn open(
         move |plan: &ServerPlan| plan.server(environment.clone(), fetch(), &HeaderMap::new());
     let options = FleetOptions { people: bounds, ..FleetOptions::default() };
     let fleet = Fleet::start(&plan, options, server).unwrap();
-    let porter = Porter::new(access(), 100);
-    let views = Views::new(&fleet, fleet.names(), &porter);
-    let inside = Arc::clone(&views);
-    let gate = Some(porter.gate(Door::All));
-    let site = Site::new(inside, SiteOptions { gate, ..SiteOptions::default() });
+    let authenticator = Authenticator::new(access(), 100);
+    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    let backend = Arc::clone(&views);
+    let gate = Some(authenticator.gate(Entrance::All));
+    let site = Site::new(backend, SiteOptions { gate, ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
@@ -112,7 +112,7 @@ impl Place {
             (HeaderName::from_static("x-tenant"), HeaderValue::from_str(tenant).unwrap()),
         ]);
         let url = format!("http://{}/mcp", self.address).parse().unwrap();
-        let server = Server::url(url, Strategy::HttpOnly, headers, fetch());
+        let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
         within(Client::connect(server, options)).await.unwrap()
     }
 
@@ -430,7 +430,7 @@ async fn what_the_plan_hides_is_hidden_from_each_and_shown_again() {
         until_listed(ada, &["all__t", "house__red"]).await;
         let plan = place
             .fleet
-            .backends()
+            .running_servers()
             .values()
             .map(|it| ServerPlan::clone(&it.plan))
             .collect::<Vec<_>>();

@@ -10,9 +10,9 @@ use switchboard_proto::revision::Era;
 use super::*;
 use crate::bridge::Children;
 use crate::call::ReplySink;
-use crate::face::Face;
+use crate::connection::ClientConnection;
 use crate::stdio::child::Command;
-use crate::upstream::{Eras, Server};
+use crate::upstream::{Eras, ServerTarget};
 use crate::who::Who;
 
 /// A server that is never reached, and one face for whom it is in use.
@@ -23,7 +23,7 @@ struct Crowd {
 
 impl Crowd {
     fn new(places: usize) -> Self {
-        let server = Server::command(Command::new("true"), Vec::new());
+        let server = ServerTarget::command(Command::new("true"), Vec::new());
         let bridge = Bridge::new(server, Children::Shared, Arc::default());
         bridge.set_places(places);
         let face = face(&bridge, &Who::default());
@@ -49,9 +49,9 @@ impl Crowd {
     }
 }
 
-fn face(bridge: &Arc<Bridge>, who: &Who) -> Arc<Face> {
-    let inside: Arc<Bridge> = Arc::clone(bridge);
-    let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), true);
+fn face(bridge: &Arc<Bridge>, who: &Who) -> Arc<ClientConnection> {
+    let backend: Arc<Bridge> = Arc::clone(bridge);
+    let face = ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), true);
     face.speak_for(who);
     face
 }

@@ -12,7 +12,7 @@ fn place(url: &'static str, token: &'static str) -> CacheOwner {
         HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static(token))]);
     let fetch = Fetch::new(FetchOptions::default()).unwrap();
     let url = http::Uri::from_static(url);
-    CacheOwner::of(&Server::url(url, Strategy::HttpOnly, headers, fetch))
+    CacheOwner::of(&ServerTarget::url(url, Strategy::HttpOnly, headers, fetch))
 }
 
 fn result(ttl: &Value, scope: &str, text: &str) -> Bytes {
@@ -81,7 +81,7 @@ fn private_results_stay_with_their_identity_and_public_ones_with_their_server() 
     keeper.put(&ours, "", &result(&json!(1000), "public", ""));
     assert!(keeper.has(&theirs, "") && !keeper.has(&elsewhere, ""));
     let child = crate::stdio::child::Command::parse("x").unwrap();
-    let child = Server::command(child, Vec::new());
+    let child = ServerTarget::command(child, Vec::new());
     keeper.put(&CacheOwner::of(&child), "", &result(&json!(1000), "public", ""));
     assert!(!keeper.has(&CacheOwner::of(&child), ""), "each child is a server of its own");
 }

@@ -32,8 +32,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ListenOptions;
+use crate::connection::lock;
 use crate::drive::{Either, race};
-use crate::face::lock;
 
 /// How long a client that sends nothing more is waited for, if its answer cannot be
 /// begun: only what is written shows whether it is still there.

@@ -42,8 +42,8 @@ impl Drop for Folder {
     }
 }
 
-fn server(command: Command) -> Server {
-    Server::command(command, Vec::new())
+fn server(command: Command) -> ServerTarget {
+    ServerTarget::command(command, Vec::new())
 }
 
 fn key(name: &str) -> Key {
@@ -52,8 +52,10 @@ fn key(name: &str) -> Key {
 
 fn tools(texts: &[&'static str]) -> Definitions {
     let mut definitions = Definitions::default();
-    definitions
-        .set(Kind::Tools, texts.iter().map(|text| Bytes::from_static(text.as_bytes())).collect());
+    definitions.set(
+        ListKind::Tools,
+        texts.iter().map(|text| Bytes::from_static(text.as_bytes())).collect(),
+    );
     definitions
 }
 
@@ -208,7 +210,7 @@ fn another_way_to_a_server_is_another_entry_and_secrets_are_not_in_its_name() {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", token.parse().unwrap());
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
-        Key::of(&Server::url(url.parse().unwrap(), Transport::HttpFirst, headers, fetch))
+        Key::of(&ServerTarget::url(url.parse().unwrap(), Transport::HttpFirst, headers, fetch))
     };
     let keys = [
         command(&[], &[]),
@@ -251,7 +253,7 @@ fn json() -> impl Strategy<Value = Bytes> {
 fn definitions() -> impl Strategy<Value = Definitions> {
     prop::collection::vec(prop::collection::vec(json(), 0..4), 4).prop_map(|lists| {
         let mut definitions = Definitions::default();
-        for (kind, list) in Kind::ALL.into_iter().zip(lists) {
+        for (kind, list) in ListKind::ALL.into_iter().zip(lists) {
             definitions.set(kind, list);
         }
         definitions

@@ -12,7 +12,7 @@ use switchboard_proto::revision::Era;
 use tokio::time::timeout_at;
 
 use super::{EXTENSION, End, LONGEST, SHORTEST, TTL, Task, TaskSupport};
-use crate::face::lock;
+use crate::connection::lock;
 use crate::server::Server;
 use crate::server::context::{CallChannel, Context};
 use crate::server::handler::{CatchPanic, Error, Request};

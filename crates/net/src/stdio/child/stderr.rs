@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::face::now;
+use crate::connection::now;
 
 /// Reads `errors` to the end.
 pub(super) async fn drain(

@@ -22,9 +22,9 @@ use switchboard_proto::jsonrpc::Message;
 
 use super::link::{Link, Session};
 use super::stream::{ATTEMPTS, Course};
+use crate::connection::lock;
 use crate::drive::{Either, race};
-use crate::face::lock;
-use crate::upstream::{Road, Upstream};
+use crate::upstream::{Transport, Upstream};
 
 /// Whether we listen for what belongs to no call.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -138,7 +138,7 @@ impl Upstream {
 
     /// Waits until it is known whether the server lets us listen.
     pub(crate) async fn until_listening(&self) {
-        let by_http = lock(&self.core).road == Road::Http;
+        let by_http = lock(&self.core).transport == Transport::Http;
         if let Some(link) = self.http.get().filter(|_| by_http) {
             self.stop.until(link.until_heard()).await;
         }
@@ -266,12 +266,12 @@ mod tests {
 
     use super::*;
     use crate::http::fetch::{Fetch, FetchOptions};
-    use crate::upstream::{Server, Strategy};
+    use crate::upstream::{ServerTarget, Strategy};
 
     fn upstream() -> Arc<Upstream> {
         let fetch = Fetch::new(FetchOptions::default()).unwrap();
         let url = Uri::from_static("http://127.0.0.1:1/mcp");
-        let server = Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch);
+        let server = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch);
         Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default())
     }
 

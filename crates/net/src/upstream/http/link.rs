@@ -21,7 +21,7 @@ use switchboard_proto::sse::EventDecoder;
 use tokio::sync::watch;
 
 use super::ear::Ear;
-use crate::face::lock;
+use crate::connection::lock;
 use crate::http::fetch::Fetch;
 use crate::http::{content_type, is_event_stream};
 use crate::secret::redact;

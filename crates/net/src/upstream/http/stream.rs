@@ -21,9 +21,9 @@ use switchboard_proto::sse::{EventDecoder, EventTooLong};
 
 use super::Post;
 use super::link::{Link, Session};
-use crate::face::{lock, now};
+use crate::backend::PendingWork;
+use crate::connection::{lock, now};
 use crate::http::{content_type, is_event_stream};
-use crate::inside::Works;
 use crate::upstream::Upstream;
 use crate::upstream::flood::too_long;
 
@@ -74,7 +74,7 @@ impl Upstream {
         link: &Link,
         post: &Post,
         response: Response<Incoming>,
-    ) -> Works {
+    ) -> PendingWork {
         let mut course = Course::new();
         let greets = post.message.method() == method::INITIALIZE;
         let session = if greets { link.offered() } else { post.session.clone() };
@@ -82,7 +82,7 @@ impl Upstream {
         loop {
             if let Some(response) = response.take() {
                 match self.read(link, post.lane, &post.message, &mut course, response).await {
-                    Over::Done => return Works::none(),
+                    Over::Done => return PendingWork::none(),
                     Over::Ended if course.polls && course.last.is_some() => {
                         self.pass_hang_up(post.lane);
                     }
@@ -107,14 +107,14 @@ impl Upstream {
 
     /// The answer to a POST is where to POST to (OLD-2): so the greeting goes by
     /// that transport, if it may.
-    fn take_old(self: &Arc<Self>, post: &Post) -> Works {
+    fn take_old(self: &Arc<Self>, post: &Post) -> PendingWork {
         let why = "HTTP 200, but with the stream of an HTTP+SSE server";
         let why = Failure::WrongTransport { why };
         if post.message.method() != method::INITIALIZE {
             return self.unanswered(post, &why);
         }
         match self.try_other_road(&why, Some(&post.message)) {
-            Ok(()) => Works::none(),
+            Ok(()) => PendingWork::none(),
             Err(why) => self.unanswered(post, &why),
         }
     }

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::upstream::{Server as Target, Strategy};
+use switchboard_net::upstream::{ServerTarget as Target, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_testkit::http::HttpServer;

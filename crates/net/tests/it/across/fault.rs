@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Error, Server, Tool};
 use switchboard_net::who::{Standing, Who};
 use switchboard_proto::limits::Limits;
@@ -94,12 +94,12 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     let limits = Arc::new(Limits { park: Duration::from_millis(500), ..many.clone() });
     let (server, mut ends) = asking();
     let options = SiteOptions { limits: Arc::new(many), ..SiteOptions::default() };
-    let far = Site::new(server as Arc<dyn Inside>, options);
+    let far = Site::new(server as Arc<dyn Backend>, options);
     let bridge = bridge_to(host_site(far.clone()).await, Arc::clone(&limits));
     let names = Names::default();
     let gate: Option<Arc<dyn Gate>> = Some(Arc::new(names.clone()));
     let options = SiteOptions { gate, limits: Arc::clone(&limits), ..SiteOptions::default() };
-    let near = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
+    let near = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, options);
     let nobody = Arc::strong_count(&names.0);
 
     let client = Client::modern(Way::Direct(near.clone()));
@@ -115,7 +115,7 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
     };
     let calls = PEOPLE.iter().flat_map(|name| (0..OF_EACH).map(move |_| name));
     let calls = join_all(calls.map(|name| ask(name, &message)));
-    let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Inside>, false, limits);
+    let mut pipe = Caller::new(Arc::clone(&bridge) as Arc<dyn Backend>, false, limits);
     let by_stdin = async {
         let mut ids = Vec::new();
         for _ in 0..OF_PIPE {
@@ -159,7 +159,7 @@ async fn calls_whose_client_does_not_come_back_expire_and_nothing_is_left() {
 async fn a_client_that_leaves_takes_its_parked_calls_with_it() {
     let (server, mut ends) = asking();
     let limits = Arc::new(Limits::default());
-    let far = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let far = host(server as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let bridge = bridge_to(far, limits);
     let mut client = caller(&bridge);
     let asked = client.call("tools/call", able(json!({"name": "wait"}))).await;
@@ -185,7 +185,7 @@ async fn a_call_that_ends_while_its_client_is_away_is_answered_when_it_comes_bac
     let legacy: Vec<_> = Revision::ALL.into_iter().filter(|it| it.era() == Era::Legacy).collect();
     let server = Server::builder("far", "1").only(&legacy).tool(tool).build().unwrap();
     let limits = Arc::new(Limits::default());
-    let far = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let far = host(server as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let bridge = bridge_to(far, limits);
     let mut client = caller(&bridge);
     let asked = client.call("tools/call", able(json!({"name": "hasty"}))).await;

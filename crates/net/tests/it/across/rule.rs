@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::bridge::Bridge;
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::inside::Inside;
 use switchboard_net::server::{Context, Server, Tool};
 use switchboard_net::upstream::Strategy;
 use switchboard_proto::limits::Limits;
@@ -28,9 +28,9 @@ fn unhurried() -> SiteOptions {
 /// A site before a bridge to a server of one era.
 async fn before_site(server: Arc<Server>) -> (Arc<Bridge>, Way) {
     let limits = Arc::new(Limits::default());
-    let url = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let url = host(server as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let bridge = bridge_to(url, limits);
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, unhurried());
     (bridge, Way::Direct(site))
 }
 
@@ -133,7 +133,7 @@ async fn a_legacy_client_resumes_what_a_modern_server_cannot() {
 async fn modern_requests_share_a_legacy_session_if_they_are_alike() {
     let journal = journal();
     let bridge = child_bridge(journal.server(&[]), switchboard_net::bridge::Children::PerSession);
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, unhurried());
     let client = Client::modern(Way::Direct(site));
     let pid = async |token: &str, capabilities: Value| {
         let mut message = call(1, "pid");
@@ -160,7 +160,7 @@ async fn modern_requests_share_a_legacy_session_if_they_are_alike() {
 async fn whoever_says_something_else_each_time_has_a_bound_of_their_own() {
     let journal = journal();
     let bridge = child_bridge(journal.server(&[]), switchboard_net::bridge::Children::PerSession);
-    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
+    let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, unhurried());
     let client = Client::modern(Way::Direct(site));
     let pid = async |token: &str, mark: u64| {
         let mut message = call(1, "pid");
@@ -188,7 +188,7 @@ async fn no_header_of_a_client_goes_on_to_the_server() {
     for era in [Era::Legacy, Era::Modern] {
         let mut server = HttpServer::start().await;
         let headers = http::HeaderMap::new();
-        let target = switchboard_net::upstream::Server::url(
+        let target = switchboard_net::upstream::ServerTarget::url(
             server.url("/mcp"),
             Strategy::HttpOnly,
             headers,
@@ -197,7 +197,7 @@ async fn no_header_of_a_client_goes_on_to_the_server() {
         let target = target.speaking(era);
         let children = switchboard_net::bridge::Children::PerSession;
         let bridge = Bridge::new(target, children, Arc::new(Limits::default()));
-        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, unhurried());
+        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, unhurried());
         let client = Client::modern(Way::Direct(site));
         let mut message = call(1, "t");
         message["params"] = able(message["params"].clone());

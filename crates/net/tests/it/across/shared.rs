@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::ServerPhase;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::within;
 
@@ -101,7 +101,7 @@ async fn modern_clients_share_a_legacy_child_and_nobody_gets_what_is_anothers() 
 async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_turns() {
     for gated in [false, true] {
         let journal = journal();
-        let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+        let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
         let (shared, limits) = (Children::Shared, Arc::new(Limits::default()));
         let bridge = if gated {
             let bound = (NonZeroUsize::MIN.saturating_add(7), Duration::from_mins(1));
@@ -111,7 +111,7 @@ async fn nobody_is_shown_a_question_that_may_be_anothers_even_if_calls_wait_for_
         };
         stands(&bridge, ServerPhase::Ready);
         let options = SiteOptions { shared: true, ..SiteOptions::default() };
-        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Inside>, options);
+        let site = Site::new(Arc::clone(&bridge) as Arc<dyn Backend>, options);
         let client = Client::modern(Way::Direct(site));
         let works = async |token: &str, tag: &str| {
             let mut message = call(1, "work");

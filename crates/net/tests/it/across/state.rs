@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::http::fetch::Fetch;
-use switchboard_net::inside::Inside;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::within;
@@ -56,7 +56,7 @@ impl Client {
 async fn two_clients() -> (Client, Client) {
     let limits = Arc::new(Limits::default());
     let server = builder(Some(Era::Legacy)).build().unwrap();
-    let far = host(server as Arc<dyn Inside>, Arc::clone(&limits)).await;
+    let far = host(server as Arc<dyn Backend>, Arc::clone(&limits)).await;
     let url = host(bridge_to(far, Arc::clone(&limits)), limits).await;
     let client = |token| Client { fetch: fetch(), url: url.clone(), token };
     (client("Bearer ann"), client("Bearer bob"))

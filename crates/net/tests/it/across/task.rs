@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::ServerPhase;
 use switchboard_net::server::{Context, Error, Server, TaskSupport, Tool};
-use switchboard_net::upstream::{Server as Target, Strategy};
+use switchboard_net::upstream::{ServerTarget as Target, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_testkit::caller::Caller;
@@ -32,7 +32,7 @@ async fn tasking(era: Era) -> http::Uri {
     let quick = Tool::new("quick").run(async |_: Value, _| "quick");
     let spoken: Vec<_> = Revision::ALL.into_iter().filter(|it| it.era() == era).collect();
     let builder = Server::builder("far", "1").only(&spoken).tool(ask).tool(must).tool(quick);
-    host(builder.build().unwrap() as Arc<dyn Inside>, Arc::new(Limits::default())).await
+    host(builder.build().unwrap() as Arc<dyn Backend>, Arc::new(Limits::default())).await
 }
 
 async fn meet(era: Era) -> (Arc<Bridge>, Caller) {

@@ -8,7 +8,7 @@ use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::roster::{ServerPhase, ServerState};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::error_of;
@@ -24,7 +24,7 @@ pub(super) fn guarded(
     calls: usize,
     start: Duration,
 ) -> Arc<Bridge> {
-    let server = Server::command(command, std::env::vars_os().collect());
+    let server = ServerTarget::command(command, std::env::vars_os().collect());
     let limits = Limits { greeting: Some(start), ..Limits::default() };
     let bounds = (NonZeroUsize::new(calls).unwrap(), start);
     Bridge::guarding(server, children, Arc::new(limits), bounds)

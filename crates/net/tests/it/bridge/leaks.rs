@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::HttpServer;
@@ -33,7 +33,7 @@ async fn sessions_at_a_url_leave_no_task_behind() {
     let mut server = HttpServer::start().await;
     let before = tasks();
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpFirst, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpFirst, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     for number in 0..10 {
         let mut caller = caller(&bridge);

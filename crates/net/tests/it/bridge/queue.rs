@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_net::backend::Backend;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::inside::Inside;
 use switchboard_net::roster::ServerPhase;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
@@ -20,7 +20,7 @@ const WAITING: usize = 1024;
 /// A client that may have more calls open than may wait.
 fn busy_caller(bridge: &Arc<Bridge>) -> Caller {
     let limits = Limits { calls: 2 * WAITING, ..Limits::default() };
-    Caller::new(Arc::clone(bridge) as Arc<dyn Inside>, bridge.is_shared(), Arc::new(limits))
+    Caller::new(Arc::clone(bridge) as Arc<dyn Backend>, bridge.is_shared(), Arc::new(limits))
 }
 
 /// Runs a test on one thread with the stack that threads of the runtime have.

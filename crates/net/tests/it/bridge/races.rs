@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::http::HttpServer;
@@ -58,7 +58,7 @@ async fn a_call_that_takes_too_long_fails_and_is_cancelled_at_the_server() {
     let mut server = HttpServer::start().await;
     let limits = Arc::new(Limits { quiet: Duration::from_millis(400), ..Limits::default() });
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
     let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
     let version = switchboard_testkit::caller::LEGACY;
@@ -78,7 +78,7 @@ async fn an_answer_that_is_too_long_says_so_and_the_next_call_works() {
     let mut server = HttpServer::start().await;
     let limits = Arc::new(Limits { message: 1000, ..Limits::default() });
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
     let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
     let version = switchboard_testkit::caller::LEGACY;
@@ -110,7 +110,7 @@ async fn an_event_that_cannot_be_read_fails_the_call_of_its_stream_at_once() {
     let mut server = HttpServer::start().await;
     let limits = Arc::new(Limits { message: 1000, ..Limits::default() });
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::clone(&limits));
     let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
     let version = switchboard_testkit::caller::LEGACY;

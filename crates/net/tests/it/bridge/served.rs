@@ -10,7 +10,7 @@ use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::fetch::Fetch;
 use switchboard_net::http::listen::{ListenOptions, serve};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::LEGACY;
 use switchboard_testkit::http::HttpServer;
@@ -28,9 +28,9 @@ struct Browser {
 }
 
 async fn site(bridge: &Arc<Bridge>) -> http::Uri {
-    let inside = Arc::clone(bridge);
+    let backend = Arc::clone(bridge);
     let site =
-        Site::new(inside, SiteOptions { shared: bridge.is_shared(), ..SiteOptions::default() });
+        Site::new(backend, SiteOptions { shared: bridge.is_shared(), ..SiteOptions::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, site, ListenOptions::default(), std::future::pending()));
@@ -139,7 +139,7 @@ async fn modern_requests_share_a_child_and_hanging_up_cancels_just_one() {
 async fn the_stream_of_a_cancelled_call_ends_as_the_servers_does() {
     let mut server = HttpServer::start().await;
     let target =
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, http::HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     let url = site(&bridge).await;
     let mut browser = Browser::new(&url);

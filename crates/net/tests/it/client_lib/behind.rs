@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{CallError, Client, ClientOptions};
-use switchboard_net::face::Face;
-use switchboard_net::upstream::{Guise, Server};
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::upstream::{ClientIdentity, ServerTarget};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -16,9 +16,9 @@ use super::child;
 use crate::upstream::journal;
 
 async fn behind(bridge: &Arc<Bridge>, era: Era) -> Client {
-    let inside = Arc::clone(bridge);
-    let face = Face::new(era, Carrier::Http, inside, &Limits::default(), true);
-    let server = Server::behind(bridge, &Arc::new(Guise::of(&face, None)));
+    let backend = Arc::clone(bridge);
+    let face = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
+    let server = ServerTarget::behind(bridge, &Arc::new(ClientIdentity::of(&face, None)));
     within(Client::connect(server, ClientOptions::default())).await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use serde_json::json;
 use switchboard_net::client::{CallError, Client, ClientOptions, ConnectError, call_once};
 use switchboard_net::http::fetch::FetchError;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::caller::LEGACY;
@@ -272,7 +272,7 @@ async fn calls_wait_until_the_server_is_listened_to() {
 async fn a_modern_server_is_met_even_where_the_oldest_transport_is_tried_first() {
     let mut server = HttpServer::start().await;
     let url = server.url("/mcp");
-    let target = Server::url(url, Strategy::SseFirst, HeaderMap::new(), fetch());
+    let target = ServerTarget::url(url, Strategy::SseFirst, HeaderMap::new(), fetch());
     let connecting = Client::connect(target.clone(), ClientOptions::default());
     let (client, ()) = tokio::join!(connecting, async {
         server.get().await.answer(405, &[], "").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use switchboard_net::client::{
     CallError, Client, ClientOptions, ConnectError, ListenFilter, ResponseCache,
 };
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::failure::Failure;
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::within;
@@ -75,7 +75,7 @@ async fn clients_that_share_a_cache_share_what_is_public_and_nothing_else() {
     let target = |token: &'static str| {
         let token = HeaderValue::from_static(token);
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, token)]);
-        Server::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch())
+        ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch())
     };
     let targets = ["Bearer one", "Bearer two", "Bearer none"].map(target);
     let options = || ClientOptions { cache: Some(cache.clone()), ..ClientOptions::default() };

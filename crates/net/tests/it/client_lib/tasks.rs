@@ -58,7 +58,7 @@ async fn client(era: Era, gate: &Arc<Notify>) -> (Client, oneshot::Sender<()>) {
     let options = options.on_elicitation(|params| async move {
         Ok(json!({"action": "accept", "content": {"said": params["message"]}}))
     });
-    let target = upstream::Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let target = upstream::ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
     (within(Client::connect(target, options)).await.unwrap(), stop)
 }
 

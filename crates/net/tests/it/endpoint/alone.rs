@@ -170,7 +170,7 @@ async fn several_sites_and_pages_stand_side_by_side() {
         let path = |rest| format!("/servers/s{number}/{rest}");
         let options =
             SiteOptions { path: path("mcp"), sse_path: path("sse"), ..SiteOptions::default() };
-        Site::new(stages[number].inside.clone(), options)
+        Site::new(stages[number].backend.clone(), options)
     };
     let pages = vec![
         ("/healthz".to_owned(), SitePage::Text("ok".to_owned())),

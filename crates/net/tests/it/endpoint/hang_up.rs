@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::http::HttpServer;
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ async fn nobody_is_hung_up_on_who_cannot_come_back() {
 async fn a_server_that_hangs_up_on_us_hangs_up_on_the_client_too() {
     let mut server = HttpServer::start().await;
     let headers = http::HeaderMap::new();
-    let target = Server::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch());
+    let target = ServerTarget::url(server.url("/mcp"), Strategy::HttpOnly, headers, fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(Limits::default()));
     let options = SiteOptions { keep_alive: NEVER, ..SiteOptions::default() };
     let way = Way::Direct(Site::new(Arc::clone(&bridge) as _, options));

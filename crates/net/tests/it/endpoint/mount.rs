@@ -14,7 +14,7 @@ use crate::script::Stage;
 async fn a_site_nests_in_an_axum_router_beside_other_routes() {
     let mut stage = Stage::new();
     let options = SiteOptions { base: "/tools".to_owned(), ..SiteOptions::default() };
-    let site = Site::new(stage.inside.clone(), options);
+    let site = Site::new(stage.backend.clone(), options);
     let router = Router::new()
         .route("/hello", get(|| async { "hello" }))
         .route_service("/mcp", site.clone())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_net::http::site::SiteOptions;
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::ClientEvent;
 
 use super::{direct, limits, start};
 use crate::client::{Client, call, enveloped};
@@ -46,10 +46,13 @@ async fn a_call_goes_on_where_it_was_when_its_client_comes_back() {
     let again = retry(2, "t", &result["requestState"], answers);
     let (answer, ()) = tokio::join!(client.post(&again), async {
         let heard = set.stage.heard().await;
-        assert!(matches!(heard.verb, Up::Again { .. }), "{heard:?}");
+        assert!(matches!(heard.verb, ClientEvent::Again { .. }), "{heard:?}");
         for expected in [71, 72] {
             let heard = set.stage.heard().await;
-            assert!(matches!(heard.verb, Up::Supply { ask, .. } if ask.0 == expected), "{heard:?}");
+            assert!(
+                matches!(heard.verb, ClientEvent::Supply { ask, .. } if ask.0 == expected),
+                "{heard:?}"
+            );
         }
         waiting.finish(&json!({"done": true}));
     });

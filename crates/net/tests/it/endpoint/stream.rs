@@ -82,7 +82,7 @@ async fn questions_go_where_their_call_came_from() {
         let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [tool]}});
         assert_eq!(client.post(&answer).await.status, 202);
         match set.stage.heard().await.verb {
-            switchboard_proto::exchange::Up::Supply { ask, answer } => {
+            switchboard_proto::exchange::ClientEvent::Supply { ask, answer } => {
                 assert_eq!(ask.0, if tool == "one" { 11 } else { 22 });
                 assert!(std::str::from_utf8(answer.text()).unwrap().contains(tool));
             }

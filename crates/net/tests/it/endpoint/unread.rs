@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use switchboard_net::face::unread::Unread;
+use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::gate::Gate;
 use switchboard_net::http::site::SiteOptions;
 use tokio::io::AsyncReadExt as _;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
-use switchboard_net::face::unread::Unread;
+use switchboard_net::connection::unread::Unread;
 use switchboard_net::http::listen::ListenOptions;
 use switchboard_net::http::request_body::BodyBudget;
 use switchboard_net::http::site::SiteOptions;

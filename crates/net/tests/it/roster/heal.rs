@@ -5,7 +5,7 @@ use switchboard_proto::failure::{Failure, Status};
 
 use serde_json::json;
 use switchboard_net::client;
-use switchboard_net::roster::{CallError, Roster, RosterOptions, ServerPhase, ServerState};
+use switchboard_net::roster::{Roster, RosterError, RosterOptions, ServerPhase, ServerState};
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::script::{Journal, runs};
 use switchboard_testkit::within;
@@ -27,7 +27,8 @@ async fn a_server_that_dies_is_connected_again_and_a_call_waits_for_it() {
     let mut changes = roster.changes();
     let args = json!({"code": 3, "words": "out of cheese\n"});
     let broken = within(roster.call("a", "die", args)).await.unwrap_err();
-    let CallError::Failed(client::CallError::Failed(why @ Failure::Exited(exit))) = &broken else {
+    let RosterError::Failed(client::CallError::Failed(why @ Failure::Exited(exit))) = &broken
+    else {
         panic!("{broken:?}")
     };
     assert_eq!(
@@ -57,7 +58,7 @@ async fn a_call_to_a_server_that_does_not_come_back_in_time_fails_unsent() {
     within(roster.call("a", "die", json!({"code": 3}))).await.unwrap_err();
     until(&mut changes, "a", is_retrying).await;
     let failed = within(roster.call("a", "echo", ())).await.unwrap_err();
-    assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");
+    assert!(matches!(failed, RosterError::NotReady { .. }), "{failed:?}");
     let calls = journal.lines().iter().filter(|line| line.ends_with("tools/call")).count();
     assert_eq!(calls, 1);
     within(roster.close()).await;
@@ -75,7 +76,7 @@ async fn a_server_that_breaks_too_often_is_left_alone_until_it_is_restarted() {
     assert!(error.to_string().contains("no configuration"), "{error}");
     let lives = journal.pids().len();
     let failed = within(roster.call("a", "echo", ())).await.unwrap_err();
-    assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");
+    assert!(matches!(failed, RosterError::NotReady { .. }), "{failed:?}");
     assert_eq!(journal.pids().len(), lives);
     let mut changes = roster.changes();
     roster.restart("a");
@@ -119,7 +120,7 @@ async fn an_endpoint_that_is_gone_is_noticed_by_the_call_that_fails() {
     let mut changes = roster.changes();
     drop(server);
     let failed = within(roster.call("a", "x", ())).await.unwrap_err();
-    assert!(matches!(failed, CallError::Failed(_)), "{failed:?}");
+    assert!(matches!(failed, RosterError::Failed(_)), "{failed:?}");
     until(&mut changes, "a", is_retrying).await;
     assert_eq!(tools(&roster), ["(a/x)"]);
     within(roster.close()).await;
@@ -144,14 +145,14 @@ async fn an_endpoint_is_asked_before_it_is_given_up_and_met_again_when_it_is_bac
         drop(server.post("tools/call").await);
         server.post("server/discover").await.result(hello.clone()).await;
     });
-    assert!(matches!(broken, Err(CallError::Failed(_))), "{broken:?}");
+    assert!(matches!(broken, Err(RosterError::Failed(_))), "{broken:?}");
     assert_eq!(state(&roster, "a").phase, ServerPhase::Ready);
     // Another breaks, and the server is not there until later.
     let (broken, ()) = tokio::join!(within(roster.call("a", "x", ())), async {
         drop(server.post("tools/call").await);
         drop(server.post("server/discover").await);
     });
-    assert!(matches!(broken, Err(CallError::Failed(_))), "{broken:?}");
+    assert!(matches!(broken, Err(RosterError::Failed(_))), "{broken:?}");
     until(&mut changes, "a", is_retrying).await;
     let (called, ()) = tokio::join!(within(roster.call("a", "y", ())), async {
         server.post("server/discover").await.result(hello.clone()).await;

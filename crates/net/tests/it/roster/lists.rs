@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_net::roster::{Change, Changes, Kind, Roster};
+use switchboard_net::roster::{Change, Changes, ListKind, Roster};
 use switchboard_testkit::http::HttpServer;
 use switchboard_testkit::within;
 
@@ -12,7 +12,7 @@ use crate::client_lib::listening::{CHANGED, acknowledge, note};
 use crate::client_lib::{at, child, discovered};
 use crate::upstream::journal;
 
-async fn until_changed(changes: &mut Changes, server: &str, kind: Kind) {
+async fn until_changed(changes: &mut Changes, server: &str, kind: ListKind) {
     let wanted = Change::Definitions { server: server.into(), kind };
     within(async { while changes.next().await != Some(wanted.clone()) {} }).await;
 }
@@ -25,10 +25,10 @@ async fn a_list_that_changes_is_read_again_and_many_changes_are_read_together() 
     assert_eq!(roster.ready().await, []);
     let mut changes = roster.changes();
     roster.call("a", "change", json!({"tool": "new", "times": 200})).await.unwrap();
-    until_changed(&mut changes, "a", Kind::Tools).await;
+    until_changed(&mut changes, "a", ListKind::Tools).await;
     assert_eq!(tools(&roster), ["a/echo", "a/new"]);
     roster.call("a", "change", json!({"tool": "newer"})).await.unwrap();
-    until_changed(&mut changes, "a", Kind::Tools).await;
+    until_changed(&mut changes, "a", ListKind::Tools).await;
     assert_eq!(tools(&roster), ["a/echo", "a/new", "a/newer"]);
     let reads = journal.lines().iter().filter(|line| line.ends_with("tools/list")).count();
     assert!(reads < 50, "{reads}");
@@ -56,11 +56,11 @@ async fn a_modern_server_is_listened_to() {
     let (mut stream, id) = acknowledge(hit).await;
     // It may have changed before it was listened to.
     server.post("tools/list").await.result(list(&["x", "y"])).await;
-    until_changed(&mut changes, "a", Kind::Tools).await;
+    until_changed(&mut changes, "a", ListKind::Tools).await;
     assert_eq!(tools(&roster), ["a/x", "a/y"]);
     stream.event(&note(CHANGED, &id, json!({}))).await;
     server.post("tools/list").await.result(list(&["y"])).await;
-    until_changed(&mut changes, "a", Kind::Tools).await;
+    until_changed(&mut changes, "a", ListKind::Tools).await;
     assert_eq!(tools(&roster), ["a/y"]);
     within(roster.close()).await;
 }

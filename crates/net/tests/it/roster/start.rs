@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_net::client::ClientOptions;
-use switchboard_net::roster::{AddError, CallError, Change, Roster, RosterOptions, ServerPhase};
+use switchboard_net::roster::{AddError, Change, Roster, RosterError, RosterOptions, ServerPhase};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use switchboard_testkit::script::{Journal, runs};
@@ -84,14 +84,14 @@ async fn ready_returns_although_nothing_is() {
 #[tokio::test]
 async fn a_server_that_cannot_be_started_says_why_and_is_tried_again() {
     let roster = Roster::new(RosterOptions { wait: Duration::from_millis(50), ..patient() });
-    roster.add("a", Server::command(Command::new("/no/such/server"), Vec::new())).unwrap();
+    roster.add("a", ServerTarget::command(Command::new("/no/such/server"), Vec::new())).unwrap();
     let late = within(roster.ready()).await;
     assert_eq!(late[0].state.phase, ServerPhase::Retrying);
     let error = late[0].state.reason.as_ref().unwrap();
     assert!(matches!(error, Failure::NotStarted { .. }), "{error:?}");
     assert!(error.to_string().contains("/no/such/server"), "{error}");
     let failed = roster.call("a", "echo", ()).await.unwrap_err();
-    assert!(matches!(failed, CallError::NotReady { .. }), "{failed:?}");
+    assert!(matches!(failed, RosterError::NotReady { .. }), "{failed:?}");
     assert!(failed.to_string().starts_with("server \"a\" is not ready: "), "{failed}");
     within(roster.close()).await;
 }
@@ -122,7 +122,7 @@ async fn servers_come_and_go_while_others_work() {
     assert!(journals[1].pids().len() > before.len());
     within(roster.close()).await;
     assert_eq!(roster.add("d", child(&journals[0], &[])), Err(AddError::Closed));
-    assert!(matches!(roster.call("b", "echo", ()).await, Err(CallError::Unknown { .. })));
+    assert!(matches!(roster.call("b", "echo", ()).await, Err(RosterError::Unknown { .. })));
     journals[1].all_gone().await;
 }
 
@@ -196,7 +196,7 @@ async fn a_server_may_have_ears_and_options_of_its_own() {
 async fn whoever_reads_too_slowly_is_told_that_something_was_missed() {
     let roster = Roster::new(RosterOptions::default());
     let mut changes = roster.changes();
-    roster.add("a", Server::command(Command::new("/no/such/server"), Vec::new())).unwrap();
+    roster.add("a", ServerTarget::command(Command::new("/no/such/server"), Vec::new())).unwrap();
     for _ in 0..1000 {
         assert!(roster.restart("a"));
     }

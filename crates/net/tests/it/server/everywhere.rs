@@ -79,7 +79,7 @@ async fn client(
     heard: &Arc<Mutex<Vec<Notification>>>,
 ) -> Client {
     let url = format!("http://{}{path}", web.address).parse().unwrap();
-    let server = upstream::Server::url(url, strategy, HeaderMap::new(), fetch());
+    let server = upstream::ServerTarget::url(url, strategy, HeaderMap::new(), fetch());
     let heard = Arc::clone(heard);
     let reply = |method: &'static str| {
         move |params: Value| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, CacheHints, Context, Flaw, Prompt, PromptResult, Resource, Server, Tool,
+    BuildError, Builder, CacheHints, Context, Prompt, PromptResult, Resource, Server, Tool,
 };
 use switchboard_proto::revision::Revision;
 
@@ -160,7 +160,7 @@ async fn an_extension_is_on_if_both_sides_say_so() {
     }
     for (id, settings) in [("ui", json!({})), ("/ui", json!({})), ("a/b", json!(true))] {
         let flaw = fixture().extension(id, settings).build().unwrap_err();
-        assert_eq!(flaw, Flaw::Extension { id: id.to_owned() });
+        assert_eq!(flaw, BuildError::Extension { id: id.to_owned() });
     }
 }
 
@@ -177,7 +177,7 @@ fn keys_of_meta_have_a_shape() {
     }
     for key in ["", "-x", "a b", "1.com/x"] {
         let flaw = |builder: Builder| builder.build().unwrap_err();
-        let expected = Flaw::Meta { key: key.to_owned() };
+        let expected = BuildError::Meta { key: key.to_owned() };
         let empty = || Server::builder("s", "0");
         assert_eq!(flaw(empty().tool(tool(key))), expected);
         assert_eq!(flaw(empty().prompt(prompt(key))), expected);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, Context, Flaw, Server, TaskSupport, Tool, ToolOutcome, ToolResult,
+    BuildError, Builder, Context, Server, TaskSupport, Tool, ToolOutcome, ToolResult,
 };
 
 use super::{LEGACY, serve, text};
@@ -87,7 +87,7 @@ async fn a_task_that_breaks_its_promise_has_failed() {
 fn an_output_schema_that_is_none_is_told_before_anybody_asks() {
     let bad = Tool::new("bad").output_schema(&json!({"type": 7})).run(async |_: Value, _| "");
     let flaw = Server::builder("s", "0").tool(bad).build().unwrap_err();
-    assert!(matches!(flaw, Flaw::OutputSchema { .. }), "{flaw:?}");
+    assert!(matches!(flaw, BuildError::OutputSchema { .. }), "{flaw:?}");
     assert!(flaw.to_string().starts_with("output schema of tool \"bad\": "), "{flaw}");
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_net::server::{
-    Builder, CacheHints, Flaw, Prompt, PromptResult, Resource, Server, Template, Tool,
+    BuildError, Builder, CacheHints, Prompt, PromptResult, Resource, Server, Template, Tool,
 };
 
 use super::{LEGACY, fixture, serve, text};
@@ -211,7 +211,7 @@ fn what_cannot_be_offered_is_told_before_anybody_asks() {
     let flaw = |builder: Builder| builder.build().unwrap_err();
     let tool = |name: &str| Tool::new(name).run(async |_, _| "");
     let twice = Server::builder("s", "0").tool(tool("a")).tool(tool("a"));
-    assert_eq!(flaw(twice), Flaw::Duplicate { key: "a".to_owned() });
+    assert_eq!(flaw(twice), BuildError::Duplicate { key: "a".to_owned() });
     for schema in [
         json!({"type": "string"}),
         json!({"type": "object", "properties": {"a": {"type": 7}}}),
@@ -219,8 +219,8 @@ fn what_cannot_be_offered_is_told_before_anybody_asks() {
     ] {
         let bad = Tool::new("bad").input_schema(&schema).run(async |_, _| "");
         let flaw = flaw(Server::builder("s", "0").tool(bad));
-        assert!(matches!(flaw, Flaw::Schema { .. }), "{flaw:?} for {schema}");
+        assert!(matches!(flaw, BuildError::Schema { .. }), "{flaw:?} for {schema}");
     }
     let bad = Template::new("a://{x", "n").read_each(async |_, _, _| Ok(Vec::new()));
-    assert!(matches!(flaw(Server::builder("s", "0").template(bad)), Flaw::Template { .. }));
+    assert!(matches!(flaw(Server::builder("s", "0").template(bad)), BuildError::Template { .. }));
 }

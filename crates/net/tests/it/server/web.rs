@@ -32,8 +32,8 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let inside: Arc<Server> = Arc::clone(&server);
-        let site = Site::new(inside, SiteOptions::default());
+        let backend: Arc<Server> = Arc::clone(&server);
+        let site = Site::new(backend, SiteOptions::default());
         let options = ListenOptions::default();
         let task = tokio::spawn(serve(listener, site, options, async move { _ = stopped.await }));
         Self { server, address, stop, task }

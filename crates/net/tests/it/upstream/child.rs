@@ -4,7 +4,7 @@ use serde_json::json;
 use std::sync::Arc;
 use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::stdio::child::Command;
-use switchboard_net::upstream::Server;
+use switchboard_net::upstream::ServerTarget;
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, error_of};
 use switchboard_testkit::script::gone;
@@ -30,7 +30,7 @@ async fn a_child_runs_where_and_with_what_it_was_told() {
 /// A greeted child whose messages may have 64 KiB.
 async fn with_short_messages(command: Command) -> (Arc<Bridge>, Caller) {
     let limits = Arc::new(Limits { message: 1 << 16, ..Limits::default() });
-    let server = Server::command(command, std::env::vars_os().collect());
+    let server = ServerTarget::command(command, std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
     let mut caller = Caller::new(Arc::clone(&bridge) as _, false, limits);
     caller.greet().await;
@@ -177,10 +177,10 @@ async fn a_megabyte_passes_both_ways() {
 async fn a_child_is_not_read_while_its_client_does_not_read() {
     let journal = journal();
     let limits = Arc::new(Limits { backlog: 1 << 18, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+    let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut caller = Caller::new(inside, false, limits);
+    let backend = Arc::clone(&bridge);
+    let mut caller = Caller::new(backend, false, limits);
     caller.greet().await;
     caller.tool("echo", json!({})).await;
     // 64 MiB, of which the pipes and the backlog take less than two.
@@ -205,10 +205,10 @@ async fn a_child_is_not_read_while_its_client_does_not_read() {
 async fn results_count_as_unread_too() {
     let journal = journal();
     let limits = Arc::new(Limits { backlog: 1 << 18, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+    let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut caller = Caller::new(inside, false, limits);
+    let backend = Arc::clone(&bridge);
+    let mut caller = Caller::new(backend, false, limits);
     caller.greet().await;
     caller.tool("echo", json!({})).await;
     let mut ids = Vec::new();
@@ -227,10 +227,10 @@ async fn results_count_as_unread_too() {
 async fn a_child_that_does_not_read_is_not_written_to_without_end() {
     let journal = journal();
     let limits = Arc::new(Limits { backlog: 4 << 20, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+    let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut caller = Caller::new(inside, false, limits);
+    let backend = Arc::clone(&bridge);
+    let mut caller = Caller::new(backend, false, limits);
     caller.greet().await;
     caller.ask("tools/call", json!({"name": "deaf"})).await;
     journal.saw("deaf").await;
@@ -256,10 +256,10 @@ async fn a_child_that_does_not_read_is_not_written_to_without_end() {
 async fn a_child_that_pings_and_does_not_read_the_answers_is_ended() {
     let journal = journal();
     let limits = Arc::new(Limits { backlog: 1 << 20, ..Limits::default() });
-    let server = Server::command(journal.server(&[]), std::env::vars_os().collect());
+    let server = ServerTarget::command(journal.server(&[]), std::env::vars_os().collect());
     let bridge = Bridge::new(server, Children::PerSession, Arc::clone(&limits));
-    let inside = Arc::clone(&bridge);
-    let mut caller = Caller::new(inside, false, limits);
+    let backend = Arc::clone(&bridge);
+    let mut caller = Caller::new(backend, false, limits);
     caller.greet().await;
     let text = caller.tool_error("pings", json!({"count": 100_000})).await;
     assert!(text.contains("does not read"), "{text}");

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use serde_json::json;
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_testkit::http::HttpServer;
 
 use super::{before, before_with};
@@ -128,6 +128,6 @@ fn what_is_sent_along_is_not_printed() {
     let mut headers = HeaderMap::new();
     headers.insert("x-token", "secret".parse().unwrap());
     let url = "http://127.0.0.1:1/mcp".parse().unwrap();
-    let server = Server::url(url, Strategy::HttpOnly, headers, super::fetch());
+    let server = ServerTarget::url(url, Strategy::HttpOnly, headers, super::fetch());
     assert!(!format!("{:?} {server:?}", server.target()).contains("secret"));
 }

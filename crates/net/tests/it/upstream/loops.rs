@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Ancestry, Server, Strategy};
+use switchboard_net::upstream::{Ancestry, ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{LEGACY, error_of};
 use switchboard_testkit::http::{Hit, HttpServer};
@@ -16,7 +16,7 @@ use super::{caller, fetch};
 async fn a_loop_is_believed_only_of_an_answer_that_names_the_id_of_the_server() {
     let mut http = HttpServer::start().await;
     let ancestry = Ancestry::gateway("a", "a.json", None);
-    let server = Server::url(http.url("/mcp"), Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let server = ServerTarget::url(http.url("/mcp"), Strategy::HttpOnly, HeaderMap::new(), fetch());
     let server = server.named_by(&ancestry);
     let limits = Arc::new(Limits::default());
     let bridge = Bridge::new(server.clone(), Children::PerSession, limits);

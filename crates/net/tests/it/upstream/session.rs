@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{LEGACY, error_of};
 use switchboard_testkit::http::{Hit, HttpServer};
@@ -36,7 +36,7 @@ async fn a_session_that_nobody_uses_is_kept_by_pings() {
     let mut server = HttpServer::start().await;
     let limits = Limits { ping: Duration::from_millis(20), ..Limits::default() };
     let url = server.url("/mcp");
-    let target = Server::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
+    let target = ServerTarget::url(url, Strategy::HttpOnly, HeaderMap::new(), fetch());
     let bridge = Bridge::new(target, Children::PerSession, Arc::new(limits));
     let mut caller = caller(&bridge);
     tokio::join!(caller.greet(), server.greet(Some("s1"), LEGACY));

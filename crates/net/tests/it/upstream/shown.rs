@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::{HeaderMap, HeaderName};
 use serde_json::json;
 use switchboard_net::bridge::{Bridge, Children};
-use switchboard_net::upstream::{Credential, Fetching, NoCredential, Server, Strategy};
+use switchboard_net::upstream::{Credential, Fetching, NoCredential, ServerTarget, Strategy};
 use switchboard_proto::limits::Limits;
 use switchboard_testkit::caller::{Caller, LEGACY, error_of};
 use switchboard_testkit::http::HttpServer;
@@ -47,7 +47,7 @@ impl Credential for Words {
 
 fn before(server: &HttpServer, words: &Arc<Words>, strategy: Strategy) -> (Arc<Bridge>, Caller) {
     let words = Arc::clone(words);
-    let server = Server::url(server.url("/mcp"), strategy, HeaderMap::new(), fetch());
+    let server = ServerTarget::url(server.url("/mcp"), strategy, HeaderMap::new(), fetch());
     let server = server.showing(words);
     let bridge = Bridge::new(server, Children::PerSession, Arc::new(Limits::default()));
     (Arc::clone(&bridge), caller(&bridge))

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Call, LegacyClientHalf, Owner, Phase, client};
 use crate::client::across::welcome_within_bounds;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Down, Lane, To};
+use crate::exchange::{Lane, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Message, Part};
 use crate::method;
@@ -89,7 +89,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
 
     fn answer_greeters(&mut self, outcome: &Outcome) {
         for to in self.greeters.drain(..) {
-            self.down.push_back(Down::Finish { to, outcome: outcome.clone() });
+            self.down.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
         }
     }
 
@@ -107,7 +107,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             if let Some((id, call)) = self.ledger.answer(&message) {
                 self.end_watch(id, &call, false);
                 let to = client(&call.owner).cloned();
-                self.down.extend(to.map(|to| Down::Finish { to, outcome: outcome.clone() }));
+                self.down.extend(to.map(|to| ServerEvent::Finish { to, outcome: outcome.clone() }));
             }
         }
     }
@@ -240,7 +240,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
                 && let Some(method) = method::list_changed(capability)
             {
                 let message = Message::notification(method, None);
-                self.down.push_back(Down::Note { to: To::Session, message });
+                self.down.push_back(ServerEvent::Note { to: To::Session, message });
             }
         }
     }

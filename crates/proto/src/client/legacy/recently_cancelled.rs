@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{Call, LegacyClientHalf, Owner, client};
 use crate::client::ledger::cancel_notice;
 use crate::client::{CallId, Sharing, Ticket, Transmit};
-use crate::exchange::{Down, Lane};
+use crate::exchange::{Lane, ServerEvent};
 use crate::jsonrpc::{Id, Message};
 use crate::method;
 
@@ -90,13 +90,13 @@ impl<T: Ticket> LegacyClientHalf<T> {
             .id()
             .and_then(|id| self.take_cancelled(id))
             .and_then(|cancelled| cancelled.awaits);
-        self.down.extend(to.map(|to| Down::Finish { to, outcome: answer.clone().into() }));
+        self.down.extend(to.map(|to| ServerEvent::Finish { to, outcome: answer.clone().into() }));
     }
 
     /// The lane of a call that was dropped is over without an answer.
     pub(super) fn end_cancelled_lane(&mut self, lane: Lane) {
         let to = self.take_cancelled(&Id::from(lane.0)).and_then(|cancelled| cancelled.awaits);
-        self.down.extend(to.map(|to| Down::Unanswered { to }));
+        self.down.extend(to.map(|to| ServerEvent::Unanswered { to }));
     }
 
     fn take_cancelled(&mut self, id: &Id) -> Option<RecentlyCancelled<T>> {
@@ -110,7 +110,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if let Some(to) = cancelled.awaits {
             // Over HTTP some servers leave the stream open for ever.
             self.out.push_back(Transmit::Abort { lane: cancelled.id.lane() });
-            self.down.push_back(Down::Unanswered { to });
+            self.down.push_back(ServerEvent::Unanswered { to });
         }
     }
 
@@ -126,7 +126,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// The link is gone: no server answers them.
     pub(super) fn lose_cancelled(&mut self) {
         let awaits = self.recently_cancelled.drain(..).filter_map(|cancelled| cancelled.awaits);
-        self.down.extend(awaits.map(|to| Down::Unanswered { to }));
+        self.down.extend(awaits.map(|to| ServerEvent::Unanswered { to }));
     }
 
     /// A client is gone: it gets no answers.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::{Asked, LegacyClientHalf};
 use crate::client::ledger::likely_call;
 use crate::client::{CallId, Sharing, Ticket};
-use crate::exchange::{Ask, Down, Lane, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Member, Message};
 use crate::method;
@@ -147,7 +147,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
             self.ledger.hold(id, now);
         }
         self.asks.insert(ask, Asked { id, to: to.clone(), lane, on, holds });
-        self.down.push_back(Down::Ask { to, ask, request: request.clone() });
+        self.down.push_back(ServerEvent::Ask { to, ask, request: request.clone() });
     }
 
     /// The call that a question is put to where clients share a server and only
@@ -189,7 +189,7 @@ impl<T: Ticket> LegacyClientHalf<T> {
     /// Takes a question back in the server's name.
     pub(super) fn recall(&mut self, ask: Ask, asked: Asked<T>) {
         let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
-        self.down.push_back(Down::Recall { to: asked.to, ask, message });
+        self.down.push_back(ServerEvent::Recall { to: asked.to, ask, message });
     }
 
     /// The server does not need an answer any more.
@@ -199,7 +199,11 @@ impl<T: Ticket> LegacyClientHalf<T> {
         if let Some(ask) = ask
             && let Some(asked) = self.take_ask(ask, now)
         {
-            self.down.push_back(Down::Recall { to: asked.to, ask, message: message.clone() });
+            self.down.push_back(ServerEvent::Recall {
+                to: asked.to,
+                ask,
+                message: message.clone(),
+            });
         }
     }
 }

@@ -144,17 +144,17 @@ fn drain(half: &mut LegacyClientHalf<Name>, seen: &mut Vec<String>) {
     };
     while let Some(down) = half.poll_down() {
         seen.push(match down {
-            Down::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
-            Down::Ask { to, ask, request } => {
+            ServerEvent::Note { to, message } => format!("{}: note {}", whom(to), show(&message)),
+            ServerEvent::Ask { to, ask, request } => {
                 format!("{}: ask q{} {}", whom(to), ask.0, show(&request))
             }
-            Down::Recall { to, ask, message } => {
+            ServerEvent::Recall { to, ask, message } => {
                 format!("{}: recall q{} {}", whom(to), ask.0, show(&message))
             }
-            Down::Finish { to, outcome } => {
+            ServerEvent::Finish { to, outcome } => {
                 format!("{}: finish {}", to.0, show(&outcome.into_message(Words::Full)))
             }
-            Down::Unanswered { to } => format!("{}: unanswered", to.0),
+            ServerEvent::Unanswered { to } => format!("{}: unanswered", to.0),
         });
     }
 }

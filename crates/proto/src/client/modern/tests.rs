@@ -439,10 +439,10 @@ fn drain(half: &mut ModernClientHalf<Name>, seen: &mut Vec<String>) {
     }
     while let Some(down) = half.poll_down() {
         seen.push(match down {
-            Down::Note { to: To::Call(name), message } => {
+            ServerEvent::Note { to: To::Call(name), message } => {
                 format!("{}: note {}", name.0, show(&message))
             }
-            Down::Finish { to, outcome } => {
+            ServerEvent::Finish { to, outcome } => {
                 format!("{}: finish {}", to.0, show(&outcome.into_message(Words::Full)))
             }
             other => panic!("not in this era: {other:?}"),

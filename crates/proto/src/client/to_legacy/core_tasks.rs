@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Call, Errand, ToLegacy};
+use super::{Call, InternalCall, ToLegacy};
 use crate::client::across::{TASKS as EXTENSION, strip_envelope};
 use crate::client::across::{declares_tasks, new_task_id, task_as_extension, task_request};
 use crate::client::{CallId, Ticket};
-use crate::exchange::{Ask, Down};
+use crate::exchange::{Ask, ServerEvent};
 use crate::failure::{Outcome, Words};
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
@@ -110,7 +110,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.
     pub(super) fn leave_task(&mut self, call: &Call<T>, now: Instant) {
         if let Some(id) = &call.task {
-            self.inner.open(Errand::Aside, &task_request(method::CANCEL_TASK, id), now);
+            self.inner.open(InternalCall::Aside, &task_request(method::CANCEL_TASK, id), now);
         }
     }
 
@@ -159,7 +159,7 @@ impl<T: Ticket> ToLegacy<T> {
             }
         };
         if !may_have {
-            let errand = Errand::Call { number, ticket: call.ticket.clone() };
+            let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
             call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, &id), now);
             call.task = Some(id);
             self.ask_early_questions(now);
@@ -185,7 +185,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn wait_for_end(&mut self, number: u64, now: Instant) {
         let Some(task) = self.tasks.kept.get_mut(number) else { return };
         let ask = task_request(method::TASK_RESULT, &task.id);
-        let wait = self.inner.open(Errand::TaskEnd(number), &ask, now);
+        let wait = self.inner.open(InternalCall::TaskEnd(number), &ask, now);
         task.wait = Some(wait);
         for question in task.questions.values() {
             self.inner.put_on(question.ask, wait, now);
@@ -297,7 +297,7 @@ impl<T: Ticket> ToLegacy<T> {
         }
         let answer = Message::result(&Id::from(0), b"{}");
         let answer = self.newer_answer(&answer, method::UPDATE_TASK);
-        self.down.push_back(Down::Finish { to: ticket, outcome: answer });
+        self.down.push_back(ServerEvent::Finish { to: ticket, outcome: answer });
         self.translate(now);
         CallId::DONE
     }

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Errand, ToLegacy};
+use super::{InternalCall, ToLegacy};
 use crate::client::across::{TASKS, declares_tasks};
 use crate::client::{CallId, Ticket};
-use crate::exchange::{Ask, Down, Lane, To};
+use crate::exchange::{Ask, Lane, ServerEvent, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Member, Message, Part};
 use crate::method;
@@ -73,7 +73,7 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, call) in std::mem::take(&mut self.calls) {
             self.end_questions_of(number, &call.ticket, now);
             let outcome = call.lingers.map_or_else(|| why.clone().into(), |(outcome, _)| outcome);
-            self.down.push_back(Down::Finish { to: call.ticket, outcome });
+            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome });
         }
         self.return_later(now);
     }
@@ -119,7 +119,7 @@ impl<T: Ticket> ToLegacy<T> {
             method::INITIALIZE => {
                 // Whoever comes first greets for all.
                 self.inner.introduce(request.clone());
-                self.inner.meet(Errand::Native(ticket), now);
+                self.inner.meet(InternalCall::Native(ticket), now);
                 return CallId::DONE;
             }
             method::SET_LEVEL => {
@@ -128,13 +128,13 @@ impl<T: Ticket> ToLegacy<T> {
             }
             _ => {}
         }
-        self.inner.open(Errand::Native(ticket), request, now).mark_native()
+        self.inner.open(InternalCall::Native(ticket), request, now).mark_native()
     }
 
     /// What is for everybody is for them too.
     pub(super) fn tell_natives(&mut self, message: &Message) {
         if self.has_natives {
-            self.down.push_back(Down::Note { to: To::Session, message: message.clone() });
+            self.down.push_back(ServerEvent::Note { to: To::Session, message: message.clone() });
         }
     }
 
@@ -142,7 +142,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// only one of all clients has calls that it may be about.
     pub(super) fn ask_native(
         &mut self,
-        to: &To<Errand<T>>,
+        to: &To<InternalCall<T>>,
         ask: Ask,
         request: &Message,
         now: Instant,
@@ -152,15 +152,15 @@ impl<T: Ticket> ToLegacy<T> {
             To::Session if self.has_native_asking() => self.inner.place(ask, now),
             To::Session => None,
         };
-        let Some(Errand::Native(to)) = to else { return false };
+        let Some(InternalCall::Native(to)) = to else { return false };
         let (to, request) = (To::Call(to), request.clone());
-        self.down.push_back(Down::Ask { to, ask, request });
+        self.down.push_back(ServerEvent::Ask { to, ask, request });
         true
     }
 
     /// Whether one of them has a call open that the server may ask or log about.
     pub(super) fn has_native_asking(&self) -> bool {
-        self.inner.asking().any(|errand| matches!(errand, Errand::Native(_)))
+        self.inner.asking().any(|errand| matches!(errand, InternalCall::Native(_)))
     }
 
     /// The link is ended because nobody uses it.
@@ -180,25 +180,27 @@ impl<T: Ticket> ToLegacy<T> {
         let listens = self.listens.iter().map(|(&number, listen)| (number, &listen.ticket));
         let mut all = calls.chain(listens);
         let ours = all.find(|(_, theirs)| *theirs == ticket).map(|(number, _)| CallId(number));
-        let native = || self.inner.find(&Errand::Native(ticket.clone())).map(CallId::mark_native);
+        let native =
+            || self.inner.find(&InternalCall::Native(ticket.clone())).map(CallId::mark_native);
         ours.or_else(native)
     }
 
     /// Who opened the call that travels on `lane`, if it passes by the layer.
     pub fn ticket(&self, lane: Lane) -> Option<&T> {
         match self.inner.ticket(lane)? {
-            Errand::Native(ticket) => Some(ticket),
+            InternalCall::Native(ticket) => Some(ticket),
             _ => None,
         }
     }
 
     /// How many calls of clients are open.
     pub fn calls(&self) -> usize {
-        let waits = |errand: &&Errand<T>| match errand {
-            Errand::Discover(ticket) | Errand::Native(ticket) => ticket.counts(),
+        let waits = |errand: &&InternalCall<T>| match errand {
+            InternalCall::Discover(ticket) | InternalCall::Native(ticket) => ticket.counts(),
             _ => false,
         };
-        let native = |errand: &&Errand<T>| matches!(errand, Errand::Native(it) if it.counts());
+        let native =
+            |errand: &&InternalCall<T>| matches!(errand, InternalCall::Native(it) if it.counts());
         let greeters = self.inner.greeters().filter(waits).count();
         let native = self.inner.tickets().filter(native).count();
         self.calls.len() + self.listens.len() + greeters + native

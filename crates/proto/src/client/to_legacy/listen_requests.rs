@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::{Errand, ToLegacy, owner};
+use super::{InternalCall, ToLegacy, owner};
 use crate::client::across::LISTS;
 use crate::client::{CallId, Ticket};
-use crate::exchange::{Down, To};
+use crate::exchange::{ServerEvent, To};
 use crate::failure::Outcome;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method::{self, meta};
@@ -90,7 +90,7 @@ impl<T: Ticket> ToLegacy<T> {
         listen.tasks.retain(|id| self.knows_task(id, &ticket));
         let number = self.next_number();
         self.listens.insert(number, listen);
-        self.inner.meet(Errand::Listen(number), now);
+        self.inner.meet(InternalCall::Listen(number), now);
         CallId(number)
     }
 
@@ -133,7 +133,7 @@ impl<T: Ticket> ToLegacy<T> {
         for (number, to) in promised.collect::<Vec<_>>() {
             self.end_listen(number, now);
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(Down::Finish { to, outcome: answer.into() });
+            self.down.push_back(ServerEvent::Finish { to, outcome: answer.into() });
         }
     }
 
@@ -170,7 +170,7 @@ impl<T: Ticket> ToLegacy<T> {
             let params = json!({ "uri": uri }).to_string();
             let request = Message::request(&0.into(), method::SUBSCRIBE, Some(params.as_bytes()));
             let ticket = ticket.clone();
-            self.inner.open(Errand::Watch { listen: number, uri, ticket }, &request, now);
+            self.inner.open(InternalCall::Watch { listen: number, uri, ticket }, &request, now);
         }
         self.acknowledge(number, now);
     }
@@ -206,14 +206,14 @@ impl<T: Ticket> ToLegacy<T> {
     fn unwatch(&mut self, number: u64, uri: &str, now: Instant) {
         let params = json!({ "uri": uri }).to_string();
         let request = Message::request(&0.into(), method::UNSUBSCRIBE, Some(params.as_bytes()));
-        self.inner.open(Errand::Unwatch { listen: number }, &request, now);
+        self.inner.open(InternalCall::Unwatch { listen: number }, &request, now);
     }
 
     /// What it was to hear of cannot be had, and nobody has refused it.
     fn fail_listen(&mut self, number: u64, why: Outcome, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let outcome = why.and_then(|error| self.newer_answer(error, method::LISTEN));
-            self.down.push_back(Down::Finish { to, outcome });
+            self.down.push_back(ServerEvent::Finish { to, outcome });
         }
     }
 
@@ -238,10 +238,10 @@ impl<T: Ticket> ToLegacy<T> {
         let params = params.to_string();
         let message = Message::notification(method::ACKNOWLEDGED, Some(params.as_bytes()));
         let to = To::Call(listen.ticket.clone());
-        self.down.push_back(Down::Note { to: to.clone(), message });
+        self.down.push_back(ServerEvent::Note { to: to.clone(), message });
         for message in std::mem::take(&mut listen.early) {
             if listen.wants(&message) {
-                self.down.push_back(Down::Note { to: to.clone(), message });
+                self.down.push_back(ServerEvent::Note { to: to.clone(), message });
             }
         }
         if nothing {
@@ -252,7 +252,7 @@ impl<T: Ticket> ToLegacy<T> {
     fn finish_listen(&mut self, number: u64, now: Instant) {
         if let Some(to) = self.end_listen(number, now) {
             let answer = Message::result(&Id::from(0), &listen_over("0"));
-            self.down.push_back(Down::Finish { to, outcome: answer.into() });
+            self.down.push_back(ServerEvent::Finish { to, outcome: answer.into() });
         }
     }
 
@@ -281,7 +281,7 @@ impl<T: Ticket> ToLegacy<T> {
             is_heard = true;
             if listen.acknowledged {
                 let to = To::Call(listen.ticket.clone());
-                self.down.push_back(Down::Note { to, message: message.clone() });
+                self.down.push_back(ServerEvent::Note { to, message: message.clone() });
             } else if listen.early.len() < MOST_EARLY {
                 listen.early.push(message.clone());
             }

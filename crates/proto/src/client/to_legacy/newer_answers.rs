@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Call, Errand, ToLegacy};
+use super::{Call, InternalCall, ToLegacy};
 use crate::client::Ticket;
 use crate::client::across::{TASKS as EXTENSION, identity};
-use crate::exchange::{Carrier, Down, Said, To};
+use crate::exchange::{Carrier, HeaderParams, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::limits::MAX_SERVER_INFO;
@@ -19,7 +19,7 @@ use crate::revision::{Era, Revision};
 
 impl<T: Ticket> ToLegacy<T> {
     /// Why the headers of a call do not fit its arguments, if they do not (GW-44).
-    pub(super) fn mismatch(&self, request: &Message, said: &Said) -> Option<Refusal> {
+    pub(super) fn mismatch(&self, request: &Message, said: &HeaderParams) -> Option<Refusal> {
         let said = said.as_deref()?;
         let mismatch = self.tools.headers(request, Some(said)).err()?;
         Some(Refusal::HeaderMismatch { what: mismatch.to_string() })
@@ -88,7 +88,7 @@ impl<T: Ticket> ToLegacy<T> {
         let params = json!({"level": method::LEVELS[wanted]}).to_string();
         let request = Message::request(&0.into(), method::SET_LEVEL, Some(params.as_bytes()));
         self.leveling += 1;
-        self.inner.open(Errand::Level, &request, now);
+        self.inner.open(InternalCall::Level, &request, now);
     }
 
     /// The server has heard what to log: the calls that want it may begin.
@@ -102,17 +102,17 @@ impl<T: Ticket> ToLegacy<T> {
     }
 
     /// A record goes to its call; to the only one that wants any, if it does not say.
-    pub(super) fn handle_log(&mut self, to: &To<Errand<T>>, record: &Message) {
+    pub(super) fn handle_log(&mut self, to: &To<InternalCall<T>>, record: &Message) {
         let mut wanting = self.calls.iter().filter(|(_, call)| call.level.is_some());
         let number = match to {
-            To::Call(Errand::Call { number, .. }) => Some(*number),
+            To::Call(InternalCall::Call { number, .. }) => Some(*number),
             _ if self.has_native_asking() => None,
             _ => wanting.next().filter(|_| wanting.next().is_none()).map(|(&number, _)| number),
         };
         let call = number.and_then(|number| self.calls.get(&number));
         if let Some(call) = call.filter(|call| is_wanted(record, call.level)) {
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(Down::Note { to, message: record.clone() });
+            self.down.push_back(ServerEvent::Note { to, message: record.clone() });
         }
     }
 

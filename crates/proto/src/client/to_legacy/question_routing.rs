@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Call, Errand, ToLegacy};
+use super::{Call, InternalCall, ToLegacy};
 use crate::client::ledger::likely_call;
 use crate::client::{CallId, Sharing, Ticket};
-use crate::exchange::{Ask, Down, To};
+use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
@@ -42,7 +42,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// The server asks something: the client is asked on the call that it is about (GW-47).
     pub(super) fn handle_ask(
         &mut self,
-        to: &To<Errand<T>>,
+        to: &To<InternalCall<T>>,
         ask: Ask,
         request: &Message,
         now: Instant,
@@ -59,7 +59,7 @@ impl<T: Ticket> ToLegacy<T> {
         // A task's question may come by any call's lane.
         let (number, guessed) = match to {
             _ if waits.is_some() => (waits, false),
-            &To::Call(Errand::Call { number, .. }) => (Some(number), false),
+            &To::Call(InternalCall::Call { number, .. }) => (Some(number), false),
             To::Session => (self.likely(None), true),
             To::Call(_) => (None, false),
         };
@@ -78,7 +78,7 @@ impl<T: Ticket> ToLegacy<T> {
         let to = To::Call(call.ticket.clone());
         let guess = guessed.then(|| (request.clone(), call.client.clone()));
         self.asks.insert(ask, Asked { number, guess });
-        self.down.push_back(Down::Ask { to, ask, request });
+        self.down.push_back(ServerEvent::Ask { to, ask, request });
     }
 
     /// The call that a question is likely to be about, where nothing says it. A
@@ -106,7 +106,7 @@ impl<T: Ticket> ToLegacy<T> {
         let asked = self.asks.remove(&ask);
         if let Some(call) = asked.and_then(|asked| self.calls.get(&asked.number)) {
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(Down::Recall { to, ask, message });
+            self.down.push_back(ServerEvent::Recall { to, ask, message });
         }
     }
 
@@ -139,7 +139,7 @@ impl<T: Ticket> ToLegacy<T> {
                 Some(other) => {
                     let words = Message::notification(method::CANCELLED, None);
                     let to = To::Call(ticket.clone());
-                    self.down.push_back(Down::Recall { to, ask, message: words });
+                    self.down.push_back(ServerEvent::Recall { to, ask, message: words });
                     self.put_to(other, ask, request, true, now);
                 }
                 None => self.inner.refuse_ask(ask, now),
@@ -163,7 +163,7 @@ impl<T: Ticket> ToLegacy<T> {
             self.next_ask += 1;
             waiting.insert(ask);
             self.asks.insert(ask, Asked { number, guess: None });
-            self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
+            self.down.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
         }
         call.visit = Some(Visit { waiting, error: error.clone(), declined: false });
         true

@@ -21,7 +21,7 @@ use super::{Call, ToModern};
 use crate::client::across::TASKS;
 use crate::client::across::{TaskTerm, new_task_id, task_as_core, task_goes_on, task_request};
 use crate::client::{CallId, Sharing, Ticket};
-use crate::exchange::{Ask, Down, To};
+use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::Outcome;
 use crate::jsonrpc::{Id, ItemAction, Kind, Member, Message, Part};
 use crate::method;
@@ -352,7 +352,7 @@ impl<T: Ticket> ToModern<T> {
         task.show(shown.clone());
         let params = shown.to_string();
         let message = Message::notification(method::TASK_STATUS, Some(params.as_bytes()));
-        self.down.push_back(Down::Note { to: To::Session, message });
+        self.down.push_back(ServerEvent::Note { to: To::Session, message });
         for call in self.calls.values_mut() {
             if let Tasking::Wait(wait) = &mut call.tasking
                 && *wait.id == *id

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{Call, ToModern};
 use crate::client::Ticket;
 use crate::client::across::quoted;
-use crate::exchange::{Ask, Down, To};
+use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
@@ -90,7 +90,7 @@ impl<T: Ticket> ToModern<T> {
             let id = Id::Text(entry.key.as_str().into());
             let request = Message::request(&id, &entry.method, Some(&params));
             round.waiting.insert(ask, entry);
-            self.down.push_back(Down::Ask { to: To::Call(to.clone()), ask, request });
+            self.down.push_back(ServerEvent::Ask { to: To::Call(to.clone()), ask, request });
         }
         self.set_round(number, round);
     }
@@ -188,7 +188,7 @@ impl<T: Ticket> ToModern<T> {
             self.asks.remove(&ask);
             let message = Message::notification(method::CANCELLED, Some(b"{\"requestId\":0}"));
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(Down::Recall { to, ask, message });
+            self.down.push_back(ServerEvent::Recall { to, ask, message });
         }
     }
 

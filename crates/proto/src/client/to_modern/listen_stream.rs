@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::older_answers::older_answer;
-use super::{Errand, ToModern};
+use super::{InternalRequest, ToModern};
 use crate::backoff::Reconnect;
 use crate::client::across::{Envelope, LISTS, unmarked};
 use crate::client::{CallId, Ticket};
-use crate::exchange::{Down, To};
+use crate::exchange::{ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message, Part};
 use crate::limits::MAX_ID;
@@ -234,7 +234,7 @@ impl<T: Ticket> ToModern<T> {
         let request = Message::request(&0.into(), method::LISTEN, Some(params.as_bytes()));
         let hears_of_tasks = wanted.get("taskIds").is_some();
         let request = Envelope::ours().taking_tasks(hears_of_tasks).put_on(&request);
-        let call = self.inner.open(Errand::Listen(number), &request, &None, now);
+        let call = self.inner.open(InternalRequest::Listen(number), &request, &None, now);
         self.listening.fresh = Some(Listen { number, call, wanted });
         self.listening.overlap.begin(number);
     }
@@ -251,7 +251,7 @@ impl<T: Ticket> ToModern<T> {
         if message.method() == method::TASK_CHANGED {
             self.handle_task_note(message, now);
         } else if self.listening.overlap.is_news(number, message) {
-            self.down.push_back(Down::Note { to: To::Session, message: unmarked(message) });
+            self.down.push_back(ServerEvent::Note { to: To::Session, message: unmarked(message) });
         }
     }
 
@@ -279,7 +279,7 @@ impl<T: Ticket> ToModern<T> {
                 let changed = method::list_changed(capability).filter(|_| honoured[name] == true);
                 if let Some(method) = changed {
                     let message = Message::notification(method, None);
-                    self.down.push_back(Down::Note { to: To::Session, message });
+                    self.down.push_back(ServerEvent::Note { to: To::Session, message });
                 }
             }
         }
@@ -322,7 +322,7 @@ impl<T: Ticket> ToModern<T> {
                     older_answer(it, method::SUBSCRIBE, self.revision_of(&to), false)
                 };
                 let outcome = outcome.clone().and_then(older);
-                self.down.push_back(Down::Finish { to, outcome });
+                self.down.push_back(ServerEvent::Finish { to, outcome });
             }
         }
         // An error that the server gave would be given again.

@@ -6,12 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{Errand, Session, ToModern};
+use super::{InternalRequest, Session, ToModern};
 use crate::client::across::{
     Envelope, identity, modern_capabilities, unmarked, welcome_within_bounds,
 };
 use crate::client::{CallId, Ticket};
-use crate::exchange::{Down, To};
+use crate::exchange::{ServerEvent, To};
 use crate::failure::{Failure, Outcome};
 use crate::jsonrpc::{Kind, Member, Message};
 use crate::method::{self, meta};
@@ -33,7 +33,7 @@ impl<T: Ticket> ToModern<T> {
         }
         let message =
             if method::is_for_all(message.method()) { unmarked(&message) } else { message };
-        self.down.push_back(Down::Note { to: To::Call(ticket), message });
+        self.down.push_back(ServerEvent::Note { to: To::Call(ticket), message });
     }
 
     /// The server answered a call.
@@ -72,7 +72,7 @@ impl<T: Ticket> ToModern<T> {
     pub(super) fn finish(&mut self, number: u64, outcome: impl Into<Outcome>) {
         if let Some(call) = self.calls.remove(&number) {
             self.recall_round(&call);
-            self.down.push_back(Down::Finish { to: call.ticket, outcome: outcome.into() });
+            self.down.push_back(ServerEvent::Finish { to: call.ticket, outcome: outcome.into() });
         }
     }
 
@@ -137,7 +137,7 @@ impl<T: Ticket> ToModern<T> {
         if !std::mem::replace(&mut self.asking, true) {
             let question = Message::request(&0.into(), method::DISCOVER, Some(b"{}"));
             let question = Envelope::ours().put_on(&question);
-            self.inner.open(Errand::Discover, &question, &None, now);
+            self.inner.open(InternalRequest::Discover, &question, &None, now);
         }
         CallId::DONE
     }
@@ -151,7 +151,7 @@ impl<T: Ticket> ToModern<T> {
             let outcome = outcome.and_then(older);
             for to in greeters {
                 self.sessions.remove(&to.owner());
-                self.down.push_back(Down::Finish { to, outcome: outcome.clone() });
+                self.down.push_back(ServerEvent::Finish { to, outcome: outcome.clone() });
             }
             return;
         };

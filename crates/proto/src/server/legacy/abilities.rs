@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::revision_in;
 use super::{Asked, LegacyServerHalf, Phase};
-use crate::exchange::{Ask, Exchange, Up};
+use crate::exchange::{Ask, ClientEvent, Exchange};
 use crate::jsonrpc::{Id, Kind, Member, Message, Part};
 use crate::method;
 use crate::refusal::Refusal;
@@ -64,7 +64,7 @@ impl LegacyServerHalf {
     pub fn handle_silence(&mut self) {
         for (_, asked) in self.asks.drain() {
             let answer = Message::refusal(None, &Refusal::NobodyToAsk);
-            self.up.push_back(Up::Supply { ask: asked.ask, answer });
+            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
     }
 
@@ -79,7 +79,7 @@ impl LegacyServerHalf {
             _ => None,
         };
         if let Some(asked) = number.and_then(|number| self.asks.remove(&number)) {
-            self.up.push_back(Up::Supply { ask: asked.ask, answer });
+            self.up.push_back(ClientEvent::Supply { ask: asked.ask, answer });
         }
     }
 }

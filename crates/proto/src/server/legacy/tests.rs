@@ -132,13 +132,15 @@ fn drain_frames(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
 fn drain_up(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
     while let Some(up) = half.poll_up() {
         seen.push(match up {
-            Up::Open { exchange, request, .. } => {
+            ClientEvent::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))
             }
-            Up::Again { .. } => panic!("nobody comes back"),
-            Up::Supply { ask, answer } => format!("up: supply q{} {}", ask.0, show(&answer)),
-            Up::Note { message } => format!("up: note {}", show(&message)),
-            Up::Drop { exchange, message } => {
+            ClientEvent::Again { .. } => panic!("nobody comes back"),
+            ClientEvent::Supply { ask, answer } => {
+                format!("up: supply q{} {}", ask.0, show(&answer))
+            }
+            ClientEvent::Note { message } => format!("up: note {}", show(&message)),
+            ClientEvent::Drop { exchange, message } => {
                 let words = message.map(|message| show(&message)).unwrap_or_default();
                 // In these tests the client says whether the inside may still answer.
                 if words.contains("answer me") {

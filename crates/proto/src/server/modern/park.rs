@@ -27,7 +27,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Envelope, Frame, ModernServerHalf, stamp};
-use crate::exchange::{Ask, Exchange, Lane, Up};
+use crate::exchange::{Ask, ClientEvent, Exchange, Lane};
 use crate::header::param;
 use crate::jsonrpc::{Id, Member, Message};
 use crate::method;
@@ -189,10 +189,10 @@ impl ModernServerHalf {
         call.streaming = false;
         call.retry = Some(Envelope::read(request));
         if answer.is_none() {
-            self.up.push_back(Up::Again { exchange, request: request.clone() });
+            self.up.push_back(ClientEvent::Again { exchange, request: request.clone() });
         }
         for (ask, answer) in call.round.take_answers(request) {
-            self.up.push_back(Up::Supply { ask, answer });
+            self.up.push_back(ClientEvent::Supply { ask, answer });
         }
         let open = std::mem::take(&mut call.round.questions).into_iter();
         let may_ask = |question: &Question| answer.is_none() && call.permits(&question.request);
@@ -224,7 +224,7 @@ impl ModernServerHalf {
     fn give_up(&mut self, exchange: Exchange, parked: &Parked) {
         match parked.answer {
             Some(_) => self.refuse_asks(&parked.call.round.questions),
-            None => self.up.push_back(Up::Drop { exchange, message: None }),
+            None => self.up.push_back(ClientEvent::Drop { exchange, message: None }),
         }
     }
 
@@ -232,7 +232,7 @@ impl ModernServerHalf {
     fn refuse_asks(&mut self, questions: &BTreeMap<String, Question>) {
         let answer = Message::refusal(None, &Refusal::NobodyToAsk);
         for question in questions.values().filter(|question| !question.moot) {
-            self.up.push_back(Up::Supply { ask: question.ask, answer: answer.clone() });
+            self.up.push_back(ClientEvent::Supply { ask: question.ask, answer: answer.clone() });
         }
     }
 

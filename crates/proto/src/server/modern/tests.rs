@@ -81,11 +81,11 @@ fn repeated_arguments_are_handed_on_as_they_were_said() {
     headers.append("mcp-param-region", "eu".parse().unwrap());
     headers.append("x-other", "no".parse().unwrap());
     half.handle_message(Lane(1), message(&request), Some(&headers));
-    let Some(Up::Open { said, .. }) = half.poll_up() else { panic!("a call") };
+    let Some(ClientEvent::Open { said, .. }) = half.poll_up() else { panic!("a call") };
     let said = said.unwrap();
     assert_eq!(said, [("mcp-param-region".parse().unwrap(), "eu".parse().unwrap())]);
     half.handle_message(Lane(2), message(&expand(r#"2 tools/list {"_meta":{@}}"#)), None);
-    assert!(matches!(half.poll_up(), Some(Up::Open { said: None, .. })));
+    assert!(matches!(half.poll_up(), Some(ClientEvent::Open { said: None, .. })));
 }
 
 /// wire: MH-4, MH-5, HDR-4, MOD-1, CAN-1
@@ -341,12 +341,12 @@ fn drain(half: &mut ModernServerHalf, seen: &mut Vec<String>) {
     }
     while let Some(up) = half.poll_up() {
         seen.push(match up {
-            Up::Open { exchange, request, .. } => {
+            ClientEvent::Open { exchange, request, .. } => {
                 format!("up: open {} {}", exchange.0, show(&request))
             }
-            Up::Again { .. } | Up::Supply { .. } => panic!("nothing was asked"),
-            Up::Note { message } => format!("up: note {}", show(&message)),
-            Up::Drop { exchange, message } => {
+            ClientEvent::Again { .. } | ClientEvent::Supply { .. } => panic!("nothing was asked"),
+            ClientEvent::Note { message } => format!("up: note {}", show(&message)),
+            ClientEvent::Drop { exchange, message } => {
                 let words = message.map(|message| show(&message)).unwrap_or_default();
                 format!("up: drop {} {words}", exchange.0).trim_end().to_owned()
             }

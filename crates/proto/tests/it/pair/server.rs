@@ -44,7 +44,7 @@ struct Call {
 }
 
 /// What the server says, and the request it belongs to.
-pub(crate) type Said = (Option<Id>, Message);
+pub(crate) type HeaderParams = (Option<Id>, Message);
 
 impl Server {
     pub(crate) fn new(revision: Revision) -> Self {
@@ -73,7 +73,7 @@ impl Server {
         self.calls.values().map(|call| call.name.as_str()).collect()
     }
 
-    pub(crate) fn handle(&mut self, message: &Message) -> Vec<Said> {
+    pub(crate) fn handle(&mut self, message: &Message) -> Vec<HeaderParams> {
         let params = message.payload().unwrap_or(b"{}");
         match message.kind() {
             Kind::Request => self.serve(message, params),
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    fn handle_answer(&mut self, id: &Id, method: &str, got: &str) -> Vec<Said> {
+    fn handle_answer(&mut self, id: &Id, method: &str, got: &str) -> Vec<HeaderParams> {
         // Whoever has given up on the call may have been asked before that.
         let Some(call) = self.calls.get_mut(id) else { return Vec::new() };
         call.told.push(format!("{method}: {got}"));
@@ -126,7 +126,7 @@ impl Server {
         self.watched.contains(uri) || self.calls.values().any(is_listened_for)
     }
 
-    fn serve(&mut self, request: &Message, params: &[u8]) -> Vec<Said> {
+    fn serve(&mut self, request: &Message, params: &[u8]) -> Vec<HeaderParams> {
         let id = request.id().expect("a request");
         let text = String::from_utf8_lossy(params).into_owned();
         let member = |path: &[&str]| patch::string(params, path).unwrap_or_default().into_owned();
@@ -175,7 +175,7 @@ impl Server {
         }
     }
 
-    fn hello(&self, id: &Id) -> Said {
+    fn hello(&self, id: &Id) -> HeaderParams {
         let server = json!({"name": "server"});
         let capabilities = json!({
             "tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": true},
@@ -193,7 +193,7 @@ impl Server {
         self.result(id, hello)
     }
 
-    fn listen(&mut self, id: &Id, params: &[u8]) -> Vec<Said> {
+    fn listen(&mut self, id: &Id, params: &[u8]) -> Vec<HeaderParams> {
         let wanted = patch::get(params, &["notifications"]).expect("a filter");
         let wanted: Value = serde_json::from_slice(wanted).expect("JSON");
         for uri in uris(&wanted) {
@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// Tells who wants to know that a resource has changed, and lists.
-    fn touch(&self, uri: &str, by: &str, lists: bool) -> Vec<Said> {
+    fn touch(&self, uri: &str, by: &str, lists: bool) -> Vec<HeaderParams> {
         let (updated, changed) =
             ("notifications/resources/updated", "notifications/tools/list_changed");
         let mut said = Vec::new();
@@ -233,7 +233,7 @@ impl Server {
         said
     }
 
-    fn call(&mut self, id: &Id, name: &str, params: &[u8]) -> Vec<Said> {
+    fn call(&mut self, id: &Id, name: &str, params: &[u8]) -> Vec<HeaderParams> {
         let token = patch::get(params, &["_meta", "progressToken"]).expect("it has a token");
         let token: Value = serde_json::from_slice(token).expect("JSON");
         let progress = |step: u8| progress(id, &token, step);
@@ -274,7 +274,7 @@ impl Server {
     }
 
     /// The next questions of a call at a legacy server, or its end.
-    fn next_round(&mut self, id: &Id) -> Vec<Said> {
+    fn next_round(&mut self, id: &Id) -> Vec<HeaderParams> {
         let call = self.calls.get_mut(id).expect("the call is open");
         call.round += 1;
         let Some(methods) = questions(&call.name, call.round) else {
@@ -296,7 +296,13 @@ impl Server {
     }
 
     /// The same at a modern server, which is told how far it got.
-    fn modern_round(&mut self, id: &Id, name: &str, params: &[u8], token: &Value) -> Vec<Said> {
+    fn modern_round(
+        &mut self,
+        id: &Id,
+        name: &str,
+        params: &[u8],
+        token: &Value,
+    ) -> Vec<HeaderParams> {
         let told = patch::get(params, &["inputResponses"]).unwrap_or(b"{}");
         let told: serde_json::Map<String, Value> = serde_json::from_slice(told).expect("JSON");
         let state = |round| format!("{}{round}\"", &STATE[..STATE.len() - 1]).into_bytes();
@@ -330,7 +336,7 @@ impl Server {
         self.revision.era() == Era::Modern
     }
 
-    fn result(&self, id: &Id, mut of: Value) -> Said {
+    fn result(&self, id: &Id, mut of: Value) -> HeaderParams {
         if self.is_modern() {
             of["resultType"] = "complete".into();
         }
@@ -371,12 +377,12 @@ fn uris(wanted: &Value) -> impl Iterator<Item = &str> {
     uris.map(|uri| uri.as_str().expect("text"))
 }
 
-fn progress(id: &Id, token: &Value, step: u8) -> Said {
+fn progress(id: &Id, token: &Value, step: u8) -> HeaderParams {
     let params = json!({"progressToken": token, "progress": step});
     (Some(id.clone()), notice("notifications/progress", &params))
 }
 
-fn told_result(id: &Id, mut told: Vec<String>) -> Said {
+fn told_result(id: &Id, mut told: Vec<String>) -> HeaderParams {
     told.sort();
     result(id, &json!({"content": [{"type": "text", "text": told.join(", ")}]}))
 }
@@ -387,7 +393,7 @@ fn marked(id: &Id) -> Value {
     json!({ SUBSCRIPTION: of })
 }
 
-fn result(id: &Id, result: &Value) -> Said {
+fn result(id: &Id, result: &Value) -> HeaderParams {
     (Some(id.clone()), Message::result(id, result.to_string().as_bytes()))
 }
 

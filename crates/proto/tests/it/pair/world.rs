@@ -14,7 +14,7 @@ use switchboard_proto::client::modern::ModernClientHalf;
 use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{self, CallId, Sharing, Ticket, Transmit};
-use switchboard_proto::exchange::{Carrier, Down, Exchange, Lane, To, Up};
+use switchboard_proto::exchange::{Carrier, ClientEvent, Exchange, Lane, ServerEvent, To};
 use switchboard_proto::failure::Words;
 use switchboard_proto::header::Mirror;
 use switchboard_proto::jsonrpc::{Id, Message, parse};
@@ -445,20 +445,20 @@ impl World {
         }
     }
 
-    fn pass_up(&mut self, of: usize, up: Up) {
+    fn pass_up(&mut self, of: usize, up: ClientEvent) {
         match up {
-            Up::Open { exchange, request, said } => {
+            ClientEvent::Open { exchange, request, said } => {
                 let said = if self.far == Carrier::Http { said } else { None };
                 let id = self.back.open(Seat(of, exchange), &request, &said, self.now);
                 self.ends[of].calls.insert(exchange, id);
             }
-            Up::Again { exchange, request } => {
+            ClientEvent::Again { exchange, request } => {
                 let call = self.ends[of].calls[&exchange];
                 self.back.again(call, &request, self.now);
             }
-            Up::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
-            Up::Note { message } => self.back.note(message, self.now),
-            Up::Drop { exchange, message } => {
+            ClientEvent::Supply { ask, answer } => self.back.supply(ask, &answer, self.now),
+            ClientEvent::Note { message } => self.back.note(message, self.now),
+            ClientEvent::Drop { exchange, message } => {
                 let call = self.ends[of].calls[&exchange];
                 self.back.drop_call(call, message.as_ref(), self.now);
                 self.ends[of].front.acknowledge_cancelled(exchange);
@@ -466,23 +466,23 @@ impl World {
         }
     }
 
-    fn pass_down(&mut self, down: Down<Seat>) {
+    fn pass_down(&mut self, down: ServerEvent<Seat>) {
         let of = |to: To<Seat>| match to {
             To::Call(Seat(of, exchange)) => (of, Some(exchange)),
             // Who shares a server is asked nothing that belongs to no call.
             To::Session => (0, None),
         };
         match down {
-            Down::Note { to: To::Session, message } => {
+            ServerEvent::Note { to: To::Session, message } => {
                 for end in self.ends.iter_mut().filter(|end| !end.is_gone) {
                     end.front.note(None, &message);
                 }
             }
-            Down::Note { to, message } => {
+            ServerEvent::Note { to, message } => {
                 let (of, exchange) = of(to);
                 self.ends[of].front.note(exchange, &message);
             }
-            Down::Ask { to, ask, request } => {
+            ServerEvent::Ask { to, ask, request } => {
                 let (of, exchange) = of(to);
                 let asked = self.ends[of].front.ask(exchange, ask, &request);
                 assert!(asked || self.is_hurt, "nobody to ask");
@@ -490,12 +490,14 @@ impl World {
                     self.back.refuse_ask(ask, self.now);
                 }
             }
-            Down::Recall { to, ask, message } => self.ends[of(to).0].front.recall(ask, &message),
-            Down::Finish { to: Seat(of, exchange), outcome } => {
+            ServerEvent::Recall { to, ask, message } => {
+                self.ends[of(to).0].front.recall(ask, &message)
+            }
+            ServerEvent::Finish { to: Seat(of, exchange), outcome } => {
                 let answer = outcome.into_message(Words::Full);
                 self.ends[of].front.finish(exchange, &answer);
             }
-            Down::Unanswered { .. } => panic!("nobody awaits what was dropped"),
+            ServerEvent::Unanswered { .. } => panic!("nobody awaits what was dropped"),
         }
     }
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use switchboard_net::client::{Client, ClientOptions};
 use switchboard_net::http::fetch::{Fetch, FetchOptions};
-use switchboard_net::upstream::{Server, Strategy};
+use switchboard_net::upstream::{ServerTarget, Strategy};
 
 use super::Gateway;
 use crate::serve::{ERAS, server as at};
@@ -145,7 +145,7 @@ async fn what_a_server_repeats_of_its_headers_is_told_to_nobody() {
                 headers.insert("x-user", "s3cret-of-the-client".parse().unwrap());
                 let url = format!("http://127.0.0.1:{}{path}", gateway.port).parse().unwrap();
                 let fetch = Fetch::new(FetchOptions::default()).unwrap();
-                let place = Server::url(url, Strategy::HttpOnly, headers, fetch);
+                let place = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch);
                 let options = ClientOptions { era: Some(era), ..ClientOptions::default() };
                 let error = match Client::connect(place, options).await {
                     Err(error) => error.to_string(),

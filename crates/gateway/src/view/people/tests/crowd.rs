@@ -32,7 +32,7 @@ async fn those_who_are_gone_rest_and_their_lists_are_kept() {
     let bob = bob(&place).await;
     come_as(&place, 12).await;
     assert_eq!(place.views.people(), 13, "all are remembered");
-    let connections = place.fleet.backend("house").unwrap().bridge.connections();
+    let connections = place.fleet.running("house").unwrap().bridge.connections();
     assert!(connections <= 8, "{connections}");
     let before = place.house.all_greetings();
     assert_eq!(before, 13, "once for each");
@@ -82,7 +82,7 @@ async fn what_is_passed_on_counts_and_has_a_bound() {
         (HeaderName::from_static("x-tenant"), HeaderValue::from_str(&long.repeat(2)).unwrap()),
     ]);
     let url = format!("http://{}/mcp", place.address).parse().unwrap();
-    let server = Server::url(url, Strategy::HttpOnly, headers, fetch());
+    let server = ServerTarget::url(url, Strategy::HttpOnly, headers, fetch());
     let refused = within(Client::connect(server, modern())).await.unwrap_err();
     assert!(refused.to_string().contains("passed on to servers"), "{refused}");
     place.fleet.close().await;

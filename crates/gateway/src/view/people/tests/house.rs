@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::http::gate::{Gate, GateDenial};
 use switchboard_net::http::listen::{self, ListenOptions};
 use switchboard_net::http::site::{Site, SiteOptions};
-use switchboard_net::inside::{Inside, Works};
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Exchange, Said};
+use switchboard_proto::exchange::{Exchange, HeaderParams};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method::{self, meta};
 use switchboard_proto::patch;
@@ -36,8 +36,8 @@ pub(super) struct House {
     ttl: Option<u64>,
     /// How often each was greeted.
     greetings: Mutex<BTreeMap<String, usize>>,
-    sessions: Mutex<Vec<Arc<Face>>>,
-    listens: Mutex<Vec<(Arc<Face>, Exchange, Id)>>,
+    sessions: Mutex<Vec<Arc<ClientConnection>>>,
+    listens: Mutex<Vec<(Arc<ClientConnection>, Exchange, Id)>>,
     calls: AtomicUsize,
     /// What is not answered for now.
     held: watch::Sender<Option<&'static str>>,
@@ -73,8 +73,8 @@ impl House {
         });
         let gate: Option<Arc<dyn Gate>> = Some(Arc::new(Door));
         let modern = era == Era::Modern;
-        let inside = Arc::clone(&house);
-        let site = Site::new(inside, SiteOptions { gate, modern, ..SiteOptions::default() });
+        let backend = Arc::clone(&house);
+        let site = Site::new(backend, SiteOptions { gate, modern, ..SiteOptions::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let options = ListenOptions::default();
@@ -135,7 +135,12 @@ impl House {
         self.tools.lock().unwrap().get(tenant).cloned().unwrap_or_default()
     }
 
-    fn answer(&self, face: &Arc<Face>, exchange: Exchange, request: &Message) -> Option<Value> {
+    fn answer(
+        &self,
+        face: &Arc<ClientConnection>,
+        exchange: Exchange,
+        request: &Message,
+    ) -> Option<Value> {
         let tenant = face.who().name();
         let params = request.payload().unwrap_or_default();
         let capabilities = json!({"tools": {"listChanged": self.ttl.is_none()}});
@@ -191,23 +196,29 @@ fn stamped(name: &str, id: &Id, mut params: Value) -> Message {
     Message::notification(name, Some(params.to_string().as_bytes()))
 }
 
-impl Inside for House {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, _: Said) -> Works {
+impl Backend for House {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        _: HeaderParams,
+    ) -> PendingWork {
         let Some(mut result) = self.answer(face, call.exchange(), &request) else {
-            return Works::none();
+            return PendingWork::none();
         };
         if face.era() == Era::Modern {
             result["resultType"] = "complete".into();
         }
         let answer = Message::result(request.id().unwrap(), result.to_string().as_bytes());
         let (call, mut held) = (call.clone(), self.held.subscribe());
-        Works::one(async move {
+        PendingWork::one(async move {
             held.wait_for(|held| *held != Some(request.method())).await.unwrap();
             call.finish(&answer);
         })
     }
 
-    fn forget(&self, face: &Arc<Face>) {
+    fn forget(&self, face: &Arc<ClientConnection>) {
         self.sessions.lock().unwrap().retain(|it| it.number() != face.number());
         self.listens.lock().unwrap().retain(|(it, ..)| it.number() != face.number());
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::client::Ticket;
 use crate::client::across::{task_as_extension, task_request};
-use crate::client::to_legacy::{Call, Errand, ToLegacy};
+use crate::client::to_legacy::{Call, InternalCall, ToLegacy};
 use crate::jsonrpc::{Id, Kind, Message};
 use crate::method;
 
@@ -76,7 +76,7 @@ impl<T: Ticket> ToLegacy<T> {
     /// Has the server say what a task came to that we do not remember.
     fn fetch_end(&mut self, number: u64, id: &str, state: Value, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let errand = Errand::Call { number, ticket: call.ticket.clone() };
+        let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
         call.shown = Some(state);
         call.inner = self.inner.open(errand, &task_request(method::TASK_RESULT, id), now);
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::super::{Errand, ToLegacy};
+use super::super::{InternalCall, ToLegacy};
 use crate::client::Ticket;
 use crate::client::across::{MOST_PAGES, page_of_tools, strip_envelope};
 use crate::jsonrpc::{Kind, Member, Message, Part};
@@ -59,7 +59,7 @@ impl<T: Ticket> ToLegacy<T> {
 
     fn list_tools(&mut self, cursor: Option<&[u8]>, now: Instant) {
         self.tasks.pages += 1;
-        self.inner.open(Errand::Tools, &page_of_tools(cursor), now);
+        self.inner.open(InternalCall::Tools, &page_of_tools(cursor), now);
     }
 
     /// A page of tools: which of them may be tasks?
@@ -138,7 +138,7 @@ impl<T: Ticket> ToLegacy<T> {
             return false;
         }
         call.as_task = true;
-        let errand = Errand::Call { number, ticket: call.ticket.clone() };
+        let errand = InternalCall::Call { number, ticket: call.ticket.clone() };
         call.inner = self.inner.open(errand, &request, now);
         true
     }

@@ -172,7 +172,7 @@ fn a_listen_for_more_than_one_connection_watches_is_refused_and_asks_for_nothing
             }
         }
         let finished = std::iter::from_fn(|| half.poll_down());
-        let finished = finished.filter(|down| matches!(down, Down::Finish { .. })).count();
+        let finished = finished.filter(|down| matches!(down, ServerEvent::Finish { .. })).count();
         (sent, finished)
     };
     for prefix in ["a", "b", "c", "d"] {

@@ -10,8 +10,8 @@ use crate::client::Ticket;
 use crate::client::across::quoted;
 use crate::client::across::{task_as_core, task_request};
 use crate::client::to_modern::input_rounds::entries;
-use crate::client::to_modern::{Call, Errand, ToModern};
-use crate::exchange::{Ask, Down, To};
+use crate::client::to_modern::{Call, InternalRequest, ToModern};
+use crate::exchange::{Ask, ServerEvent, To};
 use crate::failure::Failure;
 use crate::jsonrpc::{Id, Kind, Member, Message};
 use crate::method;
@@ -108,7 +108,7 @@ impl<T: Ticket> ToModern<T> {
             wait.seen.insert(entry.key.clone());
             wait.asked.insert(ask, (entry.key, entry.method));
             let to = To::Call(call.ticket.clone());
-            self.down.push_back(Down::Ask { to, ask, request });
+            self.down.push_back(ServerEvent::Ask { to, ask, request });
         }
     }
 
@@ -145,7 +145,7 @@ impl<T: Ticket> ToModern<T> {
     /// Says something about the task of a call; nobody waits for the answer.
     fn tell_aside(&mut self, of: &T, request: &Message, now: Instant) {
         let request = self.envelope_of(of).taking_tasks(true).put_on(request);
-        self.inner.open(Errand::Aside, &request, &None, now);
+        self.inner.open(InternalRequest::Aside, &request, &None, now);
     }
 
     /// Nobody waits for a call any more: its task is not wanted, if its client knows of none.

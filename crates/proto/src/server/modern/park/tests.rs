@@ -135,7 +135,7 @@ fn a_question_that_a_client_knows_is_not_asked_again_for_another_call() {
         assert_eq!(client.heard()["id"], 3);
         let verbs: Vec<_> = std::iter::from_fn(|| client.half.poll_up()).collect();
         // The call is over: nobody need know who comes for its answer.
-        let [Up::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
+        let [ClientEvent::Supply { ask: Ask(2), answer }] = &verbs[..] else { panic!("{verbs:?}") };
         let roots = Part::new(answer.payload().unwrap()).get(&["roots"]).map(Part::text);
         assert_eq!(roots, supplied.map(str::as_bytes), "or nobody has answered it");
     }
@@ -198,7 +198,7 @@ fn who_does_not_come_back_is_given_up() {
     assert_eq!(client.half.parked(), 1);
     client.half.handle_timeout(until);
     assert_eq!(client.half.parked(), 0);
-    assert!(matches!(client.half.poll_up(), Some(Up::Drop { exchange: Exchange(1), .. })));
+    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Drop { exchange: Exchange(1), .. })));
 }
 
 /// wire: MRTR-3, GW-45
@@ -252,11 +252,11 @@ fn who_answers_a_call_gets_its_last_request_before_the_input() {
     client.close_rounds();
     client.declare("{\"sampling\":{}}");
     client.retry("1/1", 2, "2", r#""inputResponses":{"q1":{}}"#);
-    let Some(Up::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
+    let Some(ClientEvent::Again { exchange: Exchange(1), request }) = client.half.poll_up() else {
         panic!("the retry comes first")
     };
     assert_eq!(request.declared_capabilities(), b"{\"sampling\":{}}");
-    assert!(matches!(client.half.poll_up(), Some(Up::Supply { .. })));
+    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Supply { .. })));
 }
 
 /// wire: MRTR-4, META-3
@@ -319,7 +319,7 @@ fn a_retry_repeats_the_arguments_that_its_call_repeated() {
     let first = client.request("1", "");
     let headers = client.headers(&["eu", "42"]);
     client.half.handle_message(Lane(1), first, Some(&headers));
-    assert!(matches!(client.half.poll_up(), Some(Up::Open { said: Some(_), .. })));
+    assert!(matches!(client.half.poll_up(), Some(ClientEvent::Open { said: Some(_), .. })));
     assert!(client.ask(1, "roots/list", "{}"));
     client.close_rounds();
     client.heard();
@@ -495,7 +495,7 @@ impl Client {
     fn call(&mut self, lane: u64, id: &str, params: &str) {
         let request = self.request(id, params);
         self.half.handle_message(Lane(lane), request, None);
-        assert!(matches!(self.half.poll_up(), Some(Up::Open { .. })));
+        assert!(matches!(self.half.poll_up(), Some(ClientEvent::Open { .. })));
     }
 
     fn ask(&mut self, ask: u64, method: &str, params: &str) -> bool {
@@ -537,10 +537,10 @@ impl Client {
     fn supplied(&mut self) -> Vec<(u64, String)> {
         let verbs = std::iter::from_fn(|| self.half.poll_up());
         let supplies = verbs.filter_map(|verb| match verb {
-            Up::Supply { ask, answer } => {
+            ClientEvent::Supply { ask, answer } => {
                 Some((ask.0, String::from_utf8(answer.payload().unwrap().to_vec()).unwrap()))
             }
-            Up::Again { .. } => None,
+            ClientEvent::Again { .. } => None,
             other => panic!("{other:?}"),
         });
         supplies.collect()
@@ -590,5 +590,8 @@ fn what_is_kept_of_questions_has_a_bound_and_can_be_let_go_of() {
     assert!((2 * half.len()..MOST_QUESTION_BYTES + 2000).contains(&kept), "{kept}");
     client.half.handle_silence();
     assert_eq!((client.half.parked(), client.half.parked_bytes()), (0, 0));
-    assert!(matches!(client.half.poll_up(), Some(Up::Drop { .. })), "the server hears of it");
+    assert!(
+        matches!(client.half.poll_up(), Some(ClientEvent::Drop { .. })),
+        "the server hears of it"
+    );
 }

@@ -7,13 +7,13 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::Value;
-use switchboard_net::face::Face;
-use switchboard_net::upstream::{Server, Target};
+use switchboard_net::connection::ClientConnection;
+use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::own_tools::Trace;
-use super::{CallResult, Seen, Tap};
+use super::{CallMonitor, CallResult, Seen};
 use crate::policy;
 use crate::span::{Span, SpanKind};
 
@@ -25,9 +25,9 @@ struct End {
     took: Duration,
 }
 
-impl Tap {
+impl CallMonitor {
     /// A call was answered, or given up if there is no answer.
-    pub(super) fn close(&self, face: &Face, call: &Seen, answer: Option<&Message>) {
+    pub(super) fn close(&self, face: &ClientConnection, call: &Seen, answer: Option<&Message>) {
         let outcome =
             answer.map_or(CallResult::Cancelled, |answer| CallResult::judge(&call.method, answer));
         let code = answer.and_then(Message::error_code);
@@ -53,7 +53,7 @@ impl Tap {
     }
 
     /// Our span for the client, and the one towards the server.
-    fn send_spans(&self, face: &Face, call: &Seen, end: &End) {
+    fn send_spans(&self, face: &ClientConnection, call: &Seen, end: &End) {
         let Some((spans, _)) = self.spans.get() else { return };
         let until = call.at + end.took;
         let mut attributes = said_of(call, call.offered.as_deref(), end);
@@ -150,7 +150,7 @@ fn shown(id: &Id) -> String {
 }
 
 /// One line for each call: at `info` if it failed, else at `debug`.
-fn log(face: &Face, call: &Seen, end: &End) {
+fn log(face: &ClientConnection, call: &Seen, end: &End) {
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
@@ -215,7 +215,7 @@ pub struct Peer {
 
 impl Peer {
     /// Where this server is.
-    pub fn new(server: &Server) -> Self {
+    pub fn new(server: &ServerTarget) -> Self {
         let Target::Url { url, .. } = server.target() else {
             return Self { transport: "pipe", host: None, port: None };
         };

@@ -6,8 +6,8 @@
 //!   calls, sessions, tools ──▶ Guest: counted and looked up by name ◀┘
 //! ```
 //!
-//! A [`Porter`] is told who may come in, and may be told otherwise while the
-//! gateway runs ([`Porter::replace`]). Whoever is there goes on under the new
+//! A [`Authenticator`] is told who may come in, and may be told otherwise while the
+//! gateway runs ([`Authenticator::replace`]). Whoever is there goes on under the new
 //! rules, or has to leave; what was counted stays counted.
 //!
 //! A name whose keys are all replaced at once is another guest, who inherits
@@ -31,8 +31,8 @@ use crate::policy::{Access, Busy, Denied, Grant, KeyHash, Meter, Principal};
 const ENDPOINT: &str = "/mcp";
 
 /// Knows who may come in at present.
-pub struct Porter {
-    roll: RwLock<Arc<Roll>>,
+pub struct Authenticator {
+    roll: RwLock<Arc<KeyTable>>,
     /// Sessions of everybody.
     sessions: Arc<Room>,
     /// Those who act when somebody must leave or sees something else.
@@ -47,9 +47,9 @@ pub struct Hearing(#[expect(dead_code, reason = "it is kept, not read")] Arc<Hea
 
 /// Everybody that may come in, by what they show and by name.
 #[derive(Default)]
-struct Roll {
+struct KeyTable {
     access: Access,
-    guests: HashMap<Arc<str>, Arc<Guest>>,
+    guests: HashMap<Arc<str>, Arc<Usage>>,
 }
 
 /// Something of which there may be so many.
@@ -73,7 +73,7 @@ impl Room {
 
 /// A way in.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Door {
+pub enum Entrance {
     /// All servers together, as far as each may use them.
     All,
     /// A group, for those who may use it.
@@ -84,7 +84,7 @@ pub enum Door {
     Server(String),
 }
 
-impl Door {
+impl Entrance {
     fn lets(&self, who: &Principal) -> bool {
         match self {
             Self::All => true,
@@ -107,7 +107,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Porter {
+impl Authenticator {
     /// Sessions of all together, where nobody says otherwise: it takes some
     /// kilobytes to remember one.
     pub const SESSIONS: usize = 8192;
@@ -116,7 +116,7 @@ impl Porter {
     pub fn new(access: Access, max_sessions: usize) -> Arc<Self> {
         let most = AtomicUsize::new(max_sessions);
         let sessions = Arc::new(Room { taken: AtomicUsize::new(0), most });
-        let roll = RwLock::new(Arc::new(Roll::default().next(access)));
+        let roll = RwLock::new(Arc::new(KeyTable::default().next(access)));
         Arc::new(Self { roll, sessions, hear: Mutex::default() })
     }
 
@@ -138,7 +138,7 @@ impl Porter {
         self.sessions.most.store(max_sessions, Ordering::Relaxed);
     }
 
-    /// Has `hear` called after each [`Porter::replace`]: to close what is not to
+    /// Has `hear` called after each [`Authenticator::replace`]: to close what is not to
     /// be open any more, and to show others what they see.
     pub fn on_replace(&self, hear: impl Fn() + Send + Sync + 'static) -> Hearing {
         let hear: Arc<Hear> = Arc::new(hear);
@@ -180,16 +180,16 @@ impl Porter {
     }
 
     /// The gate of a door, for a site.
-    pub fn gate(self: &Arc<Self>, door: Door) -> Arc<dyn Gate> {
-        Arc::new(Keeper { porter: Arc::clone(self), door })
+    pub fn gate(self: &Arc<Self>, door: Entrance) -> Arc<dyn Gate> {
+        Arc::new(Keeper { authenticator: Arc::clone(self), door })
     }
 
-    fn roll(&self) -> Arc<Roll> {
+    fn roll(&self) -> Arc<KeyTable> {
         Arc::clone(&self.roll.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Roll {
+impl KeyTable {
     /// The roll that follows, with what is counted of those who stay.
     fn next(&self, access: Access) -> Self {
         let mut next = Self::default();
@@ -197,10 +197,10 @@ impl Roll {
             let before = self.guests.get(principal.name.as_str());
             let before = before.filter(|guest| guest.shares_key_with(principal));
             before.inspect(|guest| guest.change(principal));
-            let guest = before.cloned().unwrap_or_else(|| Arc::new(Guest::new(principal)));
+            let guest = before.cloned().unwrap_or_else(|| Arc::new(Usage::new(principal)));
             next.guests.insert(Arc::clone(guest.name()), guest);
         }
-        let stays = |guest: &Arc<Guest>| {
+        let stays = |guest: &Arc<Usage>| {
             next.guests.get(guest.name()).is_some_and(|it| Arc::ptr_eq(it, guest))
         };
         self.guests.values().filter(|guest| !stays(guest)).for_each(|guest| guest.dismiss());
@@ -211,20 +211,20 @@ impl Roll {
 
 /// A porter at one door.
 struct Keeper {
-    porter: Arc<Porter>,
-    door: Door,
+    authenticator: Arc<Authenticator>,
+    door: Entrance,
 }
 
 impl Gate for Keeper {
     fn admit(&self, headers: &HeaderMap) -> Result<Who, GateDenial> {
-        let roll = self.porter.roll();
+        let roll = self.authenticator.roll();
         let (principal, key) = roll.access.identify(headers).map_err(refused)?;
         if !self.door.lets(&principal) {
             return Err(self.door.shut());
         }
         let guest = roll.guests.get(principal.name.as_str());
         let guest = guest.ok_or_else(|| refused(Denied::UnknownKey))?;
-        let present = Present::new(guest, key, &self.porter.sessions);
+        let present = Present::new(guest, key, &self.authenticator.sessions);
         let who = Who::with(Arc::clone(guest.name()), Arc::new(present));
         Ok(match guest.identity() {
             Some(identity) => who.marked(Arc::clone(identity)),
@@ -233,7 +233,7 @@ impl Gate for Keeper {
     }
 
     fn keeps(&self, name: &str) -> bool {
-        let roll = self.porter.roll();
+        let roll = self.authenticator.roll();
         roll.guests.get(name).is_some_and(|guest| self.door.lets(&guest.principal()))
     }
 }
@@ -258,7 +258,7 @@ impl fmt::Debug for Keeper {
     }
 }
 
-impl fmt::Debug for Porter {
+impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let roll = self.roll();
         f.debug_struct("Porter").field("guests", &roll.guests.keys()).finish_non_exhaustive()
@@ -269,7 +269,7 @@ static GUESTS: AtomicU64 = AtomicU64::new(1);
 
 /// What is known of a principal while the gateway runs.
 #[derive(Debug)]
-struct Guest {
+struct Usage {
     name: Arc<str>,
     /// What is theirs belongs to this; none for whoever shows no key.
     identity: Option<Arc<str>>,
@@ -280,7 +280,7 @@ struct Guest {
     sessions: AtomicUsize,
 }
 
-impl Guest {
+impl Usage {
     fn new(principal: &Arc<Principal>) -> Self {
         let name = principal.name.as_str();
         let number = GUESTS.fetch_add(1, Ordering::Relaxed);
@@ -348,14 +348,14 @@ impl Guest {
 /// A guest who is there.
 #[derive(Debug)]
 struct Present {
-    guest: Arc<Guest>,
+    guest: Arc<Usage>,
     /// What they showed.
     key: Option<KeyHash>,
     room: Arc<Room>,
 }
 
 impl Present {
-    fn new(guest: &Arc<Guest>, key: Option<KeyHash>, room: &Arc<Room>) -> Self {
+    fn new(guest: &Arc<Usage>, key: Option<KeyHash>, room: &Arc<Room>) -> Self {
         Self { guest: Arc::clone(guest), key, room: Arc::clone(room) }
     }
 }

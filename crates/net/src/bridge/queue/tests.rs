@@ -250,30 +250,30 @@ fn a_client_that_is_gone_wants_nothing() {
 
 #[test]
 fn no_more_wait_than_may() {
-    let mut gate = Gate::new(1, Duration::from_secs(10), Instant::now());
+    let mut queue = AdmissionQueue::new(1, Duration::from_secs(10), Instant::now());
     let call =
         |number| Call { key: (1, Exchange(number)), principal: NOBODY, counts: true, linked: true };
     let most = u64::try_from(MOST_WAITING).unwrap();
     for number in 0..=most {
-        let entry = gate.enter(call(number), number, Instant::now());
+        let entry = queue.enter(call(number), number, Instant::now());
         assert_eq!(entry, if number == 0 { Entry::Passes(0) } else { Entry::Waits });
     }
-    assert_eq!(gate.enter(call(7777), 7777, Instant::now()), Entry::Crowded(7777));
-    assert_eq!(gate.queued(), MOST_WAITING);
+    assert_eq!(queue.enter(call(7777), 7777, Instant::now()), Entry::Crowded(7777));
+    assert_eq!(queue.queued(), MOST_WAITING);
 }
 
 #[test]
 fn a_server_is_idle_since_its_last_call_was_over() {
     let start = Instant::now();
     let later = |seconds| start + Duration::from_secs(seconds);
-    let mut gate = Gate::new(1, Duration::from_secs(10), start);
-    gate.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), start);
+    let mut queue = AdmissionQueue::new(1, Duration::from_secs(10), start);
+    queue.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), start);
     let call = Call { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
-    assert_eq!(gate.idle_since(), Some(start));
-    assert_eq!(gate.enter(call, (), later(5)), Entry::Passes(()));
-    assert_eq!(gate.idle_since(), None);
-    gate.leave(call.key, later(9));
-    assert_eq!(gate.idle_since(), Some(later(9)));
+    assert_eq!(queue.idle_since(), Some(start));
+    assert_eq!(queue.enter(call, (), later(5)), Entry::Passes(()));
+    assert_eq!(queue.idle_since(), None);
+    queue.leave(call.key, later(9));
+    assert_eq!(queue.idle_since(), Some(later(9)));
 }
 
 /// Plays `script` with two turns and ten seconds of patience.
@@ -281,7 +281,7 @@ fn a_server_is_idle_since_its_last_call_was_over() {
 fn check(script: &str, expected: &str) {
     let start = Instant::now();
     let mut now = start;
-    let mut gate = Gate::new(2, Duration::from_secs(10), now);
+    let mut queue = AdmissionQueue::new(2, Duration::from_secs(10), now);
     let mut state = ServerState::new(ServerPhase::Starting);
     let mut seen = Vec::new();
     for step in lines(script) {
@@ -291,7 +291,7 @@ fn check(script: &str, expected: &str) {
             "call" | "errand" | "linked" => {
                 let (counts, linked) = (verb != "errand", verb == "linked");
                 let call = Call { key, principal: NOBODY, counts, linked };
-                seen.push(match gate.enter(call, name, now) {
+                seen.push(match queue.enter(call, name, now) {
                     Entry::Passes(name) => format!("{name} goes"),
                     Entry::Waits => format!("{name} waits"),
                     Entry::Fails(name, why) => format!("{name} fails: {}", why.kind()),
@@ -299,14 +299,14 @@ fn check(script: &str, expected: &str) {
                 });
             }
             "over" => {
-                if gate.leave(key, now) {
+                if queue.leave(key, now) {
                     seen.push(format!("{name} was never made"));
                 }
             }
-            "gone" => gate.forget(1),
+            "gone" => queue.forget(1),
             "at" => {
                 now = start + Duration::from_secs(name.parse().unwrap());
-                let late = gate.handle_timeout(now);
+                let late = queue.handle_timeout(now);
                 seen.extend(late.iter().map(|name| format!("{name} has waited too long")));
             }
             phase => {
@@ -318,12 +318,12 @@ fn check(script: &str, expected: &str) {
                     _ => panic!("no such step: {step}"),
                 };
                 state = ServerState::new(phase).after(&state);
-                let vain = gate.handle_state(&"a".into(), &state, now);
+                let vain = queue.handle_state(&"a".into(), &state, now);
                 seen.extend(vain.iter().map(|(name, why)| format!("{name} fails: {}", why.kind())));
             }
         }
-        assert!(gate.poll_timeout().is_none_or(|at| at > now), "{step}: nothing is left to do");
-        while let Some(name) = gate.poll(now) {
+        assert!(queue.poll_timeout().is_none_or(|at| at > now), "{step}: nothing is left to do");
+        while let Some(name) = queue.poll(now) {
             seen.push(format!("{name} goes"));
         }
     }
@@ -337,8 +337,8 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     let now = Instant::now();
-    let mut gate = Gate::new(2, Duration::from_secs(1), now);
-    gate.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), now);
+    let mut queue = AdmissionQueue::new(2, Duration::from_secs(1), now);
+    queue.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), now);
     let call = |principal, number| Call {
         key: (principal, Exchange(number)),
         principal,
@@ -346,17 +346,17 @@ fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
         linked: false,
     };
     let mut enter =
-        |principal, number| gate.enter(call(principal, number), (principal, number), now);
+        |principal, number| queue.enter(call(principal, number), (principal, number), now);
     let ada: Vec<_> = (0..MOST_WAITING as u64).map(|number| enter(1, number)).collect();
     let waits = ada.iter().filter(|entry| **entry == Entry::Waits).count();
     assert_eq!(waits, SHARE_WAITING);
     assert!(matches!(ada.last(), Some(Entry::Crowded(_))));
     assert_eq!(enter(7, 0), Entry::Waits, "there is room for others");
-    assert_eq!(gate.poll(now), None, "no turn is free");
-    gate.leave((1, Exchange(0)), now);
-    assert_eq!(gate.poll(now), Some((7, 0)), "who has none is next");
-    gate.leave((1, Exchange(1)), now);
-    assert_eq!(gate.poll(now), Some((1, 2)), "then whoever has waited longest");
+    assert_eq!(queue.poll(now), None, "no turn is free");
+    queue.leave((1, Exchange(0)), now);
+    assert_eq!(queue.poll(now), Some((7, 0)), "who has none is next");
+    queue.leave((1, Exchange(1)), now);
+    assert_eq!(queue.poll(now), Some((1, 2)), "then whoever has waited longest");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! One conversation with a client: a server half, and a mailbox for each lane.
 //!
 //! The half is a pure machine behind a short lock, never held across an await.
-//! A shell steps it with [`Face::step`], waits on a lane with
-//! [`Face::next_frame`]; the inside answers through the [`Call`]. Verbs towards the inside leave in
+//! A shell steps it with [`ClientConnection::step`], waits on a lane with
+//! [`ClientConnection::next_frame`]; the inside answers through the [`Call`]. Verbs towards the inside leave in
 //! order, one caller at a time, and each caller gets the work of its own verbs:
 //! a stream that nobody reads must not hold up the call of another lane.
 
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http::HeaderMap;
-use switchboard_proto::exchange::{Ask, Carrier, Exchange, Lane, Up};
+use switchboard_proto::exchange::{Ask, Carrier, ClientEvent, Exchange, Lane};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::limits::Limits;
@@ -23,9 +23,9 @@ use switchboard_proto::server::legacy::{LegacyServerHalf, Phase};
 use switchboard_proto::server::modern::ModernServerHalf;
 use switchboard_proto::server::{Frame, ServerHalf};
 
+use crate::backend::{Backend, PendingWork};
 use crate::call::{Asker, Call};
 use crate::http::request_body::Charge;
-use crate::inside::{Inside, Works};
 use crate::park::Parking;
 use crate::who::{Turns, Who};
 
@@ -41,11 +41,11 @@ mod waiting;
 static FACES: AtomicU64 = AtomicU64::new(1);
 
 /// One client, as the inside sees it.
-pub struct Face {
+pub struct ClientConnection {
     number: u64,
     era: Era,
     carrier: Carrier,
-    inside: Arc<dyn Inside>,
+    backend: Arc<dyn Backend>,
     state: Mutex<State>,
     /// Held by whoever passes verbs to the inside.
     passing: Mutex<()>,
@@ -113,12 +113,12 @@ fn wait(waiting: &mut Vec<Waker>, cx: &Context<'_>) {
     }
 }
 
-impl Face {
+impl ClientConnection {
     /// A client that has said nothing yet. `shared` if others speak to the same server.
     pub fn new(
         era: Era,
         carrier: Carrier,
-        inside: Arc<dyn Inside>,
+        backend: Arc<dyn Backend>,
         limits: &Limits,
         shared: bool,
     ) -> Arc<Self> {
@@ -137,7 +137,7 @@ impl Face {
             number: next_number(),
             era,
             carrier,
-            inside,
+            backend,
             state: Mutex::new(State {
                 half,
                 boxes,
@@ -190,8 +190,8 @@ impl Face {
 
     /// One step of the half, and whatever the inside must do about it.
     ///
-    /// Not to be called from [`Inside::take`].
-    pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, Works) {
+    /// Not to be called from [`Backend::take`].
+    pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, PendingWork) {
         self.pass(None, |state| step(&mut state.half))
     }
 
@@ -200,7 +200,7 @@ impl Face {
         self: &Arc<Self>,
         charge: Option<&Arc<Charge>>,
         step: impl FnOnce(&mut State) -> R,
-    ) -> (R, Works) {
+    ) -> (R, PendingWork) {
         // Taken before the step, so that verbs arrive in the order of the steps.
         let _passing = lock(&self.passing);
         let mut state = lock(&self.state);
@@ -212,7 +212,7 @@ impl Face {
         let round = state.half.poll_round();
         drop(state);
         self.gather(round);
-        let mut works = Works::none();
+        let mut works = PendingWork::none();
         while let Some(verb) = next {
             tracing::trace!(client = self.number, verb = verb.name(), "from the client");
             self.hear(&verb);
@@ -230,32 +230,32 @@ impl Face {
 
     /// What the client wants goes to whoever it concerns: a new call to the inside, all
     /// else to whoever has the call or asked the question.
-    fn pass_on(self: &Arc<Self>, verb: Up, charge: Option<&Arc<Charge>>) -> Works {
+    fn pass_on(self: &Arc<Self>, verb: ClientEvent, charge: Option<&Arc<Charge>>) -> PendingWork {
         match verb {
-            Up::Open { exchange, request, said } => {
+            ClientEvent::Open { exchange, request, said } => {
                 let sink: Arc<Self> = Arc::clone(self);
                 let call = Call::new(sink, exchange).charged(charge);
                 lock(&self.state).calls.insert(exchange, call.clone());
-                self.inside.open(self, &call, request, said)
+                self.backend.open(self, &call, request, said)
             }
-            Up::Again { exchange, request } => match self.call(exchange) {
+            ClientEvent::Again { exchange, request } => match self.call(exchange) {
                 Some(call) => call.retry(&request),
-                None => Works::none(),
+                None => PendingWork::none(),
             },
-            Up::Supply { ask, answer } => {
+            ClientEvent::Supply { ask, answer } => {
                 let asker = lock(&self.state).askers.remove(&ask).and_then(|(_, it)| it.upgrade());
-                match (self.inside.supply(self, ask, answer), asker) {
+                match (self.backend.supply(self, ask, answer), asker) {
                     (Some(answer), Some(asker)) => asker.supply(ask, &answer),
-                    _ => Works::none(),
+                    _ => PendingWork::none(),
                 }
             }
-            Up::Note { message } => self.inside.note(self, message),
-            Up::Drop { exchange, message } => {
+            ClientEvent::Note { message } => self.backend.note(self, message),
+            ClientEvent::Drop { exchange, message } => {
                 let Some(call) = lock(&self.state).calls.remove(&exchange) else {
-                    return Works::none();
+                    return PendingWork::none();
                 };
                 call.observe_end(self, None);
-                self.inside.cancel(self, &call);
+                self.backend.cancel(self, &call);
                 call.cancel(message.as_ref())
             }
         }
@@ -318,7 +318,7 @@ impl Face {
     /// The answer to a call, or why there is none: here a failure becomes an error.
     /// From here on the client has its time to come for it.
     pub fn finish(&self, exchange: Exchange, outcome: impl Into<Outcome>) {
-        let answer = outcome.into().into_message(self.inside.words());
+        let answer = outcome.into().into_message(self.backend.words());
         let call = lock(&self.state).calls.remove(&exchange);
         let other = call.as_ref().and_then(|call| call.observe_end(self, Some(&answer)));
         let answer = other.as_ref().unwrap_or(&answer);
@@ -361,7 +361,7 @@ impl Face {
         state.waiting_for_room.drain(..).for_each(Waker::wake);
         self.account(&mut state);
         drop(state);
-        self.inside.forget(self);
+        self.backend.forget(self);
         for call in calls.into_values() {
             call.abandon(self);
         }
@@ -406,7 +406,7 @@ impl Face {
     }
 
     /// Closes a lane from outside: the client, or the network, hung up.
-    pub fn close_lane(self: &Arc<Self>, lane: Lane) -> Works {
+    pub fn close_lane(self: &Arc<Self>, lane: Lane) -> PendingWork {
         self.pass(None, |state| {
             let Some(mailbox) = state.boxes.remove(&lane) else { return };
             let unread: usize = mailbox.frames.iter().map(Frame::weight).sum();
@@ -459,7 +459,7 @@ impl State {
     }
 }
 
-impl std::fmt::Debug for Face {
+impl std::fmt::Debug for ClientConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Face")
             .field("number", &self.number)

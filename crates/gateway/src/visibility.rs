@@ -15,7 +15,7 @@
 
 use std::borrow::Cow;
 
-use switchboard_net::roster::Kind;
+use switchboard_net::roster::ListKind;
 use switchboard_proto::jsonrpc::{self, ItemAction, Member, Message, Part};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -62,14 +62,14 @@ fn nameless(request: &Message) -> Option<String> {
 }
 
 /// What a request asks for, by the words that are in it.
-pub(crate) fn named(request: &Message) -> Option<(Kind, Cow<'_, str>)> {
+pub(crate) fn named(request: &Message) -> Option<(ListKind, Cow<'_, str>)> {
     let (kind, member) = match request.method() {
-        method::CALL_TOOL => (Kind::Tools, Member::Name),
-        method::GET_PROMPT => (Kind::Prompts, Member::Name),
-        method::READ_RESOURCE | method::SUBSCRIBE => (Kind::Resources, Member::Uri),
+        method::CALL_TOOL => (ListKind::Tools, Member::Name),
+        method::GET_PROMPT => (ListKind::Prompts, Member::Name),
+        method::READ_RESOURCE | method::SUBSCRIBE => (ListKind::Resources, Member::Uri),
         method::COMPLETE => match &*request.string(Member::RefType)? {
-            "ref/prompt" => (Kind::Prompts, Member::RefName),
-            "ref/resource" => (Kind::Templates, Member::RefUri),
+            "ref/prompt" => (ListKind::Prompts, Member::RefName),
+            "ref/resource" => (ListKind::Templates, Member::RefUri),
             _ => return None,
         },
         _ => return None,
@@ -79,24 +79,25 @@ pub(crate) fn named(request: &Message) -> Option<(Kind, Cow<'_, str>)> {
 
 /// What of one server is for somebody's eyes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct Visibility<'a> {
     plan: &'a ServerPlan,
     grant: &'a Grant,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> Visibility<'a> {
     pub(crate) fn new(plan: &'a ServerPlan, grant: &'a Grant) -> Self {
         Self { plan, grant }
     }
 
     /// Whether something of a kind is hidden.
-    pub(crate) fn hides_some(&self, kind: Kind) -> bool {
-        !self.plan.filter(kind).is_open() || (kind == Kind::Tools && !self.grant.has_all_tools())
+    pub(crate) fn hides_some(&self, kind: ListKind) -> bool {
+        !self.plan.filter(kind).is_open()
+            || (kind == ListKind::Tools && !self.grant.has_all_tools())
     }
 
     /// Whether a list shows this, by its own name.
-    pub(crate) fn shows(&self, kind: Kind, own: &str) -> bool {
-        let is_granted = || kind != Kind::Tools || self.grant.has_tool(&self.plan.name, own);
+    pub(crate) fn shows(&self, kind: ListKind, own: &str) -> bool {
+        let is_granted = || kind != ListKind::Tools || self.grant.has_tool(&self.plan.name, own);
         self.plan.filter(kind).lets(own) && is_granted()
     }
 
@@ -105,24 +106,24 @@ impl<'a> Sight<'a> {
     /// lists of a kind.
     pub(crate) fn reaches(
         &self,
-        kind: Kind,
+        kind: ListKind,
         own: &str,
-        known: impl Fn(Kind) -> Option<Vec<String>>,
+        known: impl Fn(ListKind) -> Option<Vec<String>>,
     ) -> Option<bool> {
         if !self.hides_some(kind) {
             return Some(true);
         }
         match kind {
-            Kind::Tools | Kind::Prompts => Some(self.shows(kind, own)),
-            Kind::Templates if known(kind)?.iter().any(|text| text == own) => {
+            ListKind::Tools | ListKind::Prompts => Some(self.shows(kind, own)),
+            ListKind::Templates if known(kind)?.iter().any(|text| text == own) => {
                 Some(self.shows(kind, own))
             }
-            Kind::Resources | Kind::Templates => reaches(&self.plan.resources, own, known),
+            ListKind::Resources | ListKind::Templates => reaches(&self.plan.resources, own, known),
         }
     }
 
     /// A list without what is hidden.
-    pub(crate) fn without_hidden(&self, kind: Kind, answer: &Message) -> Message {
+    pub(crate) fn without_hidden(&self, kind: ListKind, answer: &Message) -> Message {
         if answer.kind() != jsonrpc::Kind::Result {
             return answer.clone();
         }
@@ -140,7 +141,7 @@ impl<'a> Sight<'a> {
 fn reaches(
     filter: &NameFilter,
     uri: &str,
-    known: impl Fn(Kind) -> Option<Vec<String>>,
+    known: impl Fn(ListKind) -> Option<Vec<String>>,
 ) -> Option<bool> {
     let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, uri));
     let plain = folded(uri);
@@ -148,14 +149,14 @@ fn reaches(
     if filter.never.iter().any(is_never) {
         return Some(false);
     }
-    let is_listed = || Some(known(Kind::Resources)?.iter().any(|listed| listed == uri));
+    let is_listed = || Some(known(ListKind::Resources)?.iter().any(|listed| listed == uri));
     if !is_plain(uri) {
         return Some(filter.lets(uri) && is_listed()?);
     }
     if filter.only.as_deref().is_some_and(any) {
         return Some(true);
     }
-    let templates = known(Kind::Templates)?;
+    let templates = known(ListKind::Templates)?;
     let mut fitting = templates.iter().filter(|template| TemplatePattern::new(template).fits(uri));
     if fitting.any(|template| filter.lets(template)) {
         return Some(true);

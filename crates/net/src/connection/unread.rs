@@ -22,7 +22,7 @@ use bytes::Bytes;
 use switchboard_proto::server::{Frame, ServerHalf};
 use tokio::sync::oneshot;
 
-use super::{Face, State, lock, now};
+use super::{ClientConnection, State, lock, now};
 use crate::http::listen::{Carrying, Peer};
 
 /// A client that holds less is not worth cutting.
@@ -37,7 +37,7 @@ pub struct Unread {
     most: AtomicUsize,
     held: AtomicUsize,
     /// Those that hold much, by number.
-    readers: Mutex<HashMap<u64, Weak<Face>>>,
+    readers: Mutex<HashMap<u64, Weak<ClientConnection>>>,
     relieving: AtomicBool,
 }
 
@@ -98,14 +98,14 @@ impl Unread {
                 if slowest.is_empty() {
                     break;
                 }
-                slowest.iter().for_each(Face::give_way);
+                slowest.iter().for_each(ClientConnection::give_way);
             }
         });
     }
 
     /// Those who are to give way: clients of the principal that holds most, until there
     /// is some room or another principal holds more.
-    fn slowest(&self) -> Vec<Arc<Face>> {
+    fn slowest(&self) -> Vec<Arc<ClientConnection>> {
         let most = self.most.load(Ordering::Relaxed);
         // All are looked at. With a little room that is not for each answer that comes.
         let mut need = self.held().saturating_sub(most - most / 8);
@@ -137,7 +137,7 @@ impl Unread {
         let mut slowest: Vec<_> =
             readers.iter().filter(|(.., face)| face.principal() == worst).collect();
         slowest.sort_by_key(|(_, held, _)| Reverse(*held));
-        let is_to_go = |(_, held, _): &&&(bool, usize, Arc<Face>)| {
+        let is_to_go = |(_, held, _): &&&(bool, usize, Arc<ClientConnection>)| {
             let is_to_go = need > 0 && left >= next;
             need = need.saturating_sub(*held);
             left -= held;
@@ -174,10 +174,10 @@ pub(super) struct Reading {
 /// Where the bytes of one client are counted.
 pub(super) struct Counted {
     unread: Arc<Unread>,
-    face: Weak<Face>,
+    face: Weak<ClientConnection>,
 }
 
-impl Face {
+impl ClientConnection {
     /// Counts what it does not read here.
     pub(crate) fn count_in(self: &Arc<Self>, unread: &Arc<Unread>) {
         let counted = Counted { unread: Arc::clone(unread), face: Arc::downgrade(self) };
@@ -287,12 +287,12 @@ pub(crate) type Written = oneshot::Receiver<()>;
 
 /// A piece that was taken from a face and not written yet.
 struct Lent {
-    face: Arc<Face>,
+    face: Arc<ClientConnection>,
     text: Bytes,
     _written: oneshot::Sender<()>,
 }
 
-impl Face {
+impl ClientConnection {
     /// The same bytes, part of the backlog until they are dropped: written or given up.
     /// When that will be, if they count.
     pub(crate) fn lend(self: &Arc<Self>, text: Bytes) -> (Bytes, Option<Written>) {

@@ -18,13 +18,15 @@ fn plan(resources: NameFilter) -> ServerPlan {
 /// The URIs of these that are seen by somebody from whom a filter keeps others.
 fn seen<'u>(filter: NameFilter, uris: &[&'u str]) -> Vec<&'u str> {
     let known = |kind| match kind {
-        Kind::Templates => Some(list(&["db://{table}", "file:///{path}", "file:///open/{name}"])),
-        Kind::Resources => Some(list(&["db://listed", "note://a", "Odd://%2e/../B"])),
+        ListKind::Templates => {
+            Some(list(&["db://{table}", "file:///{path}", "file:///open/{name}"]))
+        }
+        ListKind::Resources => Some(list(&["db://listed", "note://a", "Odd://%2e/../B"])),
         _ => None,
     };
     let (plan, grant) = (plan(filter), Grant::default());
-    let sight = Sight::new(&plan, &grant);
-    let is_seen = |uri: &&str| sight.reaches(Kind::Resources, uri, known) == Some(true);
+    let visibility = Visibility::new(&plan, &grant);
+    let is_seen = |uri: &&str| visibility.reaches(ListKind::Resources, uri, known) == Some(true);
     uris.iter().copied().filter(is_seen).collect()
 }
 
@@ -97,7 +99,7 @@ fn other_filters_leave_odd_spellings_of_a_list_and_plain_ones_of_people_alone() 
 fn what_lists_decide_is_not_decided_before_they_are_known() {
     let filter = NameFilter { only: Some(list(&["a://*", "b://{x}"])), never: list(&["a://b"]) };
     let (plan, grant) = (plan(filter), Grant::default());
-    let reaches = |uri| Sight::new(&plan, &grant).reaches(Kind::Resources, uri, |_| None);
+    let reaches = |uri| Visibility::new(&plan, &grant).reaches(ListKind::Resources, uri, |_| None);
     assert_eq!(reaches("a://b"), Some(false));
     assert_eq!(reaches("a://c"), Some(true));
     assert_eq!((reaches("b://c"), reaches("d://e")), (None, None));
@@ -108,12 +110,15 @@ fn case_counts_and_what_is_completed_counts_as_what_it_is_of() {
     let (mut plan, grant) = (plan(never(&["db://{table}"])), Grant::default());
     plan.prompts = never(&["Secret*"]);
     plan.tools = never(&["Drop"]);
-    let sight = Sight::new(&plan, &grant);
+    let visibility = Visibility::new(&plan, &grant);
     let known = |_| Some(list(&["db://{table}", "db://{schema}"]));
-    let reaches = |kind, own| sight.reaches(kind, own, known) == Some(true);
-    assert!(!reaches(Kind::Tools, "Drop") && reaches(Kind::Tools, "drop"));
-    assert!(!reaches(Kind::Prompts, "Secrets") && reaches(Kind::Prompts, "secrets"));
-    assert!(!reaches(Kind::Templates, "db://{table}") && reaches(Kind::Templates, "db://{schema}"));
+    let reaches = |kind, own| visibility.reaches(kind, own, known) == Some(true);
+    assert!(!reaches(ListKind::Tools, "Drop") && reaches(ListKind::Tools, "drop"));
+    assert!(!reaches(ListKind::Prompts, "Secrets") && reaches(ListKind::Prompts, "secrets"));
+    assert!(
+        !reaches(ListKind::Templates, "db://{table}")
+            && reaches(ListKind::Templates, "db://{schema}")
+    );
 }
 
 fn message(method: &str, params: &str) -> Message {
@@ -168,13 +173,13 @@ fn a_request_is_doubtful_where_its_server_may_read_another_name_than_we_do() {
 fn what_is_left_of_a_list_stays_as_it_was_written() {
     let (mut plan, grant) = (plan(NameFilter::default()), Grant::default());
     plan.tools = never(&["b*"]);
-    let sight = Sight::new(&plan, &grant);
+    let visibility = Visibility::new(&plan, &grant);
     let answer = |result: &str| {
         parse_one(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).into()).unwrap()
     };
     let whole = answer(r#"{"tools":[ {"name":"a", "x":1.0e0},{"name":"bee"}],"nextCursor":"c"}"#);
-    let left = sight.without_hidden(Kind::Tools, &whole);
+    let left = visibility.without_hidden(ListKind::Tools, &whole);
     assert_eq!(left.payload().unwrap(), br#"{"tools":[{"name":"a", "x":1.0e0}],"nextCursor":"c"}"#);
     let none = answer(r#"{"tools":[{"name":"a"}]}"#);
-    assert_eq!(sight.without_hidden(Kind::Tools, &none).text(), none.text());
+    assert_eq!(visibility.without_hidden(ListKind::Tools, &none).text(), none.text());
 }

@@ -1,6 +1,6 @@
 //! What stands behind the clients: a bridge, a server, or something of your own.
 //!
-//! Whatever is served, on stdio or by a site, is an [`Inside`]: it is handed
+//! Whatever is served, on stdio or by a site, is an [`Backend`]: it is handed
 //! each call of a client, in a form that is the same in both eras, and answers
 //! through the [`Call`]. [`crate::server::Server`] is one for those who
 //! answer by themselves, [`crate::bridge::Bridge`] for those who pass on.
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::HeaderName;
-use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 
 use crate::call::Call;
-use crate::face::Face;
+use crate::connection::ClientConnection;
 use crate::upstream::Through;
 use crate::who::Who;
 
@@ -27,28 +27,34 @@ use crate::who::Who;
 /// Requests and notifications of one client come in order, and the next one waits until
 /// the method returns. The work that they lead to is driven by the caller, and may go on
 /// for long.
-pub trait Inside: Send + Sync + 'static {
+pub trait Backend: Send + Sync + 'static {
     /// A client makes a call. `said` are the headers that repeat its arguments.
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works;
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork;
 
     /// A client sends a notification.
-    fn note(&self, _face: &Arc<Face>, _message: Message) -> Works {
-        Works::none()
+    fn note(&self, _face: &Arc<ClientConnection>, _message: Message) -> PendingWork {
+        PendingWork::none()
     }
 
     /// A client cancels a call. The call's holder is told after this.
-    fn cancel(&self, _face: &Arc<Face>, _call: &Call) {}
+    fn cancel(&self, _face: &Arc<ClientConnection>, _call: &Call) {}
 
     /// A client answers a question: the answer for the connection that asked it. None if
     /// the question was the inside's own.
-    fn supply(&self, _face: &Arc<Face>, _ask: Ask, answer: Message) -> Option<Message> {
+    fn supply(&self, _face: &Arc<ClientConnection>, _ask: Ask, answer: Message) -> Option<Message> {
         Some(answer)
     }
 
     /// A client is gone for good. Not told of modern clients on HTTP, for which
     /// each request is a client of its own: it is over when it is finished or
     /// cancelled. Only their listens are forgotten like sessions.
-    fn forget(&self, _face: &Arc<Face>) {}
+    fn forget(&self, _face: &Arc<ClientConnection>) {}
 
     /// How much clients are told of what goes wrong with a server.
     fn words(&self) -> Words {
@@ -57,12 +63,12 @@ pub trait Inside: Send + Sync + 'static {
 
     /// Whether the open calls of a modern client may go on: what is granted to whom it
     /// speaks for may be less than when they were made.
-    fn keeps(&self, _face: &Face) -> bool {
+    fn keeps(&self, _face: &ClientConnection) -> bool {
         true
     }
 
     /// Headers of the request that a client begins with, which are kept with it
-    /// for whatever stands behind; see [`Face::carried`].
+    /// for whatever stands behind; see [`ClientConnection::carried`].
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         None
     }
@@ -82,11 +88,11 @@ type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// before it is done, it goes on by itself: a client that hangs up must not
 /// leave a call half made. What must end early is told so by its lane.
 #[derive(Default)]
-pub struct Works {
+pub struct PendingWork {
     jobs: Vec<Job>,
 }
 
-impl Works {
+impl PendingWork {
     /// Nothing to wait for.
     pub fn none() -> Self {
         Self::default()
@@ -127,7 +133,7 @@ impl Works {
     }
 }
 
-impl Future for Works {
+impl Future for PendingWork {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -136,7 +142,7 @@ impl Future for Works {
     }
 }
 
-impl Drop for Works {
+impl Drop for PendingWork {
     fn drop(&mut self) {
         for job in mem::take(&mut self.jobs) {
             // Without a runtime there is nobody to go on for.
@@ -147,7 +153,7 @@ impl Drop for Works {
     }
 }
 
-impl fmt::Debug for Works {
+impl fmt::Debug for PendingWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Works").field("jobs", &self.jobs.len()).finish()
     }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use switchboard_net::face::Face;
+use switchboard_net::connection::ClientConnection;
 use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallResult, Seen, Tap, lock};
+use super::{CallMonitor, CallResult, Seen, lock};
 use crate::policy;
 
 /// Lists all tools.
@@ -114,7 +114,7 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
 }
 
 /// What became of a call.
-pub(super) fn trace(tap: &Tap, face: &Face, request: &Message) -> Message {
+pub(super) fn trace(tap: &CallMonitor, face: &ClientConnection, request: &Message) -> Message {
     let arguments = request.part(Member::Arguments);
     let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
     let mut calls = tap.recent.find(face, &asked);
@@ -210,7 +210,7 @@ impl Recent {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, face: &Face, trace: impl FnOnce() -> Trace) {
+    pub(super) fn add(&self, face: &ClientConnection, trace: impl FnOnce() -> Trace) {
         if !self.is_wanted() {
             return;
         }
@@ -223,7 +223,7 @@ impl Recent {
     }
 
     /// The calls of this client's principal that are part of a trace, newest first.
-    pub(super) fn find(&self, face: &Face, id: &str) -> Vec<Value> {
+    pub(super) fn find(&self, face: &ClientConnection, id: &str) -> Vec<Value> {
         let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
         let whose = policy::mark(face);
         let calls = lock(&self.calls);

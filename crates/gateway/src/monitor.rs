@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::HeaderName;
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::{Call, CallObserver};
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
+use switchboard_net::connection::ClientConnection;
 use switchboard_net::upstream::Through;
 use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Ask, Said};
+use switchboard_proto::exchange::{Ask, HeaderParams};
 use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
@@ -75,7 +75,7 @@ impl CallResult {
 }
 
 /// Sees the calls of all clients of a gateway.
-pub struct Tap {
+pub struct CallMonitor {
     open: AtomicUsize,
     counts: Counts,
     recent: Recent,
@@ -118,7 +118,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Default for Tap {
+impl Default for CallMonitor {
     fn default() -> Self {
         Self {
             open: AtomicUsize::new(0),
@@ -133,7 +133,7 @@ impl Default for Tap {
     }
 }
 
-impl Tap {
+impl CallMonitor {
     /// Sends a span for each call, and for each call onward. Once only.
     pub fn trace_to(&self, spans: Spans, sampler: Sampler) {
         _ = self.spans.set((spans, sampler));
@@ -223,30 +223,30 @@ impl Tap {
     }
 }
 
-impl fmt::Debug for Tap {
+impl fmt::Debug for CallMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("open", &self.open_calls()).finish_non_exhaustive()
     }
 }
 
 /// An inside whose calls are seen.
-pub struct Tapped {
-    tap: Arc<Tap>,
-    inside: Arc<dyn Inside>,
+pub struct Monitored {
+    tap: Arc<CallMonitor>,
+    backend: Arc<dyn Backend>,
     /// Whose calls they are, if they are all of one server.
     server: Option<Arc<str>>,
     transport: &'static str,
 }
 
-impl Tapped {
+impl Monitored {
     /// What is behind a path of many servers: whose a call is, the front says.
-    pub fn many(tap: &Arc<Tap>, inside: Arc<dyn Inside>) -> Self {
-        Self { tap: Arc::clone(tap), inside, server: None, transport: "tcp" }
+    pub fn many(tap: &Arc<CallMonitor>, backend: Arc<dyn Backend>) -> Self {
+        Self { tap: Arc::clone(tap), backend, server: None, transport: "tcp" }
     }
 
     /// What is behind the path of one server.
-    pub fn one(tap: &Arc<Tap>, server: &Arc<str>, inside: Arc<dyn Inside>) -> Self {
-        Self { server: Some(Arc::clone(server)), ..Self::many(tap, inside) }
+    pub fn one(tap: &Arc<CallMonitor>, server: &Arc<str>, backend: Arc<dyn Backend>) -> Self {
+        Self { server: Some(Arc::clone(server)), ..Self::many(tap, backend) }
     }
 
     /// The same, for a client that started us.
@@ -263,7 +263,7 @@ impl Tapped {
 
 /// Sees one call.
 struct Observer {
-    tap: Arc<Tap>,
+    tap: Arc<CallMonitor>,
     call: Seen,
     /// The gateway's own tools are among those of its list.
     has_tools: bool,
@@ -280,7 +280,11 @@ impl CallObserver for Observer {
         self.tap.forward(&mut self.call, server, request)
     }
 
-    fn finish(self: Box<Self>, face: &Face, answer: Option<&Message>) -> Option<Message> {
+    fn finish(
+        self: Box<Self>,
+        face: &ClientConnection,
+        answer: Option<&Message>,
+    ) -> Option<Message> {
         let call = &self.call;
         self.tap.close(face, call, answer);
         let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
@@ -296,48 +300,54 @@ impl CallObserver for Observer {
     }
 }
 
-impl Inside for Tapped {
-    fn open(&self, face: &Arc<Face>, call: &Call, request: Message, said: Said) -> Works {
+impl Backend for Monitored {
+    fn open(
+        &self,
+        face: &Arc<ClientConnection>,
+        call: &Call,
+        request: Message,
+        said: HeaderParams,
+    ) -> PendingWork {
         let (tap, has_tools) = (Arc::clone(&self.tap), self.has_tools());
         let seen = self.tap.see(&request, self.transport);
         call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
         match own_tools::asked(&request).filter(|_| has_tools) {
-            None => self.inside.open(face, call, request, said),
+            None => self.backend.open(face, call, request, said),
             Some(own_tools::TRACE) => {
                 call.finish(own_tools::trace(&self.tap, face, &request));
-                Works::none()
+                PendingWork::none()
             }
             // What this client may see, and nothing else, is what it gets to list.
-            Some(_) => self.inside.open(face, call, own_tools::list(&request), None),
+            Some(_) => self.backend.open(face, call, own_tools::list(&request), None),
         }
     }
 
-    fn note(&self, face: &Arc<Face>, message: Message) -> Works {
-        self.inside.note(face, message)
+    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.backend.note(face, message)
     }
 
-    fn cancel(&self, face: &Arc<Face>, call: &Call) {
-        self.inside.cancel(face, call);
+    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
+        self.backend.cancel(face, call);
     }
 
-    fn supply(&self, face: &Arc<Face>, ask: Ask, answer: Message) -> Option<Message> {
-        self.inside.supply(face, ask, answer)
+    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
+        self.backend.supply(face, ask, answer)
     }
 
-    fn forget(&self, face: &Arc<Face>) {
-        self.inside.forget(face);
+    fn forget(&self, face: &Arc<ClientConnection>) {
+        self.backend.forget(face);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
-        self.inside.carries()
+        self.backend.carries()
     }
 
-    fn keeps(&self, face: &Face) -> bool {
-        self.inside.keeps(face)
+    fn keeps(&self, face: &ClientConnection) -> bool {
+        self.backend.keeps(face)
     }
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {
-        self.inside.leads_back(who, through)
+        self.backend.leads_back(who, through)
     }
 
     /// Clients of a gateway need not own its servers.
@@ -346,7 +356,7 @@ impl Inside for Tapped {
     }
 }
 
-impl fmt::Debug for Tapped {
+impl fmt::Debug for Monitored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tapped").field("server", &self.server).finish_non_exhaustive()
     }

@@ -30,7 +30,7 @@ pub(super) const NOBODY: u64 = 0;
 
 /// What is let on, and what waits.
 #[derive(Debug)]
-pub(super) struct Gate<W> {
+pub(super) struct AdmissionQueue<W> {
     most: usize,
     patience: Duration,
     /// Calls go on to the server.
@@ -75,7 +75,7 @@ pub(super) enum Entry<W> {
     Crowded(W),
 }
 
-impl<W> Gate<W> {
+impl<W> AdmissionQueue<W> {
     pub(super) fn new(most: usize, patience: Duration, now: Instant) -> Self {
         let (open, waiting) = (HashMap::new(), VecDeque::new());
         Self { most, patience, is_open: false, failed: None, open, waiting, used: now }

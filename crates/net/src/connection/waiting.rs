@@ -16,14 +16,14 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
-use super::{Face, lock, now, wait};
+use super::{ClientConnection, lock, now, wait};
+use crate::backend::PendingWork;
 use crate::call::{Asker, ReplySink};
 use crate::http::request_body::Charge;
-use crate::inside::Works;
 use crate::park::Parking;
 use crate::who::Turns;
 
-impl Face {
+impl ClientConnection {
     /// Waits until the conversation is over.
     pub(crate) async fn over(&self) {
         poll_fn(|cx| {
@@ -77,7 +77,7 @@ impl Face {
     /// Waits no longer: each call that is open is answered with `why`, and the
     /// inside drops it. So it does with calls that wait for their client to come
     /// back. Listens go on.
-    pub fn give_up(self: &Arc<Self>, why: &Refusal) -> Works {
+    pub fn give_up(self: &Arc<Self>, why: &Refusal) -> PendingWork {
         let owed = lock(&self.state).half.owed_calls();
         let mut dropped = Vec::new();
         for exchange in owed {
@@ -87,7 +87,7 @@ impl Face {
         let mut works = self.step(ServerHalf::handle_silence).1;
         let _passing = lock(&self.passing);
         for call in dropped {
-            self.inside.cancel(self, &call);
+            self.backend.cancel(self, &call);
             works.append(call.cancel(None));
         }
         works
@@ -127,7 +127,7 @@ impl Face {
     }
 }
 
-impl Face {
+impl ClientConnection {
     /// Lets its calls wait here for input.
     pub(crate) fn park_in(self: &Arc<Self>, parking: &Arc<Parking>) {
         if self.parking.set(Arc::clone(parking)).is_ok() {
@@ -189,7 +189,7 @@ impl Face {
         lane: Lane,
         request: &Message,
         headers: Option<&HeaderMap>,
-    ) -> Works {
+    ) -> PendingWork {
         let retry = |half: &mut ServerHalf| {
             if let ServerHalf::Modern(half) = half {
                 half.handle_retry(key, lane, request, headers);
@@ -217,7 +217,7 @@ impl Face {
     }
 }
 
-impl Drop for Face {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.account_for_drop();
         if let Some(parking) = self.parking.get() {
@@ -226,7 +226,7 @@ impl Drop for Face {
     }
 }
 
-impl Face {
+impl ClientConnection {
     /// Waits until this client has read enough of what it was sent, or is over.
     pub async fn room(&self) {
         poll_fn(|cx| {
@@ -251,7 +251,7 @@ impl Face {
     }
 }
 
-impl ReplySink for Face {
+impl ReplySink for ClientConnection {
     fn number(&self) -> u64 {
         self.number
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::Call;
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside, Works};
-use switchboard_proto::exchange::{Carrier, Lane, Said};
+use switchboard_net::connection::ClientConnection;
+use switchboard_proto::exchange::{Carrier, HeaderParams, Lane};
 use switchboard_proto::jsonrpc::{Message, parse};
 use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
@@ -20,23 +20,29 @@ struct Busy {
     second: Mutex<Receiver<()>>,
 }
 
-impl Inside for Busy {
-    fn open(&self, _: &Arc<Face>, _: &Call, _: Message, _: Said) -> Works {
-        Works::none()
+impl Backend for Busy {
+    fn open(
+        &self,
+        _: &Arc<ClientConnection>,
+        _: &Call,
+        _: Message,
+        _: HeaderParams,
+    ) -> PendingWork {
+        PendingWork::none()
     }
 
-    fn note(&self, _: &Arc<Face>, message: Message) -> Works {
+    fn note(&self, _: &Arc<ClientConnection>, message: Message) -> PendingWork {
         self.taken.lock().unwrap().push(message.method().to_owned());
         assert_ne!(message.method(), "notifications/panic", "as told");
         if message.method() == "notifications/first" {
             self.first.send(()).unwrap();
             _ = self.second.lock().unwrap().recv_timeout(Duration::from_millis(100));
         }
-        Works::one(std::future::pending())
+        PendingWork::one(std::future::pending())
     }
 }
 
-fn say(face: &Arc<Face>, method: &str) -> Works {
+fn say(face: &Arc<ClientConnection>, method: &str) -> PendingWork {
     let text = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}"}}"#);
     let incoming = parse(Bytes::from(text)).unwrap();
     face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1
@@ -48,9 +54,15 @@ fn each_caller_drives_the_work_of_its_own_verbs() {
     let (first, begun) = channel();
     let (done, second) = channel();
     let taken = Mutex::default();
-    let inside = Arc::new(Busy { taken, first, second: Mutex::new(second) });
+    let backend = Arc::new(Busy { taken, first, second: Mutex::new(second) });
     let limits = Limits::default();
-    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::clone(&inside) as _, &limits, false);
+    let face = ClientConnection::new(
+        Era::Modern,
+        Carrier::Pipe,
+        Arc::clone(&backend) as _,
+        &limits,
+        false,
+    );
     let other = Arc::clone(&face);
     let thread = std::thread::spawn(move || {
         begun.recv().unwrap();
@@ -60,7 +72,7 @@ fn each_caller_drives_the_work_of_its_own_verbs() {
     });
     assert!(!say(&face, "first").is_done());
     assert!(!thread.join().unwrap(), "the second verb's work went to the first caller");
-    assert_eq!(*inside.taken.lock().unwrap(), ["notifications/first", "notifications/second"]);
+    assert_eq!(*backend.taken.lock().unwrap(), ["notifications/first", "notifications/second"]);
 }
 
 #[test]
@@ -68,11 +80,17 @@ fn an_inside_that_panics_once_is_told_the_rest() {
     let (first, _begun) = channel();
     let (_done, second) = channel();
     let taken = Mutex::default();
-    let inside = Arc::new(Busy { taken, first, second: Mutex::new(second) });
+    let backend = Arc::new(Busy { taken, first, second: Mutex::new(second) });
     let limits = Limits::default();
-    let face = Face::new(Era::Modern, Carrier::Pipe, Arc::clone(&inside) as _, &limits, false);
+    let face = ClientConnection::new(
+        Era::Modern,
+        Carrier::Pipe,
+        Arc::clone(&backend) as _,
+        &limits,
+        false,
+    );
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| say(&face, "panic")));
     assert!(panicked.is_err());
     say(&face, "after");
-    assert_eq!(*inside.taken.lock().unwrap(), ["notifications/panic", "notifications/after"]);
+    assert_eq!(*backend.taken.lock().unwrap(), ["notifications/panic", "notifications/after"]);
 }

@@ -19,19 +19,19 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::json;
+use switchboard_net::backend::{Backend as _, PendingWork};
 use switchboard_net::bridge::Bridge;
 use switchboard_net::call::{Asker, Call, ReplyRewrite as _, ReplySink};
-use switchboard_net::face::Face;
-use switchboard_net::inside::{Inside as _, Works};
-use switchboard_proto::exchange::{Ask, Exchange, Said};
+use switchboard_net::connection::ClientConnection;
+use switchboard_proto::exchange::{Ask, Exchange, HeaderParams};
 use switchboard_proto::failure::Outcome;
 use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::lock;
-use super::reply::{At, Duty, Reply};
+use super::reply::{AnswerChange, PathContext, Reply};
 use super::session::Session;
-use crate::fleet::Backend;
+use crate::fleet::RunningServer;
 
 /// Our own calls, by numbers that no client gets to.
 const GREETING: Exchange = Exchange(u64::MAX);
@@ -46,10 +46,10 @@ const MOST_WATCHED: usize = 1024;
 const MOST_WATCHED_BYTES: usize = 1 << 20;
 
 /// A client in its calls to one server.
-pub(super) struct Leg {
-    face: Arc<Face>,
+pub(super) struct ServerLink {
+    face: Arc<ClientConnection>,
     server: Arc<str>,
-    at: At,
+    at: PathContext,
     bridge: Arc<Bridge>,
     session: Weak<Session>,
     stage: Mutex<Stage>,
@@ -61,33 +61,37 @@ pub(super) struct Leg {
 enum Stage {
     New,
     /// What waits here must find the server there.
-    Greeting(Vec<(Call, Message, Said)>, Arc<Backend>),
+    Greeting(Vec<(Call, Message, HeaderParams)>, Arc<RunningServer>),
     Greeted,
 }
 
-impl Leg {
-    pub(super) fn new(session: &Arc<Session>, server: &Arc<str>, backend: &Backend) -> Arc<Self> {
-        Self::with(session, server, backend, Stage::New, BTreeSet::new())
+impl ServerLink {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        server: &Arc<str>,
+        running: &RunningServer,
+    ) -> Arc<Self> {
+        Self::with(session, server, running, Stage::New, BTreeSet::new())
     }
 
     /// The client greets the server itself.
     pub(super) fn greeted_by_client(
         session: &Arc<Session>,
         server: &Arc<str>,
-        backend: &Backend,
+        running: &RunningServer,
     ) -> Arc<Self> {
-        Self::with(session, server, backend, Stage::Greeted, BTreeSet::new())
+        Self::with(session, server, running, Stage::Greeted, BTreeSet::new())
     }
 
     /// Takes the place of this one, which leads to a server that was replaced.
-    pub(super) fn replaced(&self, session: &Arc<Session>, backend: &Backend) -> Arc<Self> {
-        Self::with(session, &self.server, backend, Stage::New, self.watched())
+    pub(super) fn replaced(&self, session: &Arc<Session>, running: &RunningServer) -> Arc<Self> {
+        Self::with(session, &self.server, running, Stage::New, self.watched())
     }
 
     fn with(
         session: &Arc<Session>,
         server: &Arc<str>,
-        backend: &Backend,
+        running: &RunningServer,
         stage: Stage,
         watched: BTreeSet<String>,
     ) -> Arc<Self> {
@@ -95,7 +99,7 @@ impl Leg {
             face: Arc::clone(&session.face),
             server: Arc::clone(server),
             at: session.at.clone(),
-            bridge: Arc::clone(&backend.bridge),
+            bridge: Arc::clone(&running.bridge),
             session: Arc::downgrade(session),
             stage: Mutex::new(stage),
             watched: Mutex::new(watched),
@@ -127,13 +131,13 @@ impl Leg {
     /// Passes a call on, once the server is greeted.
     pub(super) fn open(
         self: &Arc<Self>,
-        backend: &Arc<Backend>,
+        running: &Arc<RunningServer>,
         call: &Call,
-        duty: Duty,
+        change: AnswerChange,
         request: Message,
-        said: Said,
-    ) -> Works {
-        self.reply(duty).set_on(call);
+        said: HeaderParams,
+    ) -> PendingWork {
+        self.reply(change).set_on(call);
         let listener: Arc<Self> = Arc::clone(self);
         call.set_listener(listener);
         self.note_watch(&request);
@@ -147,39 +151,39 @@ impl Leg {
                 // As many as a client may have calls open, which its half has counted.
                 waiting.retain(|(waits, ..)| !waits.is_over());
                 waiting.push((call.clone(), request, said));
-                Works::none()
+                PendingWork::none()
             }
             Stage::New => {
                 let waiting = vec![(call.clone(), request, said)];
-                *stage = Stage::Greeting(waiting, Arc::clone(backend));
+                *stage = Stage::Greeting(waiting, Arc::clone(running));
                 drop(stage);
                 self.introduce()
             }
         }
     }
 
-    fn reply(&self, duty: Duty) -> Reply {
-        Reply::new(&self.face, &self.server, self.at.clone(), duty).within(&self.session)
+    fn reply(&self, change: AnswerChange) -> Reply {
+        Reply::new(&self.face, &self.server, self.at.clone(), change).within(&self.session)
     }
 
     /// Greets the server although nobody calls.
-    pub(super) fn greet(self: &Arc<Self>, backend: &Arc<Backend>) -> Works {
+    pub(super) fn greet(self: &Arc<Self>, running: &Arc<RunningServer>) -> PendingWork {
         let mut stage = lock(&self.stage);
-        let Stage::New = *stage else { return Works::none() };
-        *stage = Stage::Greeting(Vec::new(), Arc::clone(backend));
+        let Stage::New = *stage else { return PendingWork::none() };
+        *stage = Stage::Greeting(Vec::new(), Arc::clone(running));
         drop(stage);
         self.introduce()
     }
 
-    fn introduce(self: &Arc<Self>) -> Works {
+    fn introduce(self: &Arc<Self>) -> PendingWork {
         match self.session.upgrade() {
             Some(session) => self.call(GREETING, session.hello.clone()),
-            None => Works::none(),
+            None => PendingWork::none(),
         }
     }
 
     /// Makes a call of our own.
-    fn call(self: &Arc<Self>, exchange: Exchange, request: Message) -> Works {
+    fn call(self: &Arc<Self>, exchange: Exchange, request: Message) -> PendingWork {
         let sink: Arc<Self> = Arc::clone(self);
         self.bridge.open(&self.face, &Call::new(sink, exchange), request, None)
     }
@@ -190,10 +194,10 @@ impl Leg {
     }
 
     /// Says how much is to be logged; what the server answers is between it and us.
-    pub(super) fn set_level(self: &Arc<Self>, request: &Message) -> Works {
+    pub(super) fn set_level(self: &Arc<Self>, request: &Message) -> PendingWork {
         match self.greeted() {
             Some(_) => self.call(LEVEL, request.clone()),
-            None => Works::none(),
+            None => PendingWork::none(),
         }
     }
 
@@ -231,7 +235,7 @@ impl Leg {
     }
 
     /// What the client watched at a server that this one takes the place of.
-    fn watched_before(&self, waiting: &[(Call, Message, Said)]) -> BTreeSet<String> {
+    fn watched_before(&self, waiting: &[(Call, Message, HeaderParams)]) -> BTreeSet<String> {
         let mut watched = self.watched();
         for (_, request, _) in waiting {
             if request.method() == method::SUBSCRIBE
@@ -259,7 +263,7 @@ impl Leg {
 }
 
 /// Hears what belongs to no call, and what comes of our own calls.
-impl ReplySink for Leg {
+impl ReplySink for ServerLink {
     fn number(&self) -> u64 {
         self.face.number()
     }
@@ -282,9 +286,9 @@ impl ReplySink for Leg {
         ask: Ask,
         request: &Message,
     ) -> bool {
-        let reply = self.reply(Duty::Plain);
+        let reply = self.reply(AnswerChange::Plain);
         let Some(request) = reply.question(&asker, ask, request) else { return false };
-        let is_asked = Face::ask(&self.face, None, Some(asker), ask, &request);
+        let is_asked = ClientConnection::ask(&self.face, None, Some(asker), ask, &request);
         if !is_asked {
             reply.recalled(ask);
         }
@@ -292,15 +296,15 @@ impl ReplySink for Leg {
     }
 
     fn recall(&self, ask: Ask, message: &Message) {
-        self.reply(Duty::Plain).recalled(ask);
+        self.reply(AnswerChange::Plain).recalled(ask);
         self.face.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, outcome: Outcome) {
         if exchange == GREETING
-            && let Some(leg) = self.this.upgrade()
+            && let Some(link) = self.this.upgrade()
         {
-            leg.handle_greeting(&outcome);
+            link.handle_greeting(&outcome);
         }
     }
 
@@ -313,11 +317,11 @@ impl ReplySink for Leg {
     }
 
     fn end(self: Arc<Self>) {
-        Face::end(&self.face);
+        ClientConnection::end(&self.face);
     }
 }
 
-impl fmt::Debug for Leg {
+impl fmt::Debug for ServerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leg")
             .field("face", &self.face)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName};
-use switchboard_proto::exchange::Up;
+use switchboard_proto::exchange::ClientEvent;
 use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
@@ -14,9 +14,9 @@ use switchboard_proto::revision::Revision;
 use switchboard_proto::server::ServerHalf;
 use switchboard_proto::server::legacy::Phase;
 
-use super::{Face, lock, now};
+use super::{ClientConnection, lock, now};
+use crate::backend::PendingWork;
 use crate::http::request_body::Charge;
-use crate::inside::Works;
 use crate::who::{Turns, Who};
 
 /// Characters of a name that are kept: enough for people, whatever a client calls itself.
@@ -49,10 +49,10 @@ impl Intro {
     }
 }
 
-impl Face {
+impl ClientConnection {
     /// A verb of the client may say who it is; the first word counts.
-    pub(super) fn hear(&self, verb: &Up) {
-        if let Up::Open { request, .. } = verb
+    pub(super) fn hear(&self, verb: &ClientEvent) {
+        if let ClientEvent::Open { request, .. } = verb
             && let Some(intro) = Intro::of(request)
         {
             _ = self.intro.set(intro);
@@ -102,7 +102,7 @@ impl Face {
 /// Enough to find a session in a log, far too little to guess its id.
 const SHOWN: usize = 6;
 
-impl Face {
+impl ClientConnection {
     /// Says under which id a client has its session; the first word counts.
     pub(crate) fn mark(&self, id: &str) {
         _ = self.mark.set(id.get(..SHOWN).unwrap_or_default().into());
@@ -118,10 +118,10 @@ impl Face {
 /// anything is remembered of whom it speaks for.
 const MOST_CARRIED: usize = 16 << 10;
 
-impl Face {
+impl ClientConnection {
     /// Keeps those headers of its first request that the inside wants to know.
     pub(crate) fn carry(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(names) = self.inside.carries() else { return Ok(()) };
+        let Some(names) = self.backend.carries() else { return Ok(()) };
         let mut carried = HeaderMap::new();
         for name in names.iter().filter(|name| !is_hop_by_hop(headers, name)) {
             for value in headers.get_all(name) {
@@ -154,7 +154,7 @@ pub(crate) fn size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
-impl Face {
+impl ClientConnection {
     /// Says on whose behalf it speaks; the first word counts.
     pub(crate) fn speak_for(&self, who: &Who) {
         _ = self.who.set(who.clone());
@@ -178,7 +178,7 @@ impl Face {
         turns: Turns,
         charge: Option<&Arc<Charge>>,
         step: impl FnOnce(&mut ServerHalf) -> R,
-    ) -> (R, Works) {
+    ) -> (R, PendingWork) {
         self.pass(charge, |state| {
             state.turns.take(turns);
             step(&mut state.half)
@@ -186,7 +186,7 @@ impl Face {
     }
 }
 
-impl Face {
+impl ClientConnection {
     /// It has no session, and is gone after its first answer. To be said before anything else.
     pub(crate) fn go_bare(&self) {
         if let ServerHalf::Legacy(half) = &mut lock(&self.state).half {

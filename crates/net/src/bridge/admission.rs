@@ -12,17 +12,17 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use tokio::sync::watch;
 
-use super::gate::{self, Entry, Gate, Key, NOBODY};
+use super::queue::{self, AdmissionQueue, Entry, Key, NOBODY};
 use super::{Bridge, Opening};
 use crate::call::Call;
+use crate::connection::{ClientConnection, lock, now};
 use crate::drive::OwnedTask;
-use crate::face::{Face, lock, now};
 use crate::roster::ServerState;
 
 /// The gate, and what is under way at it.
 #[derive(Debug)]
-pub(super) struct Gatehouse {
-    gate: Gate<Opening>,
+pub(super) struct Admission {
+    queue: AdmissionQueue<Opening>,
     /// Looks at the time while calls wait for the server.
     watching: Option<OwnedTask>,
     /// Hears what the supervisor of the server publishes.
@@ -31,22 +31,22 @@ pub(super) struct Gatehouse {
     is_draining: bool,
 }
 
-impl Gatehouse {
-    pub(super) fn new(gate: Gate<Opening>) -> Mutex<Self> {
-        Mutex::new(Self { gate, watching: None, following: None, is_draining: false })
+impl Admission {
+    pub(super) fn new(queue: AdmissionQueue<Opening>) -> Mutex<Self> {
+        Mutex::new(Self { queue, watching: None, following: None, is_draining: false })
     }
 
     /// The next call that may go on. With none, the loop that asks is over: whoever makes
     /// room later begins another.
     fn next(&mut self) -> Option<Opening> {
-        let next = self.gate.poll(now());
+        let next = self.queue.poll(now());
         self.is_draining = next.is_some();
         next
     }
 }
 
 /// A loop that lets calls on. If it panics, the next call begins another.
-struct Draining<'a>(&'a Mutex<Gatehouse>);
+struct Draining<'a>(&'a Mutex<Admission>);
 
 impl Drop for Draining<'_> {
     fn drop(&mut self) {
@@ -75,17 +75,18 @@ fn counts(request: &Message) -> bool {
 impl Bridge {
     /// Lets a call on, or keeps it until its turn.
     pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
-        let Some(house) = &self.house else { return Some(opening) };
+        let Some(admission) = &self.admission else { return Some(opening) };
         let Opening { face, call, request, .. } = &opening;
         let counts = !call.is_internal() && counts(request);
-        let linked = !lock(house).gate.is_open() && self.is_linked(face, call.exchange(), request);
+        let linked =
+            !lock(admission).queue.is_open() && self.is_linked(face, call.exchange(), request);
         let (key, principal) = (key(&opening), mark(face.principal()));
         let this: Weak<Self> = Weak::clone(&self.this);
         if !call.hold(this) {
             return None;
         }
-        let call = gate::Call { key, principal, counts, linked };
-        let entry = lock(house).gate.enter(call, opening, now());
+        let call = queue::Call { key, principal, counts, linked };
+        let entry = lock(admission).queue.enter(call, opening, now());
         self.stirred.notify_waiters();
         let (opening, why) = match entry {
             Entry::Passes(opening) => {
@@ -93,7 +94,7 @@ impl Bridge {
                 return Some(opening);
             }
             Entry::Waits => {
-                self.watch_gate(house);
+                self.watch_gate(admission);
                 return None;
             }
             Entry::Fails(opening, why) => (opening, Outcome::from(why)),
@@ -113,14 +114,14 @@ impl Bridge {
 
     /// A call that waits is not wanted any more.
     pub(super) fn leave_queue(&self, call: &Call) {
-        if let Some(house) = &self.house {
-            lock(house).gate.withdraw(|opening| opening.call == *call);
+        if let Some(admission) = &self.admission {
+            lock(admission).queue.withdraw(|opening| opening.call == *call);
             self.call_next();
         }
     }
 
     /// Whether a call has a link to go by that lives.
-    fn is_linked(&self, face: &Face, exchange: Exchange, request: &Message) -> bool {
+    fn is_linked(&self, face: &ClientConnection, exchange: Exchange, request: &Message) -> bool {
         let whose = self.whose(face, exchange, request);
         lock(&self.state).connections.get(&whose).is_some_and(|upstream| upstream.is_linked())
     }
@@ -131,15 +132,15 @@ impl Bridge {
     /// here again. The loop that is under way takes the next call then, whoever runs it:
     /// a thousand calls that are refused need no more stack than one.
     fn call_next(&self) {
-        let Some(house) = &self.house else { return };
+        let Some(admission) = &self.admission else { return };
         self.stirred.notify_waiters();
-        if std::mem::replace(&mut lock(house).is_draining, true) {
+        if std::mem::replace(&mut lock(admission).is_draining, true) {
             return;
         }
-        let _draining = Draining(house);
+        let _draining = Draining(admission);
         loop {
             // Not in the head of a loop: the lock must not be held in its body.
-            let next = lock(house).next();
+            let next = lock(admission).next();
             let Some(opening) = next else { return };
             self.permit(&opening);
             self.go_on(opening).detach();
@@ -150,23 +151,23 @@ impl Bridge {
     /// down. Only a bridge with a bound on calls minds. `name` is what callers know the
     /// server by.
     pub fn follow(&self, name: &str, mut state: watch::Receiver<ServerState>) {
-        let Some(house) = &self.house else { return };
+        let Some(admission) = &self.admission else { return };
         let now = state.borrow_and_update().clone();
         let (bridge, name) = (Weak::clone(&self.this), Arc::from(name));
         self.handle_state(&name, &now);
-        lock(house).following = Some(OwnedTask::spawn(follow(bridge, name, state)));
+        lock(admission).following = Some(OwnedTask::spawn(follow(bridge, name, state)));
     }
 
     fn handle_state(&self, name: &Arc<str>, state: &ServerState) {
-        let Some(house) = &self.house else { return };
+        let Some(admission) = &self.admission else { return };
         let (opens, vain) = {
-            let gate = &mut lock(house).gate;
-            let opens = state.accepts_calls && !gate.is_open();
+            let queue = &mut lock(admission).queue;
+            let opens = state.accepts_calls && !queue.is_open();
             if opens {
                 // A server that took long to start does not sleep the moment it is there.
-                gate.touch(now());
+                queue.touch(now());
             }
-            (opens, gate.handle_state(name, state, now()))
+            (opens, queue.handle_state(name, state, now()))
         };
         for (opening, why) in vain {
             opening.call.finish(why);
@@ -174,56 +175,56 @@ impl Bridge {
         if opens {
             self.fill_pool();
         }
-        let waits_for_server = lock(house).gate.poll_timeout().is_some();
+        let waits_for_server = lock(admission).queue.poll_timeout().is_some();
         if waits_for_server {
-            self.watch_gate(house);
+            self.watch_gate(admission);
         }
         self.call_next();
     }
 
     /// Other bounds for a bridge that has some: what [`guarding`](Self::guarding) wants.
     pub fn set_bounds(&self, (calls, start): (NonZeroUsize, Duration)) {
-        let Some(house) = &self.house else { return };
-        lock(house).gate.set_bounds(calls.get(), start);
+        let Some(admission) = &self.admission else { return };
+        lock(admission).queue.set_bounds(calls.get(), start);
         self.call_next();
     }
 
     /// How many calls wait for their turn, or for the server.
     pub fn queued(&self) -> usize {
-        self.house.as_ref().map_or(0, |house| lock(house).gate.queued())
+        self.admission.as_ref().map_or(0, |admission| lock(admission).queue.queued())
     }
 
     /// Whether no call is open, waits, or is on its way from the gate.
     pub fn is_idle(&self) -> bool {
-        let is_left = |house: &Mutex<Gatehouse>| lock(house).gate.idle_since().is_some();
-        self.house.as_ref().is_none_or(is_left) && self.calls() == 0
+        let is_left = |admission: &Mutex<Admission>| lock(admission).queue.idle_since().is_some();
+        self.admission.as_ref().is_none_or(is_left) && self.calls() == 0
     }
 
     /// A client is gone.
-    pub(super) fn leave_gate(&self, face: &Face) {
-        if let Some(house) = &self.house {
-            lock(house).gate.forget(face.number());
+    pub(super) fn leave_gate(&self, face: &ClientConnection) {
+        if let Some(admission) = &self.admission {
+            lock(admission).queue.forget(face.number());
             self.call_next();
         }
     }
 
     /// Makes sure that somebody looks at the time while calls wait for the server.
-    fn watch_gate(&self, house: &Mutex<Gatehouse>) {
+    fn watch_gate(&self, admission: &Mutex<Admission>) {
         let watch = || OwnedTask::spawn(watch(Weak::clone(&self.this)));
-        lock(house).watching.get_or_insert_with(watch);
+        lock(admission).watching.get_or_insert_with(watch);
     }
 
     /// Fails who has waited for too long; whether somebody still waits for the server.
     fn look_at_gate(&self) -> Option<Instant> {
-        let house = self.house.as_ref()?;
+        let admission = self.admission.as_ref()?;
         let (late, next, waited) = {
-            let mut house = lock(house);
-            let late = house.gate.handle_timeout(now());
-            let next = house.gate.poll_timeout();
+            let mut admission = lock(admission);
+            let late = admission.queue.handle_timeout(now());
+            let next = admission.queue.poll_timeout();
             if next.is_none() {
-                house.watching = None;
+                admission.watching = None;
             }
-            (late, next, house.gate.patience())
+            (late, next, admission.queue.patience())
         };
         for opening in late {
             let server = self.server.name().into();
@@ -234,16 +235,16 @@ impl Bridge {
 
     /// Since when no call is open or waits.
     pub(super) fn unused_since(&self) -> Option<Instant> {
-        lock(self.house.as_ref()?).gate.idle_since()
+        lock(self.admission.as_ref()?).queue.idle_since()
     }
 
     /// Lets go of a server that nobody has used for so long: children end, and
     /// sessions there too. Whoever calls next begins anew. False if it was used.
     pub fn rest(&self, idle: Duration) -> bool {
-        let Some(house) = &self.house else { return false };
+        let Some(admission) = &self.admission else { return false };
         // Held, so that nobody comes by meanwhile.
-        let house = lock(house);
-        let since = house.gate.idle_since();
+        let admission = lock(admission);
+        let since = admission.queue.idle_since();
         if since.is_none_or(|since| now().saturating_duration_since(since) < idle) {
             return false;
         }
@@ -252,8 +253,8 @@ impl Bridge {
 
     /// Somebody wanted something of the server that took no call.
     pub fn touch(&self) {
-        if let Some(house) = &self.house {
-            lock(house).gate.touch(now());
+        if let Some(admission) = &self.admission {
+            lock(admission).queue.touch(now());
             self.stirred.notify_waiters();
         }
     }
@@ -292,9 +293,9 @@ pub(crate) struct Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(bridge) = self.bridge.upgrade()
-            && let Some(house) = &bridge.house
+            && let Some(admission) = &bridge.admission
         {
-            lock(house).gate.leave(self.key, now());
+            lock(admission).queue.leave(self.key, now());
             bridge.call_next();
         }
     }
@@ -307,29 +308,30 @@ mod tests {
     use switchboard_proto::revision::Era;
 
     use super::*;
+    use crate::backend::Backend as _;
     use crate::bridge::Children;
-    use crate::inside::Inside as _;
     use crate::roster::ServerPhase;
     use crate::stdio::child::Command;
-    use crate::upstream::Server;
+    use crate::upstream::ServerTarget;
 
     #[tokio::test]
     async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_server() {
-        let server = Server::command(Command::new("sleep").args(["1000"]), Vec::new());
+        let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
         let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
         let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
-        let inside: Arc<Bridge> = Arc::clone(&bridge);
-        let face = Face::new(Era::Legacy, Carrier::Http, inside, &Limits::default(), false);
+        let backend: Arc<Bridge> = Arc::clone(&bridge);
+        let face =
+            ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), false);
         let exchange = Exchange(1);
         let request = Message::request(&1.into(), method::CALL_TOOL, None);
-        let call = Call::new(Arc::<Face>::clone(&face), exchange);
+        let call = Call::new(Arc::<ClientConnection>::clone(&face), exchange);
         bridge.open(&face, &call, request, None).detach();
         assert_eq!(bridge.queued(), 1, "the server is not there yet");
-        let house = bridge.house.as_ref().unwrap();
+        let admission = bridge.admission.as_ref().unwrap();
         // As `follow` does, but nobody lets the call on.
         let ready = ServerState::new(ServerPhase::Ready);
-        lock(house).gate.handle_state(&"a".into(), &ready, now());
-        let open = lock(house).next().unwrap();
+        lock(admission).queue.handle_state(&"a".into(), &ready, now());
+        let open = lock(admission).next().unwrap();
         call.cancel(None).detach();
         bridge.permit(&open);
         bridge.go_on(open).detach();

@@ -24,8 +24,8 @@ fn showing(key: &str) -> HeaderMap {
 }
 
 /// The name of whom a door lets in, or how it turns them away.
-fn outcome(porter: &Arc<Porter>, door: Door, headers: &HeaderMap) -> String {
-    match porter.gate(door).admit(headers) {
+fn outcome(authenticator: &Arc<Authenticator>, door: Entrance, headers: &HeaderMap) -> String {
+    match authenticator.gate(door).admit(headers) {
         Ok(who) => who.name().to_owned(),
         Err(turned) => format!("{turned:?}"),
     }
@@ -34,54 +34,54 @@ fn outcome(porter: &Arc<Porter>, door: Door, headers: &HeaderMap) -> String {
 #[test]
 fn a_door_lets_in_whom_it_is_for_and_tells_others_that_nothing_is_there() {
     let ada = principal("ada", &["a"], Some(&["files"]));
-    let porter = Porter::new(access(vec![ada, principal("root", &["r"], None)]), 9);
+    let authenticator = Authenticator::new(access(vec![ada, principal("root", &["r"], None)]), 9);
     for (door, key, expected) in [
-        (Door::All, "a", "ada"),
-        (Door::Server("files".to_owned()), "a", "ada"),
-        (Door::Server("other".to_owned()), "a", "404"),
-        (Door::Server("other".to_owned()), "r", "root"),
-        (Door::Group("dev".to_owned()), "r", "root"),
-        (Door::Pages, "a", "403"),
-        (Door::Pages, "r", "root"),
-        (Door::All, "x", "invalid_token"),
+        (Entrance::All, "a", "ada"),
+        (Entrance::Server("files".to_owned()), "a", "ada"),
+        (Entrance::Server("other".to_owned()), "a", "404"),
+        (Entrance::Server("other".to_owned()), "r", "root"),
+        (Entrance::Group("dev".to_owned()), "r", "root"),
+        (Entrance::Pages, "a", "403"),
+        (Entrance::Pages, "r", "root"),
+        (Entrance::All, "x", "invalid_token"),
     ] {
-        let told = outcome(&porter, door.clone(), &showing(key));
+        let told = outcome(&authenticator, door.clone(), &showing(key));
         assert!(told.contains(expected), "{door:?} {key}: {told}");
     }
-    let bare = outcome(&porter, Door::All, &HeaderMap::new());
+    let bare = outcome(&authenticator, Entrance::All, &HeaderMap::new());
     assert!(bare.contains("401") && !bare.contains("invalid_token"), "{bare}");
 }
 
 #[test]
 fn a_key_that_is_taken_away_opens_nothing_and_its_owner_has_to_leave() {
-    let porter = Porter::new(access(vec![principal("ada", &["a"], None)]), 9);
-    let gate = porter.gate(Door::All);
+    let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
+    let gate = authenticator.gate(Entrance::All);
     let by_a = gate.admit(&showing("a")).unwrap();
     assert!(by_a.is_current() && gate.keeps("ada"));
-    porter.replace(access(vec![principal("ada", &["a", "b"], None)]));
+    authenticator.replace(access(vec![principal("ada", &["a", "b"], None)]));
     let by_b = gate.admit(&showing("b")).unwrap();
     assert_eq!(by_a.identity(), by_b.identity(), "one replaces the other");
     assert!(by_a.is_current() && by_b.is_current(), "another key takes nothing away");
-    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     assert!(gate.admit(&showing("a")).is_err() && gate.admit(&showing("b")).is_ok());
     assert!(!by_a.is_current(), "what the old key opened is closed");
     assert!(by_b.is_current(), "and nothing else");
-    porter.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
+    authenticator.replace(access(vec![principal("ada", &["b"], Some(&["files"]))]));
     assert!(by_b.is_current() && gate.keeps("ada"));
-    assert!(!porter.gate(Door::Server("other".to_owned())).keeps("ada"));
-    porter.replace(access(Vec::new()));
-    assert!(!gate.keeps("ada") && porter.principal("ada").is_none());
+    assert!(!authenticator.gate(Entrance::Server("other".to_owned())).keeps("ada"));
+    authenticator.replace(access(Vec::new()));
+    assert!(!gate.keeps("ada") && authenticator.principal("ada").is_none());
     assert!(!by_b.is_current());
-    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     assert!(!by_b.is_current(), "it was taken away meanwhile");
 }
 
 #[test]
 fn a_new_key_of_the_same_name_is_somebody_else() {
-    let porter = Porter::new(access(vec![principal("ada", &["a"], None)]), 9);
-    let gate = porter.gate(Door::All);
+    let authenticator = Authenticator::new(access(vec![principal("ada", &["a"], None)]), 9);
+    let gate = authenticator.gate(Entrance::All);
     let old = gate.admit(&showing("a")).unwrap();
-    porter.replace(access(vec![principal("ada", &["b"], None)]));
+    authenticator.replace(access(vec![principal("ada", &["b"], None)]));
     let new = gate.admit(&showing("b")).unwrap();
     assert_eq!(new.name(), old.name());
     assert_ne!(new.identity(), old.identity());
@@ -94,10 +94,11 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
         let ada = principal("ada", &["a"], None);
         Principal { calls: Some(calls), sessions: Some(sessions), ..ada }
     };
-    let porter = Porter::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
+    let authenticator =
+        Authenticator::new(access(vec![ada(1, 1), principal("bob", &["b"], None)]), 3);
     let present = |name: &str| {
-        let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
-        Present::new(&guest, None, &porter.sessions)
+        let guest = Arc::clone(authenticator.roll().guests.get(name).unwrap());
+        Present::new(&guest, None, &authenticator.sessions)
     };
     let (ada_here, bob_here) = (present("ada"), present("bob"));
     let now = Instant::now();
@@ -107,8 +108,8 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
     assert_eq!(ada_here.begin_session(), Err(Refusal::TooManySessions));
     assert_eq!((bob_here.begin_session(), bob_here.begin_session()), (Ok(()), Ok(())));
     assert_eq!(bob_here.begin_session(), Err(Refusal::TooManySessions), "three in all");
-    porter.replace(access(vec![ada(2, 2), principal("bob", &["b"], None)]));
-    assert_eq!(porter.counts(), [("ada".into(), 1, 1), ("bob".into(), 2, 0)]);
+    authenticator.replace(access(vec![ada(2, 2), principal("bob", &["b"], None)]));
+    assert_eq!(authenticator.counts(), [("ada".into(), 1, 1), ("bob".into(), 2, 0)]);
     assert_eq!(ada_here.begin_session(), Err(Refusal::TooManySessions), "still three in all");
     bob_here.end_session();
     assert_eq!(present("ada").begin_session(), Ok(()));
@@ -117,21 +118,21 @@ fn what_is_counted_stays_counted_when_the_rules_change() {
 
 #[test]
 fn who_is_gone_is_not_told_of_changes_and_not_remembered() {
-    let porter = Porter::new(access(Vec::new()), 9);
+    let authenticator = Authenticator::new(access(Vec::new()), 9);
     let told = Arc::new(AtomicUsize::new(0));
     let hear = || {
         let told = Arc::clone(&told);
-        porter.on_replace(move || _ = told.fetch_add(1, Ordering::Relaxed))
+        authenticator.on_replace(move || _ = told.fetch_add(1, Ordering::Relaxed))
     };
     let stays = hear();
     for _ in 0..100 {
         drop(hear());
     }
-    assert!(lock(&porter.hear).len() <= 2, "they do not pile up");
-    porter.replace(access(Vec::new()));
+    assert!(lock(&authenticator.hear).len() <= 2, "they do not pile up");
+    authenticator.replace(access(Vec::new()));
     assert_eq!(told.load(Ordering::Relaxed), 1);
     drop(stays);
-    porter.replace(access(Vec::new()));
+    authenticator.replace(access(Vec::new()));
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }
 
@@ -139,10 +140,10 @@ fn who_is_gone_is_not_told_of_changes_and_not_remembered() {
 fn one_key_leaves_sessions_to_others_unless_the_file_says_how_many_it_has() {
     let ada = principal("ada", &["a"], None);
     let bob = Principal { sessions: Some(8), ..principal("bob", &["b"], None) };
-    let porter = Porter::new(access(vec![ada, bob]), 8);
+    let authenticator = Authenticator::new(access(vec![ada, bob]), 8);
     let sessions_of = |name: &str| {
-        let guest = Arc::clone(porter.roll().guests.get(name).unwrap());
-        let present = Present::new(&guest, None, &porter.sessions);
+        let guest = Arc::clone(authenticator.roll().guests.get(name).unwrap());
+        let present = Present::new(&guest, None, &authenticator.sessions);
         let open = (0..9).filter(|_| present.begin_session().is_ok()).count();
         (0..open).for_each(|_| present.end_session());
         open
