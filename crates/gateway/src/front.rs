@@ -185,21 +185,21 @@ impl Front {
         PathContext::many(&self.fleet, self.sealer.clone())
     }
 
-    fn session(&self, face: &ClientConnection) -> Option<Arc<Session>> {
-        lock(&self.sessions).get(&face.number()).cloned()
+    fn session(&self, client: &ClientConnection) -> Option<Arc<Session>> {
+        lock(&self.sessions).get(&client.number()).cloned()
     }
 
     /// The clients with a session that have confirmed it.
     fn ready_sessions(&self) -> Vec<Arc<Session>> {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        let is_ready = |session: &Arc<Session>| session.face.phase() == Some(Phase::Ready);
+        let is_ready = |session: &Arc<Session>| session.client.phase() == Some(Phase::Ready);
         sessions.into_iter().filter(is_ready).collect()
     }
 
     /// A client is not here any more.
-    pub(crate) fn leave(&self, face: &ClientConnection) {
-        self.forget_listens(face.number());
-        lock(&self.sessions).remove(&face.number());
+    pub(crate) fn leave(&self, client: &ClientConnection) {
+        self.forget_listens(client.number());
+        lock(&self.sessions).remove(&client.number());
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).
@@ -215,42 +215,42 @@ fn id(request: &Message) -> &Id {
 impl Backend for Front {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
         match &self.only {
-            Some(name) => self.open_at_one(name, face, call, request, said),
-            None => self.take(face, call, &request, said),
+            Some(name) => self.open_at_one(name, client, call, request, said),
+            None => self.take(client, call, &request, said),
         }
     }
 
-    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
-        self.unlisten(face.number(), call.exchange());
+    fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
+        self.unlisten(client.number(), call.exchange());
     }
 
-    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        if let Some(session) = self.session(face) {
+    fn supply(&self, client: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
+        if let Some(session) = self.session(client) {
             session.questions.remove(ask);
         }
         if self.only.is_some() {
             return Some(answer);
         }
-        Some(self.fleet.tasks.given(face, &answer).into_owned())
+        Some(self.fleet.tasks.given(client, &answer).into_owned())
     }
 
-    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        match (&self.only, self.session(face)) {
-            (Some(name), _) => self.note_to_one(name, face, &message),
+    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        match (&self.only, self.session(client)) {
+            (Some(name), _) => self.note_to_one(name, client, &message),
             (None, Some(session)) => session.note(&message),
             (None, None) => PendingWork::none(),
         }
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
-        self.leave(face);
-        self.fleet.forget(face);
+    fn forget(&self, client: &Arc<ClientConnection>) {
+        self.leave(client);
+        self.fleet.forget(client);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {

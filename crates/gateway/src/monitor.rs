@@ -282,17 +282,17 @@ impl CallObserver for Observer {
 
     fn finish(
         self: Box<Self>,
-        face: &ClientConnection,
+        client: &ClientConnection,
         answer: Option<&Message>,
     ) -> Option<Message> {
         let call = &self.call;
-        self.tap.close(face, call, answer);
+        self.tap.close(client, call, answer);
         let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
         let ours = call.offered.as_deref().and_then(own_tools::ours);
         match (&*call.method, ours) {
             (method::LIST_TOOLS, _) => own_tools::listed(answer),
             (method::CALL_TOOL, Some(own_tools::MANIFEST)) => {
-                Some(own_tools::manifest(answer, face.era()))
+                Some(own_tools::manifest(answer, client.era()))
             }
             (method::CALL_TOOL, _) => own_tools::told(answer, call.trace),
             _ => None,
@@ -303,7 +303,7 @@ impl CallObserver for Observer {
 impl Backend for Monitored {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
@@ -312,38 +312,38 @@ impl Backend for Monitored {
         let seen = self.tap.see(&request, self.transport);
         call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
         match own_tools::asked(&request).filter(|_| has_tools) {
-            None => self.backend.open(face, call, request, said),
+            None => self.backend.open(client, call, request, said),
             Some(own_tools::TRACE) => {
-                call.finish(own_tools::trace(&self.tap, face, &request));
+                call.finish(own_tools::trace(&self.tap, client, &request));
                 PendingWork::none()
             }
             // What this client may see, and nothing else, is what it gets to list.
-            Some(_) => self.backend.open(face, call, own_tools::list(&request), None),
+            Some(_) => self.backend.open(client, call, own_tools::list(&request), None),
         }
     }
 
-    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.backend.note(face, message)
+    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.backend.note(client, message)
     }
 
-    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
-        self.backend.cancel(face, call);
+    fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
+        self.backend.cancel(client, call);
     }
 
-    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        self.backend.supply(face, ask, answer)
+    fn supply(&self, client: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
+        self.backend.supply(client, ask, answer)
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
-        self.backend.forget(face);
+    fn forget(&self, client: &Arc<ClientConnection>) {
+        self.backend.forget(client);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
         self.backend.carries()
     }
 
-    fn keeps(&self, face: &ClientConnection) -> bool {
-        self.backend.keeps(face)
+    fn keeps(&self, client: &ClientConnection) -> bool {
+        self.backend.keeps(client)
     }
 
     fn leads_back(&self, who: &Who, through: &Through) -> bool {

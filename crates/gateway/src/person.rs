@@ -97,14 +97,14 @@ impl People {
     }
 
     /// What tells those whom a client speaks for from others.
-    pub(crate) fn mark(&self, face: &ClientConnection) -> Mark {
-        let mut text = vec![u8::from(face.era() == Era::Modern)];
+    pub(crate) fn mark(&self, client: &ClientConnection) -> Mark {
+        let mut text = vec![u8::from(client.era() == Era::Modern)];
         let mut add = |part: &[u8]| {
             text.extend((part.len() as u64).to_be_bytes());
             text.extend(part);
         };
-        add(face.principal());
-        for (name, value) in face.carried().into_iter().flatten() {
+        add(client.principal());
+        for (name, value) in client.carried().into_iter().flatten() {
             add(name.as_str().as_bytes());
             add(value.as_bytes());
         }
@@ -117,7 +117,7 @@ impl People {
     pub(crate) fn meet(
         &self,
         mark: Mark,
-        face: &ClientConnection,
+        client: &ClientConnection,
         words: Option<&Message>,
     ) -> Arc<Person> {
         let mut known = lock(&self.known);
@@ -128,7 +128,7 @@ impl People {
         let roster =
             RosterOptions { patience: PATIENCE, probe: Some(PROBE), ..RosterOptions::default() };
         let person = Arc::new(Person {
-            guise: Arc::new(ClientIdentity::of(face, words)),
+            guise: Arc::new(ClientIdentity::of(client, words)),
             roster: Roster::new(roster),
             servers: Mutex::default(),
             fronts: Mutex::default(),
@@ -138,8 +138,8 @@ impl People {
     }
 
     /// Whom a client speaks for, if something is known of them.
-    pub(crate) fn find(&self, face: &ClientConnection) -> Option<Arc<Person>> {
-        let mark = self.mark(face);
+    pub(crate) fn find(&self, client: &ClientConnection) -> Option<Arc<Person>> {
+        let mark = self.mark(client);
         lock(&self.known).get(&mark).and_then(Weak::upgrade)
     }
 

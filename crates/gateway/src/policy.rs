@@ -268,8 +268,8 @@ impl Grant {
 /// Tells one principal from another, and from no principal.
 pub(crate) type Mark = [u8; 16];
 
-pub(crate) fn mark(face: &ClientConnection) -> Mark {
-    let digest = digest(&SHA256, face.principal());
+pub(crate) fn mark(client: &ClientConnection) -> Mark {
+    let digest = digest(&SHA256, client.principal());
     let mut mark = Mark::default();
     mark.copy_from_slice(&digest.as_ref()[..16]);
     mark
@@ -277,15 +277,15 @@ pub(crate) fn mark(face: &ClientConnection) -> Mark {
 
 /// What to call whoever stands behind a client: the name of their key, or what tells
 /// those apart who have none; nothing if they do not say.
-pub fn who(face: &ClientConnection) -> Option<String> {
-    let name = face.who().name();
+pub fn who(client: &ClientConnection) -> Option<String> {
+    let name = client.who().name();
     if !name.is_empty() {
         return Some(name.to_owned());
     }
-    if face.principal().is_empty() {
+    if client.principal().is_empty() {
         return None;
     }
-    let [a, b, c, d, ..] = mark(face);
+    let [a, b, c, d, ..] = mark(client);
     Some(format!("{a:02x}{b:02x}{c:02x}{d:02x}"))
 }
 

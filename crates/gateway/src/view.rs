@@ -142,12 +142,12 @@ impl Views {
     }
 
     /// What a client sees, made if nobody has seen it yet. `words` are its own.
-    pub(crate) fn of(&self, face: &ClientConnection, words: Option<&Message>) -> Arc<Front> {
-        let principal = self.authenticator.principal(face.who().name());
+    pub(crate) fn of(&self, client: &ClientConnection, words: Option<&Message>) -> Arc<Front> {
+        let principal = self.authenticator.principal(client.who().name());
         let nothing = Grant::nothing();
         let grant = principal.as_ref().map_or(&nothing, |principal| &principal.grant);
         if self.knows_people(grant) {
-            return self.of_person(grant, face, words);
+            return self.of_person(grant, client, words);
         }
         let mut fronts = self.fronts();
         if let Some((_, front)) = fronts.iter().find(|(known, _)| known == grant) {
@@ -165,13 +165,13 @@ impl Views {
     }
 
     /// The front of a client, and its session with it.
-    fn front(&self, face: &Arc<ClientConnection>, words: Option<&Message>) -> Arc<Front> {
-        let front = self.of(face, words);
-        if face.era() == Era::Legacy && !front.knows(face) {
+    fn front(&self, client: &Arc<ClientConnection>, words: Option<&Message>) -> Arc<Front> {
+        let front = self.of(client, words);
+        if client.era() == Era::Legacy && !front.knows(client) {
             // It greeted while its grant changed.
-            let other = self.each().into_iter().find(|front| front.knows(face));
+            let other = self.each().into_iter().find(|front| front.knows(client));
             if let Some(other) = other {
-                other.hand_over(face, &front);
+                other.hand_over(client, &front);
             }
         }
         front
@@ -188,10 +188,10 @@ impl Views {
     /// Moves everybody whose front is another now.
     fn rehouse(&self) {
         for front in self.each() {
-            for face in front.faces() {
-                let theirs = self.of(&face, front.hello(&face).as_ref());
+            for client in front.clients() {
+                let theirs = self.of(&client, front.hello(&client).as_ref());
                 if !Arc::ptr_eq(&theirs, &front) {
-                    front.hand_over(&face, &theirs);
+                    front.hand_over(&client, &theirs);
                 }
             }
         }
@@ -201,32 +201,32 @@ impl Views {
 impl Backend for Views {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        self.front(face, Some(&request)).open(face, call, request, said)
+        self.front(client, Some(&request)).open(client, call, request, said)
     }
 
-    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.front(face, None).note(face, message)
+    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.front(client, None).note(client, message)
     }
 
-    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
-        self.front(face, None).cancel(face, call);
+    fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
+        self.front(client, None).cancel(client, call);
     }
 
-    fn supply(&self, face: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        self.front(face, None).supply(face, ask, answer)
+    fn supply(&self, client: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
+        self.front(client, None).supply(client, ask, answer)
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
+    fn forget(&self, client: &Arc<ClientConnection>) {
         let all: Vec<_> = self.fronts().iter().map(|(_, front)| Arc::clone(front)).collect();
-        for front in all.into_iter().chain(self.hosting(face)) {
-            front.leave(face);
+        for front in all.into_iter().chain(self.hosting(client)) {
+            front.leave(client);
         }
-        self.fleet.forget(face);
+        self.fleet.forget(client);
     }
 
     fn carries(&self) -> Option<Arc<[HeaderName]>> {
@@ -236,9 +236,11 @@ impl Backend for Views {
         }
     }
 
-    fn keeps(&self, face: &ClientConnection) -> bool {
-        let Some(principal) = self.authenticator.principal(face.who().name()) else { return false };
-        let mut servers = face.open_calls().into_iter().filter_map(|call| call.server());
+    fn keeps(&self, client: &ClientConnection) -> bool {
+        let Some(principal) = self.authenticator.principal(client.who().name()) else {
+            return false;
+        };
+        let mut servers = client.open_calls().into_iter().filter_map(|call| call.server());
         servers.all(|server| principal.grant.has_server(&server))
     }
 

@@ -31,7 +31,7 @@ pub trait Backend: Send + Sync + 'static {
     /// A client makes a call. `said` are the headers that repeat its arguments.
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,

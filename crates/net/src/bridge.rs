@@ -76,7 +76,7 @@ struct State {
 /// A call on its way to the server.
 #[derive(Clone, Debug)]
 struct Opening {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     call: Call,
     request: Message,
     said: HeaderParams,
@@ -102,14 +102,14 @@ impl Bridge {
 
     /// Passes a call on to the connection that it belongs to.
     fn connect(&self, opening: &Opening) -> PendingWork {
-        let Opening { face, call, request, said } = opening;
+        let Opening { client, call, request, said } = opening;
         if let Some(why) = self.hidden.refuses(request) {
             call.finish(why);
             return PendingWork::none();
         }
-        let eras = self.eras(face);
-        let whose = self.whose(face, call.exchange(), request);
-        let upstream = match self.upstream_for(face, whose, eras, request) {
+        let eras = self.eras(client);
+        let whose = self.whose(client, call.exchange(), request);
+        let upstream = match self.upstream_for(client, whose, eras, request) {
             Ok(upstream) => upstream,
             Err(why) => {
                 call.finish(why);
@@ -117,7 +117,7 @@ impl Bridge {
             }
         };
         self.prepare(opening, &upstream, whose);
-        let is_native = face.era() == upstream.era();
+        let is_native = client.era() == upstream.era();
         let works = upstream.open(call, is_native, request, said);
         if let ConnectionKey::Call(..) = whose {
             self.close_after(whose, upstream);
@@ -138,16 +138,16 @@ impl Bridge {
     }
 
     /// The connections that calls of this client may have gone by.
-    fn serving(&self, face: &ClientConnection) -> Vec<Arc<Upstream>> {
+    fn serving(&self, client: &ClientConnection) -> Vec<Arc<Upstream>> {
         let state = lock(&self.state);
-        let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(face));
+        let theirs = state.connections.iter().filter(|(whose, _)| whose.serves(client));
         theirs.map(|(_, upstream)| Arc::clone(upstream)).collect()
     }
 
     /// What belongs to no call goes by each connection that is for more than one.
-    fn spread(&self, face: &ClientConnection, message: &Message) -> PendingWork {
+    fn spread(&self, client: &ClientConnection, message: &Message) -> PendingWork {
         let mut works = PendingWork::none();
-        for upstream in self.hearing(face, message) {
+        for upstream in self.hearing(client, message) {
             works.append(upstream.note(message.clone()));
         }
         works
@@ -189,13 +189,13 @@ impl Drop for Bridge {
 impl Backend for Bridge {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let (face, call) = (Arc::clone(face), call.clone());
-        let opening = Opening { face, call, request, said };
+        let (client, call) = (Arc::clone(client), call.clone());
+        let opening = Opening { client, call, request, said };
         if opening.call.is_internal() && self.is_common() {
             // How the server stands is known by what comes of this.
             return self.go_on(opening);
@@ -206,23 +206,23 @@ impl Backend for Bridge {
         }
     }
 
-    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.spread(face, &message)
+    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.spread(client, &message)
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
-        self.leave_gate(face);
+    fn forget(&self, client: &Arc<ClientConnection>) {
+        self.leave_gate(client);
         let mut state = lock(&self.state);
-        state.hellos.remove(&face.number());
-        state.waiting.forget(face);
-        let own = |whose: &ConnectionKey| whose.sharing() == Sharing::Alone && whose.serves(face);
+        state.hellos.remove(&client.number());
+        state.waiting.forget(client);
+        let own = |whose: &ConnectionKey| whose.sharing() == Sharing::Alone && whose.serves(client);
         let gone: Vec<_> = state.connections.extract_if(|whose, _| own(whose)).collect();
         for (_, upstream) in gone {
             state.close(async move { upstream.close().await });
         }
         drop(state);
-        for shared in self.serving(face) {
-            shared.forget(face);
+        for shared in self.serving(client) {
+            shared.forget(client);
         }
     }
 

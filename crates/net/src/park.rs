@@ -44,7 +44,7 @@ pub(crate) struct Parking {
 
 #[derive(Debug, Default)]
 struct Lot {
-    faces: HashMap<u64, Arc<ClientConnection>>,
+    clients: HashMap<u64, Arc<ClientConnection>>,
     /// The task that gives up on late clients, while calls wait here.
     sweeping: Option<OwnedTask>,
 }
@@ -58,8 +58,8 @@ impl Parking {
     }
 
     /// A client may park here from now on.
-    pub(crate) fn enter(&self, face: &Arc<ClientConnection>) {
-        lock(&self.here).insert(face.number(), Arc::downgrade(face));
+    pub(crate) fn enter(&self, client: &Arc<ClientConnection>) {
+        lock(&self.here).insert(client.number(), Arc::downgrade(client));
     }
 
     /// It is gone.
@@ -68,7 +68,7 @@ impl Parking {
     }
 
     /// Whoever may park here, whether a call of theirs does or not.
-    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientConnection>> {
         lock(&self.here).values().filter_map(Weak::upgrade).collect()
     }
 
@@ -79,24 +79,24 @@ impl Parking {
 
     /// Whether one more call of this client can wait: over HTTP each has one, and
     /// whoever has more has a lot of its own.
-    pub(crate) fn has_room(&self, face: &ClientConnection) -> bool {
+    pub(crate) fn has_room(&self, client: &ClientConnection) -> bool {
         let most = self.most.load(Ordering::Relaxed);
         let mut lot = lock(&self.lot);
-        if lot.faces.len() >= most {
+        if lot.clients.len() >= most {
             // Some may be back, and not swept yet.
-            lot.faces.retain(|_, face| face.parked() > 0);
+            lot.clients.retain(|_, client| client.parked() > 0);
         }
-        let principal = face.principal();
+        let principal = client.principal();
         let of_theirs = |other: &&Arc<ClientConnection>| other.principal() == principal;
         // Whoever is somebody leaves a quarter of the places to others.
-        let has_share =
-            principal.is_empty() || lot.faces.values().filter(of_theirs).count() < most - most / 4;
-        self.sealer.is_some() && lot.faces.len() < most && face.parked() < most && has_share
+        let has_share = principal.is_empty()
+            || lot.clients.values().filter(of_theirs).count() < most - most / 4;
+        self.sealer.is_some() && lot.clients.len() < most && client.parked() < most && has_share
     }
 
     /// How many clients are waited for.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.lot).faces.values().map(|face| face.parked()).sum()
+        lock(&self.lot).clients.values().map(|client| client.parked()).sum()
     }
 
     /// The call that a request goes on with, if it brings a state that we gave
@@ -112,71 +112,72 @@ impl Parking {
             return Ok(None);
         }
         let token = sealer.open(&state, principal, now()).map_err(|_| Refusal::BadState)?;
-        let face = lock(&self.lot).faces.get(&token.face).cloned().ok_or(Refusal::BadState)?;
-        Ok(Some((face, (token.exchange, token.round))))
+        let client =
+            lock(&self.lot).clients.get(&token.client).cloned().ok_or(Refusal::BadState)?;
+        Ok(Some((client, (token.exchange, token.round))))
     }
 
     /// Puts the questions of a call to its client, once they have been gathered.
     pub(crate) fn gather(
         self: &Arc<Self>,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         exchange: Exchange,
         round: u32,
     ) {
         let parking = Arc::clone(self);
-        let mut gathered = face.questions((exchange, round));
-        let waiting = Arc::downgrade(face);
+        let mut gathered = client.questions((exchange, round));
+        let waiting = Arc::downgrade(client);
         // Short enough to need no owner, and ends when nobody waits for the call.
         tokio::spawn(async move {
             for _ in 0..MOST_GATHERS {
                 tokio::time::sleep(GATHER).await;
-                let Some(face) = waiting.upgrade() else { return };
-                let before = std::mem::replace(&mut gathered, face.questions((exchange, round)));
+                let Some(client) = waiting.upgrade() else { return };
+                let before = std::mem::replace(&mut gathered, client.questions((exchange, round)));
                 if gathered <= before {
                     break;
                 }
             }
-            if let Some(face) = waiting.upgrade() {
-                parking.park(&face, (exchange, round));
+            if let Some(client) = waiting.upgrade() {
+                parking.park(&client, (exchange, round));
             }
         });
     }
 
     /// Answers a call with its questions, and keeps its face. Nobody sweeps in
     /// between: who is told to come back is there to be found.
-    fn park(self: &Arc<Self>, face: &Arc<ClientConnection>, (exchange, round): (Exchange, u32)) {
+    fn park(self: &Arc<Self>, client: &Arc<ClientConnection>, (exchange, round): (Exchange, u32)) {
         let until = now() + self.patience;
-        let token = Token { face: face.number(), exchange, round, until };
+        let token = Token { client: client.number(), exchange, round, until };
         let sealer = self.sealer.as_ref();
-        let state = sealer.and_then(|sealer| sealer.seal(token, face.principal()));
+        let state = sealer.and_then(|sealer| sealer.seal(token, client.principal()));
         let Some(state) = state else { return };
         let mut lot = lock(&self.lot);
-        face.close_round((exchange, round), &state, until);
-        if face.parked() == 0 {
+        client.close_round((exchange, round), &state, until);
+        if client.parked() == 0 {
             return;
         }
-        lot.faces.insert(face.number(), Arc::clone(face));
+        lot.clients.insert(client.number(), Arc::clone(client));
         lot.sweeping.get_or_insert_with(|| OwnedTask::spawn(sweep(Arc::downgrade(self))));
     }
 
     /// Ends the calls of those who may not stay: the ones that are open, and the ones
     /// that wait for their client.
     pub(crate) fn give_up_unless(&self, stays: impl Fn(&ClientConnection) -> bool) {
-        for face in self.faces().iter().filter(|face| !stays(face)) {
-            face.give_up(&Refusal::KeyRemoved).detach();
-            lock(&self.lot).faces.remove(&face.number());
+        for client in self.clients().iter().filter(|client| !stays(client)) {
+            client.give_up(&Refusal::KeyRemoved).detach();
+            lock(&self.lot).clients.remove(&client.number());
         }
     }
 
     /// Gives up on who is late, and lets go of faces that wait for nobody.
     fn give_up_late(&self) {
-        let faces: Vec<_> = lock(&self.lot).faces.values().cloned().collect();
-        for face in faces {
+        let clients: Vec<_> = lock(&self.lot).clients.values().cloned().collect();
+        for client in clients {
             // Not under the lock: the inside is told, and may ask for more.
-            face.give_up_parked();
+            client.give_up_parked();
             let mut lot = lock(&self.lot);
-            if face.parked() == 0 {
-                lot.faces.remove(&face.number());
+            if client.parked() == 0 {
+                lot.clients.remove(&client.number());
             }
         }
     }
@@ -189,7 +190,7 @@ async fn sweep(parking: Weak<Parking>) {
         let Some(parking) = parking.upgrade() else { return };
         parking.give_up_late();
         let mut lot = lock(&parking.lot);
-        if lot.faces.is_empty() {
+        if lot.clients.is_empty() {
             lot.sweeping = None;
             return;
         }

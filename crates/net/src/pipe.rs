@@ -47,8 +47,8 @@ impl Pipe {
         let parking = Parking::new(limits);
         let pipe = Self { legacy: new(Era::Legacy), modern: new(Era::Modern), parking };
         pipe.modern.park_in(&pipe.parking);
-        for face in [&pipe.legacy, &pipe.modern] {
-            face.speak_for(who);
+        for client in [&pipe.legacy, &pipe.modern] {
+            client.speak_for(who);
         }
         pipe
     }
@@ -73,11 +73,11 @@ impl Pipe {
     ) -> PendingWork {
         let parsed = text.map_err(InvalidMessage::from).and_then(request_body::parse_to_keep);
         let parsed = parsed.and_then(|incoming| match classify(&incoming, None) {
-            Ok(era) => Ok((self.face(era, &incoming), incoming)),
+            Ok(era) => Ok((self.client(era, &incoming), incoming)),
             Err(why) => Err(InvalidMessage { id: None, why }),
         });
         match parsed {
-            Ok((face, incoming)) => self.hand_over(face, incoming, charge),
+            Ok((client, incoming)) => self.hand_over(client, incoming, charge),
             Err(refused) => {
                 tracing::warn!("refused a message: {refused}");
                 self.legacy.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
@@ -87,29 +87,29 @@ impl Pipe {
 
     fn hand_over(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         incoming: Incoming,
         charge: Option<&Arc<Charge>>,
     ) -> PendingWork {
-        let turns = match face.who().enter(&incoming, Turns::default()) {
+        let turns = match client.who().enter(&incoming, Turns::default()) {
             Ok(turns) => turns,
-            Err(why) => return refuse(face, &incoming, why),
+            Err(why) => return refuse(client, &incoming, why),
         };
-        if let (Era::Modern, Incoming::One(message)) = (face.era(), &incoming) {
-            match self.parking.claim(message, face.principal()) {
-                Ok(Some((face, key))) => {
-                    return face.retry(key, (turns, charge), Lane::MAIN, message, None);
+        if let (Era::Modern, Incoming::One(message)) = (client.era(), &incoming) {
+            match self.parking.claim(message, client.principal()) {
+                Ok(Some((client, key))) => {
+                    return client.retry(key, (turns, charge), Lane::MAIN, message, None);
                 }
                 Ok(None) => {}
-                Err(why) => return refuse(face, &incoming, why),
+                Err(why) => return refuse(client, &incoming, why),
             }
         }
-        face.step_in(turns, charge, |half| half.handle_incoming(Lane::MAIN, incoming, None)).1
+        client.step_in(turns, charge, |half| half.handle_incoming(Lane::MAIN, incoming, None)).1
     }
 
     /// Whose message it is. A cancellation carries no envelope: it belongs to
     /// whichever era has the call.
-    fn face(&self, era: Era, incoming: &Incoming) -> &Arc<ClientConnection> {
+    fn client(&self, era: Era, incoming: &Incoming) -> &Arc<ClientConnection> {
         let is_modern = match incoming {
             Incoming::One(message) if message.method() == method::CANCELLED => {
                 let id = message.cancelled_id();
@@ -133,8 +133,8 @@ impl Pipe {
         let (Either::Left(frame) | Either::Right(frame)) = next.await;
         let mut messages = Vec::new();
         let mut over = !put(frame, &mut messages);
-        for face in [&self.legacy, &self.modern] {
-            while let Some(frame) = face.try_frame(Lane::MAIN) {
+        for client in [&self.legacy, &self.modern] {
+            while let Some(frame) = client.try_frame(Lane::MAIN) {
                 over |= !put(Some(frame), &mut messages);
             }
         }
@@ -143,8 +143,8 @@ impl Pipe {
 
     /// What is asked from here on is not answered.
     pub(crate) fn stop_reading(&self) {
-        for face in [&self.legacy, &self.modern] {
-            face.step(ServerHalf::handle_silence).1.detach();
+        for client in [&self.legacy, &self.modern] {
+            client.step(ServerHalf::handle_silence).1.detach();
         }
     }
 
@@ -183,7 +183,7 @@ impl Pipe {
     }
 }
 
-fn refuse(face: &Arc<ClientConnection>, incoming: &Incoming, why: Refusal) -> PendingWork {
+fn refuse(client: &Arc<ClientConnection>, incoming: &Incoming, why: Refusal) -> PendingWork {
     let id = match incoming {
         Incoming::One(message) if message.kind() == Kind::Notification => {
             // On a pipe nobody waits for an answer to it.
@@ -194,7 +194,7 @@ fn refuse(face: &Arc<ClientConnection>, incoming: &Incoming, why: Refusal) -> Pe
         Incoming::Batch(_) => None,
     };
     let refused = InvalidMessage { id, why };
-    face.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
+    client.step(|half| half.handle_refused(Lane::MAIN, &refused)).1
 }
 
 fn knows(half: &mut ServerHalf, id: &Id) -> bool {

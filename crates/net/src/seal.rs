@@ -21,7 +21,7 @@ const TOKEN_LEN: usize = 8 + 8 + 4 + 8;
 /// The call that a state names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Token {
-    pub(crate) face: u64,
+    pub(crate) client: u64,
     pub(crate) exchange: Exchange,
     pub(crate) round: u32,
     pub(crate) until: Instant,
@@ -104,7 +104,7 @@ impl Sealer {
         let until = token.until.saturating_duration_since(self.start).as_millis();
         let until = u64::try_from(until).unwrap_or(u64::MAX);
         let mut bytes = [0; TOKEN_LEN];
-        bytes[..8].copy_from_slice(&token.face.to_be_bytes());
+        bytes[..8].copy_from_slice(&token.client.to_be_bytes());
         bytes[8..16].copy_from_slice(&token.exchange.0.to_be_bytes());
         bytes[16..20].copy_from_slice(&token.round.to_be_bytes());
         bytes[20..].copy_from_slice(&until.to_be_bytes());
@@ -119,7 +119,7 @@ impl Sealer {
         };
         let round = bytes[16..20].iter().fold(0, |number, &byte| number << 8 | u32::from(byte));
         let until = self.start.checked_add(Duration::from_millis(number(20)))?;
-        Some(Token { face: number(0), exchange: Exchange(number(8)), round, until })
+        Some(Token { client: number(0), exchange: Exchange(number(8)), round, until })
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let start = Instant::now();
         let sealer = Sealer::new(start).unwrap();
         let until = start + Duration::from_mins(1);
-        let token = Token { face: 7, exchange: Exchange(8), round: 9, until };
+        let token = Token { client: 7, exchange: Exchange(8), round: 9, until };
         let state = sealer.seal(token, b"ann").unwrap();
         assert!(sealer.is_ours(&state) && Sealer::is_sealed(&state));
         assert_eq!(sealer.open(&state, b"ann", start), Ok(token));
@@ -158,7 +158,7 @@ mod tests {
         let sealer = Sealer::new(start).unwrap();
         let until = start + Duration::from_mins(1);
         let state =
-            sealer.seal(Token { face: 1, exchange: Exchange(1), round: 1, until }, b"").unwrap();
+            sealer.seal(Token { client: 1, exchange: Exchange(1), round: 1, until }, b"").unwrap();
         for at in 0..state.len() {
             let mut forged = state.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };

@@ -193,33 +193,33 @@ impl Server {
 
     fn dispatch(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         record: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
         let (call, exchange) = (Request { request }, record.exchange());
-        let caller = match self.caller(face, &call) {
+        let caller = match self.caller(client, &call) {
             Ok(caller) => caller,
             Err(why) => {
-                face.turn_away(exchange, call.request.id(), &why);
+                client.turn_away(exchange, call.request.id(), &why);
                 return PendingWork::none();
             }
         };
-        match self.at_once(face, exchange, &caller, &call) {
+        match self.at_once(client, exchange, &caller, &call) {
             dispatch::Step::Done(result) => {
-                self.finish(face, exchange, &caller, &call, result);
+                self.finish(client, exchange, &caller, &call, result);
                 PendingWork::none()
             }
             dispatch::Step::Open => PendingWork::none(),
-            dispatch::Step::Work => self.work(face, record, caller, call, said),
+            dispatch::Step::Work => self.work(client, record, caller, call, said),
         }
     }
 
     /// Runs what takes its time, in the task of whoever called.
     fn work(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         record: &Call,
         caller: Caller,
         call: Request,
@@ -227,13 +227,13 @@ impl Server {
     ) -> PendingWork {
         let Some(server) = self.this.upgrade() else { return PendingWork::none() };
         let exchange = record.exchange();
-        let channel = CallChannel::Call { face: Arc::clone(face), exchange };
+        let channel = CallChannel::Call { client: Arc::clone(client), exchange };
         let cx = Context::new(Arc::clone(&server), caller, channel, &call.request);
         let state = Arc::downgrade(&cx.state);
         if !record.hold(state) {
             return PendingWork::none();
         }
-        let face = Arc::clone(face);
+        let client = Arc::clone(client);
         PendingWork::one(async move {
             let state = Arc::clone(&cx.state);
             let answer = CatchPanic(Box::pin(server.answer(&call, &said, cx)));
@@ -243,7 +243,7 @@ impl Server {
                 if asked && method::is_cacheable(call.method()) {
                     result = result.map(dispatch::without_caching);
                 }
-                server.finish(&face, exchange, &state.caller, &call, result);
+                server.finish(&client, exchange, &state.caller, &call, result);
             }
         })
     }
@@ -251,7 +251,7 @@ impl Server {
     /// Answers a call, in the words of its client.
     fn finish(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         exchange: Exchange,
         caller: &Caller,
         call: &Request,
@@ -263,23 +263,23 @@ impl Server {
             Ok(result) => Message::result(id.unwrap_or(&Id::Integer(0)), &result),
             Err(error) => error.to_message(id),
         };
-        face.finish(exchange, &answer);
+        client.finish(exchange, &answer);
     }
 }
 
 impl Backend for Server {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        self.dispatch(face, call, request, said)
+        self.dispatch(client, call, request, said)
     }
 
-    fn cancel(&self, face: &Arc<ClientConnection>, call: &Call) {
-        self.unlisten(face.number(), call.exchange());
+    fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
+        self.unlisten(client.number(), call.exchange());
     }
 
     fn supply(&self, _: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
@@ -287,14 +287,14 @@ impl Backend for Server {
         None
     }
 
-    fn note(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.hear(face, message)
+    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
+        self.hear(client, message)
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
-        self.forget_listens(face.number());
-        self.sessions.forget(face.number());
-        self.tasks.forget(face.number());
+    fn forget(&self, client: &Arc<ClientConnection>) {
+        self.forget_listens(client.number());
+        self.sessions.forget(client.number());
+        self.tasks.forget(client.number());
     }
 }
 

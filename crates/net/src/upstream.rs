@@ -72,7 +72,7 @@ pub struct Upstream {
     /// Held by whoever passes verbs to the faces.
     passing: Mutex<()>,
     /// Whom to tell what belongs to no call.
-    faces: Mutex<HashMap<u64, Weak<dyn ReplySink>>>,
+    clients: Mutex<HashMap<u64, Weak<dyn ReplySink>>>,
     /// Clients that were told more than they have read.
     slow: Mutex<Vec<Arc<dyn ReplySink>>>,
     /// Calls may have been answered.
@@ -139,7 +139,7 @@ impl Upstream {
             deaf: AtomicBool::new(false),
             core: Mutex::new(core),
             passing: Mutex::new(()),
-            faces: Mutex::new(HashMap::new()),
+            clients: Mutex::new(HashMap::new()),
             slow: Mutex::default(),
             told: Notify::new(),
             sooner: Notify::new(),
@@ -218,9 +218,9 @@ impl Upstream {
     }
 
     /// A client is gone for good.
-    pub(crate) fn forget(self: &Arc<Self>, face: &ClientConnection) {
-        lock(&self.faces).remove(&face.number());
-        self.step(|half, now| half.forget_owner(face.number(), now)).1.detach();
+    pub(crate) fn forget(self: &Arc<Self>, client: &ClientConnection) {
+        lock(&self.clients).remove(&client.number());
+        self.step(|half, now| half.forget_owner(client.number(), now)).1.detach();
     }
 
     /// One step of the half, and what must be sent because of it.
@@ -292,8 +292,8 @@ impl Upstream {
     /// The link is gone: every open call fails.
     fn lost(self: &Arc<Self>, why: &Failure) {
         tracing::warn!(server = self.name, "{why}");
-        for face in self.attached() {
-            face.lost(why);
+        for client in self.attached() {
+            client.lost(why);
         }
         self.fail_all(why);
     }

@@ -31,7 +31,7 @@ const TYPES: &[&str] = &["Duration", "NonZeroUsize", "u32", "u64", "usize"];
 /// somebody looks.
 const NO_BOUNDS: &[&str] = &[
     "gateway/src/config.rs LOOK",
-    "gateway/src/front/leg.rs WATCH",
+    "gateway/src/front/server_link.rs WATCH",
     "gateway/src/front/open.rs FEW",
     "gateway/src/name.rs HASH",
     "gateway/src/search.rs MIN_PREFIX",
@@ -39,7 +39,7 @@ const NO_BOUNDS: &[&str] = &[
     "gateway/src/span.rs STEP",
     "gateway/src/view/people.rs LOOK",
     "gateway/src/watch.rs QUIET",
-    "net/src/bridge/gate.rs NOBODY",
+    "net/src/bridge/queue.rs NOBODY",
     "net/src/http/legacy_session.rs LATE",
     "net/src/bridge/idle.rs LOOK",
     "net/src/client/cache.rs OVERHEAD",
@@ -47,8 +47,8 @@ const NO_BOUNDS: &[&str] = &[
     "net/src/client/call.rs SLOWEST",
     "net/src/client/client_tasks.rs INTERVAL",
     "net/src/client/client_tasks.rs SOONEST",
-    "net/src/face/lend.rs SMALL",
-    "net/src/face/mark.rs SHOWN",
+    "net/src/connection/lend.rs SMALL",
+    "net/src/connection/mark.rs SHOWN",
     "net/src/http/response_body.rs NEVER",
     "net/src/http/response_body.rs PIECE",
     "net/src/http/fetch.rs KEEP_ALIVE",

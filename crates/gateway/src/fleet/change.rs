@@ -175,10 +175,10 @@ impl Leaving {
 
 impl Fleet {
     /// A client is gone for good.
-    pub(crate) fn forget(&self, face: &Arc<ClientConnection>) {
-        self.tasks.forget(face.number());
+    pub(crate) fn forget(&self, client: &Arc<ClientConnection>) {
+        self.tasks.forget(client.number());
         for bridge in self.bridges(|_| true) {
-            bridge.forget(face);
+            bridge.forget(client);
         }
     }
 

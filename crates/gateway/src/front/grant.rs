@@ -46,9 +46,9 @@ impl Front {
     }
 
     /// Whether a server is not to be asked for this, which is in its own words.
-    pub(super) fn hides(&self, face: &ClientConnection, server: &str, request: &Message) -> bool {
+    pub(super) fn hides(&self, client: &ClientConnection, server: &str, request: &Message) -> bool {
         let Some(running) = self.fleet.running(server) else { return false };
-        self.fleet.may_ask(face, &running.plan, &self.grant, request) != Some(true)
+        self.fleet.may_ask(client, &running.plan, &self.grant, request) != Some(true)
     }
 
     /// Whether somebody would be told of a change. One that is for everybody
@@ -63,14 +63,14 @@ impl Front {
     }
 
     /// Whether this client has a session here, or listens.
-    pub(crate) fn hosts(&self, face: &ClientConnection) -> bool {
-        let listens = || self.listeners().iter().any(|it| it.number() == face.number());
-        self.knows(face) || listens()
+    pub(crate) fn hosts(&self, client: &ClientConnection) -> bool {
+        let listens = || self.listeners().iter().any(|it| it.number() == client.number());
+        self.knows(client) || listens()
     }
 
     /// How a client has introduced itself, if it has.
-    pub(crate) fn hello(&self, face: &ClientConnection) -> Option<Message> {
-        self.session(face).map(|session| session.hello.clone())
+    pub(crate) fn hello(&self, client: &ClientConnection) -> Option<Message> {
+        self.session(client).map(|session| session.hello.clone())
     }
 
     /// The bytes of all that it shows, and of whom it is for.
@@ -80,33 +80,33 @@ impl Front {
     }
 
     /// Whether it has greeted this client.
-    pub(crate) fn knows(&self, face: &ClientConnection) -> bool {
-        lock(&self.sessions).contains_key(&face.number())
+    pub(crate) fn knows(&self, client: &ClientConnection) -> bool {
+        lock(&self.sessions).contains_key(&client.number())
     }
 
     /// Everybody who has a session or listens.
-    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientConnection>> {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        let faces = sessions.iter().map(|session| Arc::clone(&session.face));
-        faces.chain(self.listeners()).collect()
+        let clients = sessions.iter().map(|session| Arc::clone(&session.client));
+        clients.chain(self.listeners()).collect()
     }
 
     /// A client goes on at another front. Its session lives on, and it hears which
     /// lists are others there; its listens end, and may begin anew.
-    pub(crate) fn hand_over(&self, face: &Arc<ClientConnection>, to: &Self) {
-        self.end_listens_of(face.number());
-        let Some(session) = self.session(face) else { return };
+    pub(crate) fn hand_over(&self, client: &Arc<ClientConnection>, to: &Self) {
+        self.end_listens_of(client.number());
+        let Some(session) = self.session(client) else { return };
         // First there, then not here: a call that comes meanwhile finds it.
-        lock(&to.sessions).insert(face.number(), Arc::clone(&session));
-        lock(&self.sessions).remove(&face.number());
+        lock(&to.sessions).insert(client.number(), Arc::clone(&session));
+        lock(&self.sessions).remove(&client.number());
         let (mine, theirs) = (self.members(), to.members());
         let is_lost = |name: &str| mine.contains(name) && !theirs.contains(name);
         session.leave(is_lost);
         for bridge in self.fleet.bridges(is_lost) {
-            bridge.forget(face);
+            bridge.forget(client);
         }
         if self.only.is_some() {
-            return to.tell_rules_of(self, face);
+            return to.tell_rules_of(self, client);
         }
         let (old, new) = (self.catalog(), to.catalog());
         let mut told = Vec::new();
@@ -114,7 +114,7 @@ impl Front {
             let list = kind.capability();
             if let (Some(note), false) = (method::list_changed(list), told.contains(&list)) {
                 told.push(list);
-                tell(face, None, &Message::notification(note, None));
+                tell(client, None, &Message::notification(note, None));
             }
         }
     }

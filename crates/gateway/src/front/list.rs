@@ -81,7 +81,7 @@ impl Front {
         let Some(name) = method::list_changed(list) else { return };
         let message = Message::notification(name, None);
         for session in self.ready_sessions() {
-            tell(&session.face, None, &message);
+            tell(&session.client, None, &message);
         }
         self.tell_listens(list, name);
     }
@@ -89,7 +89,7 @@ impl Front {
     /// A page of a list, as soon as it is known or a moment has passed.
     pub(super) fn list(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         kind: ListKind,
@@ -97,15 +97,15 @@ impl Front {
         for server in self.members().iter() {
             self.want(server);
         }
-        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
+        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
         // What is too old is shown once more while it is read again (CACHE-5).
         self.freshen(kind);
         self.once_settled(move |front| {
             let answer = match front.page(&request, kind) {
                 Ok(page) => {
-                    let hints = (face.era() == Era::Modern).then(|| front.hints(&face, kind));
+                    let hints = (client.era() == Era::Modern).then(|| front.hints(&client, kind));
                     let result = written(kind, &page, front.missing(), hints);
-                    let result = front.in_words_of(&face, kind, result.into());
+                    let result = front.in_words_of(&client, kind, result.into());
                     Message::result(id(&request), &result)
                 }
                 Err(bad) => {
@@ -135,18 +135,18 @@ impl Front {
 
     /// How long a list may be kept, and by whom: not by all where a server tells
     /// them apart, or we do.
-    fn hints(&self, face: &ClientConnection, kind: ListKind) -> Hints {
+    fn hints(&self, client: &ClientConnection, kind: ListKind) -> Hints {
         let mut hints = self.least_hints(kind);
-        hints.public &= face.who().name().is_empty() && self.person.is_none();
+        hints.public &= client.who().name().is_empty() && self.person.is_none();
         hints
     }
 
     /// A list as the client's revision has it, whatever its servers speak (GW-44, GW-70).
-    fn in_words_of(&self, face: &ClientConnection, kind: ListKind, list: Bytes) -> Bytes {
-        if face.era() == Era::Modern {
+    fn in_words_of(&self, client: &ClientConnection, kind: ListKind, list: Bytes) -> Bytes {
+        if client.era() == Era::Modern {
             return project::without_dropped(list, kind.method());
         }
-        let revision = self.session(face).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
+        let revision = self.session(client).map_or(Revision::NEWEST_LEGACY, |it| it.revision);
         project::legacy(list.clone(), kind.method(), revision, false).unwrap_or(list)
     }
 
@@ -191,11 +191,11 @@ fn written(kind: ListKind, page: &ListPage, missing: Vec<Value>, hints: Option<H
 
 /// Tells one client. One that does not read what it is told is cut loose: a
 /// slow reader must harm nobody else.
-pub(super) fn tell(face: &Arc<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
-    face.note(exchange, message);
-    if face.is_slow() {
+pub(super) fn tell(client: &Arc<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
+    client.note(exchange, message);
+    if client.is_slow() {
         tracing::warn!("a client that does not read is disconnected");
-        face.end();
+        client.end();
     }
 }
 
@@ -228,7 +228,7 @@ impl Front {
     /// `initialize`: answered here, and repeated to each server that is called (GW-41).
     pub(super) fn initialize(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> PendingWork {
@@ -240,9 +240,9 @@ impl Front {
         }
         // What changed before is no news to it.
         self.refresh();
-        let session = Session::new(face, request.clone(), self.at());
+        let session = Session::new(client, request.clone(), self.at());
         let revision = session.revision;
-        lock(&self.sessions).insert(face.number(), session);
+        lock(&self.sessions).insert(client.number(), session);
         let (call, request) = (call.clone(), request.clone());
         self.once_settled(move |front| {
             let mut result = json!({

@@ -54,7 +54,7 @@ pub(super) struct Listens {
 
 #[derive(Debug)]
 struct Listen {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     call: Call,
     id: Id,
     lists: BTreeSet<&'static str>,
@@ -116,11 +116,11 @@ impl Front {
     /// Says what is honoured, and goes on until dropped (SUB-1, SUB-3).
     pub(super) fn listen(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> PendingWork {
-        let (listen, parts) = match self.begin(face, call, request) {
+        let (listen, parts) = match self.begin(client, call, request) {
             Ok(begun) => begun,
             Err(why) => {
                 call.finish(why);
@@ -135,7 +135,7 @@ impl Front {
             let request = narrowed(request, &share);
             let part = Call::new(owner, call.exchange());
             lock(&listen.parts).push(part.clone());
-            works.append(running.bridge.open(face, &part, request, None));
+            works.append(running.bridge.open(client, &part, request, None));
         }
         if !listen.acknowledge_if_known() {
             let late = Arc::downgrade(&listen);
@@ -155,7 +155,7 @@ impl Front {
 
     fn begin(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> Result<(Arc<Listen>, Parts), Refusal> {
@@ -166,13 +166,13 @@ impl Front {
         let mut parts = Parts::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri)
-                && self.fleet.may_watch(face, server, &uri)
+                && self.fleet.may_watch(client, server, &uri)
             {
                 parts.entry(Arc::clone(server)).or_default().uris.insert(uri);
             }
         }
         for ours in wanted.tasks {
-            if let Some((server, theirs)) = self.own_task(face, &ours) {
+            if let Some((server, theirs)) = self.own_task(client, &ours) {
                 parts.entry(server).or_default().tasks.insert(theirs);
             }
         }
@@ -182,9 +182,9 @@ impl Front {
             Some((Arc::clone(server), Arc::downgrade(&running.bridge)))
         };
         let servers = parts.keys().filter_map(bridge).collect();
-        face.introduce(&list::identity());
+        client.introduce(&list::identity());
         let listen = Arc::new(Listen {
-            face: Arc::clone(face),
+            client: Arc::clone(client),
             call: call.clone(),
             id: super::id(request).clone(),
             lists: wanted.lists,
@@ -193,25 +193,25 @@ impl Front {
             stage: Mutex::new(Stage { pending, ..Stage::default() }),
             patience: OnceLock::new(),
         });
-        lock(&self.listens.open).insert((face.number(), call.exchange()), Arc::clone(&listen));
+        lock(&self.listens.open).insert((client.number(), call.exchange()), Arc::clone(&listen));
         Ok((listen, parts))
     }
 
     /// A listen is over, if it was one.
-    pub(super) fn unlisten(&self, face: u64, exchange: Exchange) {
-        let listen = lock(&self.listens.open).remove(&(face, exchange));
+    pub(super) fn unlisten(&self, client: u64, exchange: Exchange) {
+        let listen = lock(&self.listens.open).remove(&(client, exchange));
         if let Some(listen) = listen {
             listen.leave();
         }
     }
 
-    pub(super) fn forget_listens(&self, face: u64) {
-        lock(&self.listens.open).retain(|&(of, _), _| of != face);
+    pub(super) fn forget_listens(&self, client: u64) {
+        lock(&self.listens.open).retain(|&(of, _), _| of != client);
     }
 
     /// Ends a listen with its result: the client may begin another.
-    fn end_listen(&self, face: u64, exchange: Exchange) {
-        let listen = lock(&self.listens.open).remove(&(face, exchange));
+    fn end_listen(&self, client: u64, exchange: Exchange) {
+        let listen = lock(&self.listens.open).remove(&(client, exchange));
         if let Some(listen) = listen {
             listen.leave();
             listen.finish();
@@ -222,20 +222,20 @@ impl Front {
         self.end_those(|_| true);
     }
 
-    pub(super) fn end_listens_of(&self, face: u64) {
-        self.end_those(|of| of == face);
+    pub(super) fn end_listens_of(&self, client: u64) {
+        self.end_those(|of| of == client);
     }
 
     /// Who listens.
     pub(super) fn listeners(&self) -> Vec<Arc<ClientConnection>> {
-        lock(&self.listens.open).values().map(|listen| Arc::clone(&listen.face)).collect()
+        lock(&self.listens.open).values().map(|listen| Arc::clone(&listen.client)).collect()
     }
 
     fn end_those(&self, wanted: impl Fn(u64) -> bool) {
         let mut open: Vec<_> = lock(&self.listens.open).keys().copied().collect();
-        open.retain(|(face, _)| wanted(*face));
-        for (face, exchange) in open {
-            self.end_listen(face, exchange);
+        open.retain(|(client, _)| wanted(*client));
+        for (client, exchange) in open {
+            self.end_listen(client, exchange);
         }
     }
 
@@ -248,7 +248,7 @@ impl Front {
         };
         let open: Vec<_> = lock(&self.listens.open).values().cloned().collect();
         for listen in open.iter().filter(|listen| !listen.servers.iter().all(is_there)) {
-            self.end_listen(listen.face.number(), listen.call.exchange());
+            self.end_listen(listen.client.number(), listen.call.exchange());
         }
     }
 
@@ -259,7 +259,7 @@ impl Front {
             if lock(&listen.stage).is_acknowledged {
                 let params = listen.stamped(json!({}));
                 let message = Message::notification(name, Some(&params));
-                tell(&listen.face, Some(listen.call.exchange()), &message);
+                tell(&listen.client, Some(listen.call.exchange()), &message);
             }
         }
     }
@@ -356,26 +356,26 @@ impl Part {
 
 impl ReplySink for Part {
     fn number(&self) -> u64 {
-        self.listen.face.number()
+        self.listen.client.number()
     }
 
     fn principal(&self) -> &[u8] {
-        self.listen.face.principal()
+        self.listen.client.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
         let Some(front) = self.front.upgrade() else { return };
-        let face = &self.listen.face;
+        let client = &self.listen.client;
         if message.method() != method::ACKNOWLEDGED {
-            if let Some(message) = front.at().told(face, &self.server, message) {
-                face.note(exchange, &message);
+            if let Some(message) = front.at().told(client, &self.server, message) {
+                client.note(exchange, &message);
             }
             return;
         }
         let names = |member| -> BTreeSet<String> { message.read(member).unwrap_or_default() };
         let tasks = names(Member::ListenTasks);
         let tasks =
-            tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(face, &self.server, theirs));
+            tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(client, &self.server, theirs));
         self.settle(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
@@ -395,15 +395,15 @@ impl ReplySink for Part {
     }
 
     fn is_slow(&self) -> bool {
-        self.listen.face.is_slow()
+        self.listen.client.is_slow()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.listen.face).room_for_more()
+        Arc::clone(&self.listen.client).room_for_more()
     }
 
     fn end(self: Arc<Self>) {
-        ClientConnection::end(&self.listen.face);
+        ClientConnection::end(&self.listen.client);
     }
 }
 

@@ -149,13 +149,13 @@ impl Front {
     /// Goes on with a call once it can be told whose it is.
     pub(super) fn route_later(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         said: HeaderParams,
     ) -> PendingWork {
         let Some(front) = self.this.upgrade() else { return PendingWork::none() };
-        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
+        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
         #[cfg(test)]
         super::lock(&self.late).push(call.clone());
         PendingWork::one(async move {
@@ -163,7 +163,7 @@ impl Front {
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
                 let catalog = front.catalog();
-                front.route_now(&face, &call, &request, said, &catalog).await;
+                front.route_now(&client, &call, &request, said, &catalog).await;
             }
         })
     }
@@ -218,26 +218,26 @@ impl Fleet {
     /// server's own words.
     pub(super) fn may_ask(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         plan: &ServerPlan,
         grant: &Grant,
         request: &Message,
     ) -> Option<bool> {
         let Some((kind, own)) = visibility::named(request) else { return Some(true) };
-        let known = |of| self.lists_for(face, plan).listed(&plan.name, of);
+        let known = |of| self.lists_for(client, plan).listed(&plan.name, of);
         Visibility::new(plan, grant).reaches(kind, &own, known)
     }
 
     /// Whether a client may watch a resource of a server; not if that is not known.
-    pub(super) fn may_watch(&self, face: &ClientConnection, server: &str, uri: &str) -> bool {
+    pub(super) fn may_watch(&self, client: &ClientConnection, server: &str, uri: &str) -> bool {
         let Some(running) = self.running(server) else { return true };
-        self.sees(face, &running.plan, uri) == Some(true)
+        self.sees(client, &running.plan, uri) == Some(true)
     }
 
     /// Whether a client may hear this of a server: not of resources that are hidden.
     pub(super) fn may_tell(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &str,
         message: &Message,
     ) -> bool {
@@ -245,13 +245,13 @@ impl Fleet {
         is_update
             .then(|| message.uri())
             .flatten()
-            .is_none_or(|uri| self.may_watch(face, server, &uri))
+            .is_none_or(|uri| self.may_watch(client, server, &uri))
     }
 
     /// Whether lists decide on a request that are not known.
     pub(super) fn must_learn(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         plan: &ServerPlan,
         request: &Message,
     ) -> bool {
@@ -259,27 +259,27 @@ impl Fleet {
             // Everything else is decided by its name alone.
             return false;
         }
-        self.may_ask(face, plan, &Grant::default(), request).is_none()
-            || watched(request).iter().any(|uri| self.sees(face, plan, uri).is_none())
+        self.may_ask(client, plan, &Grant::default(), request).is_none()
+            || watched(request).iter().any(|uri| self.sees(client, plan, uri).is_none())
     }
 
     /// Waits until the lists that decide are known, for as long as the server may
     /// take to start: it would make a call wait too.
-    pub(super) async fn learn(&self, face: &ClientConnection, plan: &ServerPlan) {
-        let roster = self.lists_for(face, plan);
+    pub(super) async fn learn(&self, client: &ClientConnection, plan: &ServerPlan) {
+        let roster = self.lists_for(client, plan);
         roster.wake(&plan.name);
         roster.until_listed(&plan.name, plan.start).await;
     }
 
-    fn sees(&self, face: &ClientConnection, plan: &ServerPlan, uri: &str) -> Option<bool> {
-        let known = |of| self.lists_for(face, plan).listed(&plan.name, of);
+    fn sees(&self, client: &ClientConnection, plan: &ServerPlan, uri: &str) -> Option<bool> {
+        let known = |of| self.lists_for(client, plan).listed(&plan.name, of);
         Visibility::new(plan, &Grant::default()).reaches(ListKind::Resources, uri, known)
     }
 
     /// Who knows what a server lists to whom a client speaks for: it may tell
     /// people apart, and what it lists to us is not what it lists to them.
-    fn lists_for(&self, face: &ClientConnection, plan: &ServerPlan) -> Roster {
-        let person = || self.people.find(face).filter(|person| person.has(&plan.name));
+    fn lists_for(&self, client: &ClientConnection, plan: &ServerPlan) -> Roster {
+        let person = || self.people.find(client).filter(|person| person.has(&plan.name));
         let person = plan.knows_people().then(person).flatten();
         person.map_or_else(|| self.roster.clone(), |person| person.roster.clone())
     }

@@ -47,12 +47,12 @@ impl Rules {
     }
 
     /// Tells a client of the lists that are others by these rules.
-    fn tell_changed(&self, old: &Self, face: &Arc<ClientConnection>) {
+    fn tell_changed(&self, old: &Self, client: &Arc<ClientConnection>) {
         for (at, kind) in LISTS.into_iter().enumerate() {
             let is_granted = kind != ListKind::Tools || self.granted == old.granted;
             let is_same = is_granted && self.plan[at] == old.plan[at];
             if let (false, Some(name)) = (is_same, method::list_changed(kind.capability())) {
-                tell(face, None, &Message::notification(name, None));
+                tell(client, None, &Message::notification(name, None));
             }
         }
     }
@@ -77,16 +77,16 @@ impl Front {
     pub(super) fn tell_rules_changed(&self) {
         if let (Some(old), Some(new)) = self.renew_rules() {
             for session in self.ready_sessions() {
-                new.tell_changed(&old, &session.face);
+                new.tell_changed(&old, &session.client);
             }
         }
     }
 
     /// A client came from another front of the same path.
-    pub(super) fn tell_rules_of(&self, before: &Self, face: &Arc<ClientConnection>) {
+    pub(super) fn tell_rules_of(&self, before: &Self, client: &Arc<ClientConnection>) {
         let (old, new) = (lock(&before.rules).clone(), lock(&self.rules).clone());
         if let (Some(old), Some(new)) = (old, new) {
-            new.tell_changed(&old, face);
+            new.tell_changed(&old, client);
         }
     }
 
@@ -94,24 +94,24 @@ impl Front {
     pub(super) fn open_at_one(
         &self,
         name: &Arc<str>,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
         let running = self.one_server(name);
-        let Some(running) = running.filter(|it| self.fleet.must_learn(face, &it.plan, &request))
+        let Some(running) = running.filter(|it| self.fleet.must_learn(client, &it.plan, &request))
         else {
-            return self.pass_to_one(name, face, call, request, said);
+            return self.pass_to_one(name, client, call, request, said);
         };
         let Some(front) = self.this.upgrade() else { return PendingWork::none() };
-        let (name, face, call) = (Arc::clone(name), Arc::clone(face), call.clone());
+        let (name, client, call) = (Arc::clone(name), Arc::clone(client), call.clone());
         PendingWork::one(async move {
-            front.fleet.learn(&face, &running.plan).await;
+            front.fleet.learn(&client, &running.plan).await;
             drop(running);
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
-                front.pass_to_one(&name, &face, &call, request, said).await;
+                front.pass_to_one(&name, &client, &call, request, said).await;
             }
         })
     }
@@ -119,7 +119,7 @@ impl Front {
     fn pass_to_one(
         &self,
         name: &Arc<str>,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         said: HeaderParams,
@@ -128,7 +128,7 @@ impl Front {
             call.finish(Failure::CLOSED);
             return PendingWork::none();
         };
-        let (request, change) = match self.seen(face, &running, request) {
+        let (request, change) = match self.seen(client, &running, request) {
             Ok(seen) => seen,
             Err(refused) => {
                 call.finish(refused);
@@ -137,12 +137,13 @@ impl Front {
         };
         let request = call.forward(name, request);
         self.fleet.want(name);
-        if face.era() == Era::Legacy && request.method() == method::INITIALIZE {
-            let session = Session::new(face, request.clone(), PathContext::one(&self.fleet, None));
-            lock(&self.sessions).insert(face.number(), Arc::clone(&session));
+        if client.era() == Era::Legacy && request.method() == method::INITIALIZE {
+            let session =
+                Session::new(client, request.clone(), PathContext::one(&self.fleet, None));
+            lock(&self.sessions).insert(client.number(), Arc::clone(&session));
             return session.own_link(name, &running).open(&running, call, change, request, said);
         }
-        if let Some(session) = self.session(face) {
+        if let Some(session) = self.session(client) {
             if request.method() == method::SET_LEVEL {
                 session.keep_level(&request);
             }
@@ -151,15 +152,15 @@ impl Front {
         if !matches!(change, AnswerChange::Plain) || request.method() == method::LISTEN {
             // What decides on what is told must be known for as long as the call lasts.
             let at = PathContext::one(&self.fleet, self.this.upgrade());
-            Reply::new(face, name, at, change).set_on(call);
+            Reply::new(client, name, at, change).set_on(call);
         }
-        running.bridge.open(face, call, request, said)
+        running.bridge.open(client, call, request, said)
     }
 
     /// The request as its server is to get it, and what is left to do with the answer.
     fn seen(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         running: &RunningServer,
         request: Message,
     ) -> Result<(Message, AnswerChange), Outcome> {
@@ -170,10 +171,10 @@ impl Front {
         if let Some(why) = visibility::doubt(&request) {
             return Err(why.into());
         }
-        match self.fleet.may_ask(face, &running.plan, &self.grant, &request) {
+        match self.fleet.may_ask(client, &running.plan, &self.grant, &request) {
             Some(true) => {}
             Some(false) => {
-                let error = Nowhere::unseen(&request).error(face.era());
+                let error = Nowhere::unseen(&request).error(client.era());
                 return Err(Message::error(request.id(), &error).into());
             }
             None => return Err(Refusal::ListsUnknown.into()),
@@ -182,15 +183,20 @@ impl Front {
         let listed = listed.filter(|kind| visibility.hides_some(*kind));
         let change =
             listed.map(|kind| AnswerChange::Show(Shown::new(kind, &running.plan, &self.grant)));
-        let request = self.narrowed(face, &running.plan.name, &request).unwrap_or(request);
+        let request = self.narrowed(client, &running.plan.name, &request).unwrap_or(request);
         Ok((request, change.unwrap_or(AnswerChange::Plain)))
     }
 
     /// A listen without resources that are hidden; none if nothing is.
-    fn narrowed(&self, face: &ClientConnection, name: &str, request: &Message) -> Option<Message> {
+    fn narrowed(
+        &self,
+        client: &ClientConnection,
+        name: &str,
+        request: &Message,
+    ) -> Option<Message> {
         let mut uris = watched(request);
         let wanted = uris.len();
-        uris.retain(|uri| self.fleet.may_watch(face, name, uri));
+        uris.retain(|uri| self.fleet.may_watch(client, name, uri));
         if uris.len() == wanted {
             return None;
         }
@@ -201,16 +207,16 @@ impl Front {
     pub(super) fn note_to_one(
         &self,
         name: &str,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         message: &Message,
     ) -> PendingWork {
-        let link = self.session(face).and_then(|session| session.find(name));
+        let link = self.session(client).and_then(|session| session.find(name));
         if let Some(bridge) = link.as_ref().and_then(|link| link.greeted()) {
-            return bridge.note(face, message.clone());
+            return bridge.note(client, message.clone());
         }
         let mut works = PendingWork::none();
         for bridge in self.fleet.bridges(|it| it == name) {
-            works.append(bridge.note(face, message.clone()));
+            works.append(bridge.note(client, message.clone()));
         }
         works
     }

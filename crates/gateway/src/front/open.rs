@@ -26,19 +26,19 @@ use crate::visibility;
 impl Front {
     pub(super) fn take(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let era = face.era();
+        let era = client.era();
         let is_removed = match era {
             Era::Modern => method::REMOVED.contains(&request.method()),
             Era::Legacy => matches!(request.method(), method::DISCOVER | method::LISTEN),
         };
         if is_removed {
             let why = Refusal::UnknownMethod { method: request.method().to_owned() };
-            face.turn_away(call.exchange(), request.id(), &why);
+            client.turn_away(call.exchange(), request.id(), &why);
             return PendingWork::none();
         }
         if let Some(why) = visibility::doubt(request) {
@@ -46,16 +46,16 @@ impl Front {
             return PendingWork::none();
         }
         if request.method().starts_with("tasks/") {
-            return self.task(face, call, request, said);
+            return self.task(client, call, request, said);
         }
         let catalog = self.catalog();
         match self.sought(request, &catalog) {
-            Sought::Plain => self.route(face, call, request, said, &catalog),
-            Sought::Find => self.find(face, call, request),
+            Sought::Plain => self.route(client, call, request, said, &catalog),
+            Sought::Find => self.find(client, call, request),
             // The client saw no arguments to repeat as headers.
-            Sought::Call(request) => self.route(face, call, &request, None, &catalog),
+            Sought::Call(request) => self.route(client, call, &request, None, &catalog),
             Sought::Unclear => {
-                refuse(face, call, request);
+                refuse(client, call, request);
                 PendingWork::none()
             }
         }
@@ -63,21 +63,21 @@ impl Front {
 
     fn route(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         said: HeaderParams,
         catalog: &Catalog,
     ) -> PendingWork {
         if self.may_come(request, catalog) {
-            return self.route_later(face, call, request, said);
+            return self.route_later(client, call, request, said);
         }
-        self.route_now(face, call, request, said, catalog)
+        self.route_now(client, call, request, said, catalog)
     }
 
     pub(super) fn route_now(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         said: HeaderParams,
@@ -86,25 +86,25 @@ impl Front {
         if request.method() == method::CALL_TOOL
             && let Err(why) = catalog.check_headers(request, &said)
         {
-            face.turn_away(call.exchange(), request.id(), &why);
+            client.turn_away(call.exchange(), request.id(), &why);
             return PendingWork::none();
         }
         let way = match route::route(request, catalog, self) {
-            Way::To { server, request: theirs } if self.hides(face, &server, &theirs) => {
+            Way::To { server, request: theirs } if self.hides(client, &server, &theirs) => {
                 Way::Nowhere(Nowhere::unseen(request))
             }
             way => way,
         };
         match way {
-            Way::Here => self.answer(face, call, request),
-            Way::List(kind) => self.list(face, call, request, kind),
-            Way::To { server, request } => self.forward(face, call, &server, request, said),
+            Way::Here => self.answer(client, call, request),
+            Way::List(kind) => self.list(client, call, request, kind),
+            Way::To { server, request } => self.forward(client, call, &server, request, said),
             Way::Nowhere(Nowhere::Method { method }) => {
-                face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
+                client.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
                 PendingWork::none()
             }
             Way::Nowhere(nowhere) => {
-                let error = nowhere.error(face.era());
+                let error = nowhere.error(client.era());
                 call.finish(Message::error(request.id(), &error));
                 PendingWork::none()
             }
@@ -112,12 +112,17 @@ impl Front {
     }
 
     /// What concerns the client and us alone.
-    fn answer(&self, face: &Arc<ClientConnection>, call: &Call, request: &Message) -> PendingWork {
+    fn answer(
+        &self,
+        client: &Arc<ClientConnection>,
+        call: &Call,
+        request: &Message,
+    ) -> PendingWork {
         match request.method() {
-            method::INITIALIZE => self.initialize(face, call, request),
+            method::INITIALIZE => self.initialize(client, call, request),
             method::DISCOVER => self.discover(call, request),
-            method::LISTEN => self.listen(face, call, request),
-            method::SET_LEVEL => self.set_level(face, call, request),
+            method::LISTEN => self.listen(client, call, request),
+            method::SET_LEVEL => self.set_level(client, call, request),
             _ => {
                 call.finish(Message::result(id(request), b"{}"));
                 PendingWork::none()
@@ -128,7 +133,7 @@ impl Front {
     /// To the one server that is meant.
     pub(super) fn forward(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         server: &Arc<str>,
         request: Message,
@@ -141,21 +146,23 @@ impl Front {
         };
         let request = call.forward(server, request);
         let rewrite =
-            AnswerChange::from(TaskReply::of(&request, face.era(), || self.task_servers(face)));
+            AnswerChange::from(TaskReply::of(&request, client.era(), || self.task_servers(client)));
         let refuse = |why: &Refusal| {
             call.finish(why.clone());
             PendingWork::none()
         };
         self.want(server);
-        if face.era() == Era::Legacy {
-            let Some(session) = self.session(face) else { return refuse(&Refusal::NotInitialized) };
+        if client.era() == Era::Legacy {
+            let Some(session) = self.session(client) else {
+                return refuse(&Refusal::NotInitialized);
+            };
             return session.link(server, &running).open(&running, call, rewrite, request, said);
         }
-        face.introduce(&list::identity());
-        match reply::opened(self.sealer.as_deref(), face, server, &request) {
+        client.introduce(&list::identity());
+        match reply::opened(self.sealer.as_deref(), client, server, &request) {
             Ok(request) => {
-                Reply::new(face, server, self.at(), rewrite).set_on(call);
-                running.bridge.open(face, call, request, said)
+                Reply::new(client, server, self.at(), rewrite).set_on(call);
+                running.bridge.open(client, call, request, said)
             }
             Err(why) => refuse(&why),
         }
@@ -265,11 +272,11 @@ impl Front {
     /// `find_tools`, once every server is known or has had its moment.
     pub(super) fn find(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> PendingWork {
-        let (face, call, request) = (Arc::clone(face), call.clone(), request.clone());
+        let (client, call, request) = (Arc::clone(client), call.clone(), request.clone());
         self.once_settled(move |front| {
             let argument = |name| request.inside(Member::Arguments, &[name]);
             let query = argument("query").and_then(Part::as_string);
@@ -278,18 +285,18 @@ impl Front {
                 Some(query) => found(&front.catalog().find(&query, limit.clamp(1, MOST))),
                 None => failed("arguments.query must be a string"),
             };
-            finish(&face, &call, &request, result);
+            finish(&client, &call, &request, result);
         })
     }
 }
 
 /// Answers a call that does not say of what.
-pub(super) fn refuse(face: &ClientConnection, call: &Call, request: &Message) {
-    finish(face, call, request, failed("arguments.name must be a string"));
+pub(super) fn refuse(client: &ClientConnection, call: &Call, request: &Message) {
+    finish(client, call, request, failed("arguments.name must be a string"));
 }
 
-fn finish(face: &ClientConnection, call: &Call, request: &Message, mut result: Value) {
-    if face.era() == Era::Modern {
+fn finish(client: &ClientConnection, call: &Call, request: &Message, mut result: Value) {
+    if client.era() == Era::Modern {
         list::sign(&mut result);
     }
     call.finish(Message::result(id(request), result.to_string().as_bytes()));

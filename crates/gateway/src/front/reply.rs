@@ -65,7 +65,7 @@ impl Shown {
 
 /// The way back of one call: from its server to its client.
 pub(super) struct Reply {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     server: Arc<str>,
     at: PathContext,
     change: AnswerChange,
@@ -75,13 +75,13 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn new(
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         server: &Arc<str>,
         at: PathContext,
         change: AnswerChange,
     ) -> Self {
-        let (face, server) = (Arc::clone(face), Arc::clone(server));
-        Self { face, server, at, change, session: Weak::new() }
+        let (client, server) = (Arc::clone(client), Arc::clone(server));
+        Self { client, server, at, change, session: Weak::new() }
     }
 
     /// The same for a client with a session.
@@ -97,11 +97,11 @@ impl Reply {
 
 impl ReplyRewrite for Reply {
     fn answer(&self, answer: &Message) -> Outcome {
-        self.at.answer(&self.face, &self.server, &self.change, answer)
+        self.at.answer(&self.client, &self.server, &self.change, answer)
     }
 
     fn note<'m>(&self, message: &'m Message) -> Option<Cow<'m, Message>> {
-        self.at.told(&self.face, &self.server, message)
+        self.at.told(&self.client, &self.server, message)
     }
 
     fn question<'m>(
@@ -110,7 +110,7 @@ impl ReplyRewrite for Reply {
         ask: Ask,
         request: &'m Message,
     ) -> Option<Cow<'m, Message>> {
-        let request = self.at.told(&self.face, &self.server, request)?;
+        let request = self.at.told(&self.client, &self.server, request)?;
         Some(match self.session.upgrade() {
             Some(session) => session.questions.put(asker, ask, request),
             None => request,
@@ -155,18 +155,18 @@ impl PathContext {
     /// for its ears.
     pub(super) fn told<'m>(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
         let fleet = self.fleet.upgrade()?;
         // Which lists have changed the front tells, for all servers.
         let is_told = self.many.is_some() && is_about_lists(message);
-        if is_told || !fleet.may_tell(face, server, message) {
+        if is_told || !fleet.may_tell(client, server, message) {
             return None;
         }
         match self.many {
-            Some(_) => fleet.tasks.told(face, server, message),
+            Some(_) => fleet.tasks.told(client, server, message),
             None => Some(Cow::Borrowed(message)),
         }
     }
@@ -174,7 +174,7 @@ impl PathContext {
     /// An answer as the client is to get it.
     pub(super) fn answer(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         change: &AnswerChange,
         answer: &Message,
@@ -184,15 +184,15 @@ impl PathContext {
             AnswerChange::Show(shown) => Cow::Owned(shown.of(answer)),
             AnswerChange::Task(task_reply) => {
                 let Some(fleet) = self.fleet.upgrade() else { return Failure::CLOSED.into() };
-                match fleet.tasks.renamed(face, server, task_reply, answer) {
+                match fleet.tasks.renamed(client, server, task_reply, answer) {
                     Ok(answer) => Cow::Owned(answer),
                     Err(why) => return why.into(),
                 }
             }
         };
         match &self.many {
-            Some(many) if face.era() == Era::Modern => {
-                let sealed = sealed(many.sealer.as_deref(), face, server, answer);
+            Some(many) if client.era() == Era::Modern => {
+                let sealed = sealed(many.sealer.as_deref(), client, server, answer);
                 sealed.map_or(Failure::NotSealed.into(), |answer| answer.into_owned().into())
             }
             _ => answer.into_owned().into(),
@@ -211,7 +211,7 @@ fn is_about_lists(message: &Message) -> bool {
 /// it cannot be sealed.
 pub(super) fn sealed<'m>(
     sealer: Option<&Sealer>,
-    face: &ClientConnection,
+    client: &ClientConnection,
     server: &str,
     answer: Cow<'m, Message>,
 ) -> Option<Cow<'m, Message>> {
@@ -220,20 +220,20 @@ pub(super) fn sealed<'m>(
         return Some(answer);
     };
     let whole = [server.as_bytes(), b"\0", state.as_bytes()].concat();
-    let state = sealer?.seal_bytes(whole, face.principal())?;
+    let state = sealer?.seal_bytes(whole, client.principal())?;
     Some(Cow::Owned(answer.with_string(Member::RequestState, &state)))
 }
 
 /// The request with the state as its server gave it.
 pub(super) fn opened(
     sealer: Option<&Sealer>,
-    face: &ClientConnection,
+    client: &ClientConnection,
     server: &Arc<str>,
     request: &Message,
 ) -> Result<Message, Refusal> {
     let Some(state) = request.string(Member::RequestState) else { return Ok(request.clone()) };
     let sealer = sealer.ok_or(Refusal::BadState)?;
-    let whole = sealer.open_bytes(&state, face.principal()).map_err(|_| Refusal::BadState)?;
+    let whole = sealer.open_bytes(&state, client.principal()).map_err(|_| Refusal::BadState)?;
     let whole = String::from_utf8(whole).map_err(|_| Refusal::BadState)?;
     let (maker, state) = whole.split_once('\0').ok_or(Refusal::BadState)?;
     if maker != &**server {

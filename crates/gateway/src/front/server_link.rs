@@ -47,7 +47,7 @@ const MOST_WATCHED_BYTES: usize = 1 << 20;
 
 /// A client in its calls to one server.
 pub(super) struct ServerLink {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     server: Arc<str>,
     at: PathContext,
     bridge: Arc<Bridge>,
@@ -96,7 +96,7 @@ impl ServerLink {
         watched: BTreeSet<String>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            face: Arc::clone(&session.face),
+            client: Arc::clone(&session.client),
             server: Arc::clone(server),
             at: session.at.clone(),
             bridge: Arc::clone(&running.bridge),
@@ -145,7 +145,7 @@ impl ServerLink {
         match &mut *stage {
             Stage::Greeted => {
                 drop(stage);
-                self.bridge.open(&self.face, call, request, said)
+                self.bridge.open(&self.client, call, request, said)
             }
             Stage::Greeting(waiting, _) => {
                 // As many as a client may have calls open, which its half has counted.
@@ -163,7 +163,7 @@ impl ServerLink {
     }
 
     fn reply(&self, change: AnswerChange) -> Reply {
-        Reply::new(&self.face, &self.server, self.at.clone(), change).within(&self.session)
+        Reply::new(&self.client, &self.server, self.at.clone(), change).within(&self.session)
     }
 
     /// Greets the server although nobody calls.
@@ -185,7 +185,7 @@ impl ServerLink {
     /// Makes a call of our own.
     fn call(self: &Arc<Self>, exchange: Exchange, request: Message) -> PendingWork {
         let sink: Arc<Self> = Arc::clone(self);
-        self.bridge.open(&self.face, &Call::new(sink, exchange), request, None)
+        self.bridge.open(&self.client, &Call::new(sink, exchange), request, None)
     }
 
     /// The bridge to the server, if it has been greeted.
@@ -217,7 +217,7 @@ impl ServerLink {
             return;
         }
         let message = Message::notification(method::INITIALIZED, None);
-        let mut works = self.bridge.note(&self.face, message);
+        let mut works = self.bridge.note(&self.client, message);
         if let Some(level) = self.session.upgrade().and_then(|session| session.level()) {
             works.append(self.set_level(&level));
         }
@@ -229,7 +229,7 @@ impl ServerLink {
             works.append(self.call(Exchange(WATCH - number), request));
         }
         for (call, request, said) in waiting {
-            works.append(self.bridge.open(&self.face, &call, request, said));
+            works.append(self.bridge.open(&self.client, &call, request, said));
         }
         works.detach();
     }
@@ -265,17 +265,17 @@ impl ServerLink {
 /// Hears what belongs to no call, and what comes of our own calls.
 impl ReplySink for ServerLink {
     fn number(&self) -> u64 {
-        self.face.number()
+        self.client.number()
     }
 
     fn principal(&self) -> &[u8] {
-        self.face.principal()
+        self.client.principal()
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {
-        let told = self.at.told(&self.face, &self.server, message);
+        let told = self.at.told(&self.client, &self.server, message);
         if let (Some(message), None) = (told, exchange) {
-            self.face.note(None, &message);
+            self.client.note(None, &message);
         }
     }
 
@@ -288,7 +288,7 @@ impl ReplySink for ServerLink {
     ) -> bool {
         let reply = self.reply(AnswerChange::Plain);
         let Some(request) = reply.question(&asker, ask, request) else { return false };
-        let is_asked = ClientConnection::ask(&self.face, None, Some(asker), ask, &request);
+        let is_asked = ClientConnection::ask(&self.client, None, Some(asker), ask, &request);
         if !is_asked {
             reply.recalled(ask);
         }
@@ -297,7 +297,7 @@ impl ReplySink for ServerLink {
 
     fn recall(&self, ask: Ask, message: &Message) {
         self.reply(AnswerChange::Plain).recalled(ask);
-        self.face.recall(ask, message);
+        self.client.recall(ask, message);
     }
 
     fn finish(&self, exchange: Exchange, outcome: Outcome) {
@@ -309,22 +309,22 @@ impl ReplySink for ServerLink {
     }
 
     fn is_slow(&self) -> bool {
-        self.face.is_slow()
+        self.client.is_slow()
     }
 
     fn room(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Arc::clone(&self.face).room_for_more()
+        Arc::clone(&self.client).room_for_more()
     }
 
     fn end(self: Arc<Self>) {
-        ClientConnection::end(&self.face);
+        ClientConnection::end(&self.client);
     }
 }
 
 impl fmt::Debug for ServerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leg")
-            .field("face", &self.face)
+            .field("face", &self.client)
             .field("server", &self.server)
             .finish_non_exhaustive()
     }

@@ -20,7 +20,7 @@ use crate::fleet::{RunningServer, RunningServers};
 
 /// What is remembered of a client with a session.
 pub(super) struct Session {
-    pub(super) face: Arc<ClientConnection>,
+    pub(super) client: Arc<ClientConnection>,
     /// What it speaks.
     pub(super) revision: Revision,
     /// Its greeting, to be repeated to each server that it calls.
@@ -36,12 +36,16 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(face: &Arc<ClientConnection>, hello: Message, at: PathContext) -> Arc<Self> {
+    pub(super) fn new(
+        client: &Arc<ClientConnection>,
+        hello: Message,
+        at: PathContext,
+    ) -> Arc<Self> {
         let asked = hello.protocol_version();
         let same = asked.and_then(|asked| Revision::parse(&asked));
         let same = same.filter(|revision| revision.era() == Era::Legacy);
         Arc::new(Self {
-            face: Arc::clone(face),
+            client: Arc::clone(client),
             revision: same.unwrap_or(Revision::NEWEST_LEGACY),
             hello,
             level: Mutex::default(),
@@ -111,7 +115,7 @@ impl Session {
         for link in left.into_iter().map(|(_, link)| link).chain(old) {
             link.close();
         }
-        for call in self.face.open_calls() {
+        for call in self.client.open_calls() {
             if call.server().is_some_and(|server| is_left(&server)) {
                 call.finish(Failure::CLOSED);
             }
@@ -147,7 +151,7 @@ impl Session {
             return works;
         }
         for bridge in links.iter().filter_map(|link| link.greeted()) {
-            works.append(bridge.note(&self.face, message.clone()));
+            works.append(bridge.note(&self.client, message.clone()));
         }
         works
     }
@@ -170,13 +174,13 @@ impl Front {
     /// `logging/setLevel`: for every server that the client has called or will call.
     pub(super) fn set_level(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
     ) -> PendingWork {
         let level = request.log_level();
         let is_known = level.as_deref().is_some_and(|name| Level::parse(name).is_some());
-        let session = self.session(face).filter(|_| is_known);
+        let session = self.session(client).filter(|_| is_known);
         let Some(session) = session else {
             let what = "params.level must be one of the levels of syslog".to_owned();
             let why = Refusal::BadParams { what };

@@ -71,38 +71,38 @@ impl Front {
     /// A request about tasks: to the server whose they are.
     pub(super) fn task(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
         said: HeaderParams,
     ) -> PendingWork {
-        let is_known = match (request.method(), face.era()) {
+        let is_known = match (request.method(), client.era()) {
             (method::TASK_RESULT | method::LIST_TASKS, era) => era == Era::Legacy,
             (method::UPDATE_TASK, era) => era == Era::Modern,
             (name, _) => matches!(name, method::GET_TASK | method::CANCEL_TASK),
         };
-        if !is_known || !self.has_tasks(face.era()) {
+        if !is_known || !self.has_tasks(client.era()) {
             let method = request.method().to_owned();
-            face.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
+            client.turn_away(call.exchange(), request.id(), &Refusal::UnknownMethod { method });
             return PendingWork::none();
         }
-        if face.era() == Era::Modern && !declares(request) {
+        if client.era() == Era::Modern && !declares(request) {
             let needed = json!({"extensions": {TASKS: {}}});
-            face.turn_away(call.exchange(), request.id(), &Refusal::NeedsMore { needed });
+            client.turn_away(call.exchange(), request.id(), &Refusal::NeedsMore { needed });
             return PendingWork::none();
         }
         let meant = match request.method() {
-            method::LIST_TASKS => self.whose_turn(face, request),
-            _ => self.whose_task(face, request).map(Some),
+            method::LIST_TASKS => self.whose_turn(client, request),
+            _ => self.whose_task(client, request).map(Some),
         };
         match meant {
-            Ok(Some((server, request))) => self.forward(face, call, &server, request, said),
+            Ok(Some((server, request))) => self.forward(client, call, &server, request, said),
             Ok(None) => {
                 call.finish(Message::result(id(request), br#"{"tasks":[]}"#));
                 PendingWork::none()
             }
             Err(nowhere) => {
-                let answer = Message::error(request.id(), &nowhere.error(face.era()));
+                let answer = Message::error(request.id(), &nowhere.error(client.era()));
                 call.finish(answer);
                 PendingWork::none()
             }
@@ -121,16 +121,16 @@ impl Front {
     /// The server of a client's task, and its id there, if the server is one of ours.
     pub(super) fn own_task(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         ours: &str,
     ) -> Option<(Arc<str>, String)> {
-        let found = self.fleet.tasks.find(face, ours);
+        let found = self.fleet.tasks.find(client, ours);
         found.filter(|(server, _)| self.members().contains(server))
     }
 
     /// Our servers at which a client has tasks, by name.
-    pub(super) fn task_servers(&self, face: &ClientConnection) -> Vec<Arc<str>> {
-        let mut servers = self.fleet.tasks.servers(face);
+    pub(super) fn task_servers(&self, client: &ClientConnection) -> Vec<Arc<str>> {
+        let mut servers = self.fleet.tasks.servers(client);
         let members = self.members();
         servers.retain(|server| members.contains(server));
         servers
@@ -139,11 +139,11 @@ impl Front {
     /// The server of a task, and the request in its words.
     fn whose_task(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         request: &Message,
     ) -> Result<(Arc<str>, Message), Nowhere> {
         let ours = request.task_id().ok_or(Nowhere::Params { member: Member::TaskId.key() })?;
-        let found = self.own_task(face, &ours);
+        let found = self.own_task(client, &ours);
         let unknown = || Nowhere::Unknown { what: "task", name: ours.into_owned() };
         let (server, theirs) = found.ok_or_else(unknown)?;
         Ok((server, request.with_string(Member::TaskId, &theirs)))
@@ -152,10 +152,10 @@ impl Front {
     /// The server whose tasks are next in a list; none if the client has no tasks.
     fn whose_turn(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         request: &Message,
     ) -> Result<Option<(Arc<str>, Message)>, Nowhere> {
-        let servers = self.task_servers(face);
+        let servers = self.task_servers(client);
         let (server, theirs) = match request.part(Member::Cursor) {
             None => match servers.first() {
                 Some(first) => (Arc::clone(first), None),
@@ -179,7 +179,7 @@ impl Tasks {
     /// An answer under ids of ours.
     pub(super) fn renamed(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         task_reply: &TaskReply,
         answer: &Message,
@@ -188,12 +188,12 @@ impl Tasks {
             return Ok(answer.clone());
         }
         Ok(match task_reply {
-            TaskReply::Create => self.created(face, server, answer)?,
+            TaskReply::Create => self.created(client, server, answer)?,
             TaskReply::About => [Member::TaskId, Member::RelatedTaskId]
                 .into_iter()
-                .find_map(|member| self.under_ours(face, server, answer, member))
+                .find_map(|member| self.under_ours(client, server, answer, member))
                 .unwrap_or_else(|| answer.clone()),
-            TaskReply::List(servers) => of_ours(self, face, server, answer, servers),
+            TaskReply::List(servers) => of_ours(self, client, server, answer, servers),
         })
     }
 
@@ -201,11 +201,11 @@ impl Tasks {
     /// as long as the task is known, so its length has a bound.
     fn created(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         answer: &Message,
     ) -> Result<Message, Failure> {
-        let (member, is_task) = match face.era() {
+        let (member, is_task) = match client.era() {
             Era::Legacy => (Member::NewTaskId, true),
             Era::Modern => (Member::TaskId, answer.result_type().as_deref() == Some("task")),
         };
@@ -215,17 +215,17 @@ impl Tasks {
         if theirs.len() > MAX_ID {
             return Err(Failure::TooLarge { what: "the server's task id", limit: MAX_ID });
         }
-        Ok(answer.with_string(member, &self.put(face, server, &theirs)))
+        Ok(answer.with_string(member, &self.put(client, server, &theirs)))
     }
 
     /// What a server says, under our id; none if it is about a task of somebody else.
     pub(super) fn told<'m>(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         message: &'m Message,
     ) -> Option<Cow<'m, Message>> {
-        let ours = |member| self.under_ours(face, server, message, member).map(Cow::Owned);
+        let ours = |member| self.under_ours(client, server, message, member).map(Cow::Owned);
         if matches!(message.method(), method::TASK_STATUS | method::TASK_CHANGED) {
             return ours(Member::TaskId);
         }
@@ -236,10 +236,10 @@ impl Tasks {
     /// What a client answers, under the server's id.
     pub(super) fn given<'m>(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         answer: &'m Message,
     ) -> Cow<'m, Message> {
-        let found = || self.find(face, &answer.related_task()?);
+        let found = || self.find(client, &answer.related_task()?);
         match if self.is_empty() { None } else { found() } {
             Some((_, theirs)) => Cow::Owned(answer.with_string(Member::RelatedTaskId, &theirs)),
             None => Cow::Borrowed(answer),
@@ -249,12 +249,12 @@ impl Tasks {
     /// The message with our id as `member`; none if there is none there, or of a task of somebody else.
     fn under_ours(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &Arc<str>,
         message: &Message,
         member: Member,
     ) -> Option<Message> {
-        let ours = self.ours(face, server, &message.string(member)?)?;
+        let ours = self.ours(client, server, &message.string(member)?)?;
         Some(message.with_string(member, &ours))
     }
 }
@@ -283,7 +283,7 @@ fn next_cursor(server: &str, page: &Message, servers: &[Arc<str>]) -> Option<Str
 /// The page with this client's tasks alone, under our ids.
 fn of_ours(
     tasks: &Tasks,
-    face: &ClientConnection,
+    client: &ClientConnection,
     server: &Arc<str>,
     page: &Message,
     servers: &[Arc<str>],
@@ -293,7 +293,7 @@ fn of_ours(
     }
     let id = Member::TaskId.key();
     let under_ours = |task: Part<'_>| {
-        let ours = tasks.ours(face, server, &task.string(id)?)?;
+        let ours = tasks.ours(client, server, &task.string(id)?)?;
         task.with_string(id, &ours)
     };
     let ours = page.with_list(Member::Tasks, |task| {

@@ -71,13 +71,13 @@ async fn until_listed(fleet: &Fleet, front: &Front, tool: &str) {
     }
 }
 
-fn say(face: &Arc<ClientConnection>, line: &str) {
+fn say(client: &Arc<ClientConnection>, line: &str) {
     let incoming = parse(line.to_owned().into()).unwrap();
-    face.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1.detach();
+    client.step(|half| half.handle_incoming(Lane::MAIN, incoming, None)).1.detach();
 }
 
-async fn heard(face: &ClientConnection) -> String {
-    let frame = tokio::time::timeout(Duration::from_secs(30), face.next_frame(Lane::MAIN)).await;
+async fn heard(client: &ClientConnection) -> String {
+    let frame = tokio::time::timeout(Duration::from_secs(30), client.next_frame(Lane::MAIN)).await;
     match frame.expect("in time") {
         Some(Frame::Message { text, .. }) => String::from_utf8(text.to_vec()).unwrap(),
         other => panic!("{other:?}"),
@@ -89,18 +89,22 @@ async fn heard(face: &ClientConnection) -> String {
 async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
     let (fleet, front) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
     until_listed(&fleet, &front, "s__t").await;
-    let face = ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    let client =
+        ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__t","arguments":{"first":1}}}"#,
     ] {
-        say(&face, line);
+        say(&client, line);
     }
-    while !heard(&face).await.starts_with(r#"{"jsonrpc":"2.0","id":1,"#) {}
-    say(&face, r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s__t"}}"#);
-    say(&face, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#);
-    let answer = heard(&face).await;
+    while !heard(&client).await.starts_with(r#"{"jsonrpc":"2.0","id":1,"#) {}
+    say(&client, r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s__t"}}"#);
+    say(
+        &client,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#,
+    );
+    let answer = heard(&client).await;
     assert!(answer.contains("\"id\":2") && answer.contains("\"late\":true"), "{answer}");
     fleet.close().await;
 }
@@ -112,16 +116,17 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
     for tool in ["a__t", "b__t"] {
         until_listed(&fleet, &front, tool).await;
     }
-    let face = ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+    let client =
+        ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"a__t"}}"#,
         r#"{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"b__t"}}"#,
     ] {
-        say(&face, line);
+        say(&client, line);
     }
-    let hear = async || serde_json::from_str::<Value>(&heard(&face).await).unwrap();
+    let hear = async || serde_json::from_str::<Value>(&heard(&client).await).unwrap();
     let mut questions = Vec::new();
     while questions.len() < 2 {
         let heard = hear().await;
@@ -133,7 +138,7 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
             (&question["params"]["_meta"]["progressToken"], &question["params"]["of"]);
         let params = json!({"progressToken": token, "progress": 1, "message": of});
         let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
-        say(&face, &note.to_string());
+        say(&client, &note.to_string());
     }
     for _ in 0..2 {
         let answer = hear().await;

@@ -27,18 +27,18 @@ struct End {
 
 impl CallMonitor {
     /// A call was answered, or given up if there is no answer.
-    pub(super) fn close(&self, face: &ClientConnection, call: &Seen, answer: Option<&Message>) {
+    pub(super) fn close(&self, client: &ClientConnection, call: &Seen, answer: Option<&Message>) {
         let outcome =
             answer.map_or(CallResult::Cancelled, |answer| CallResult::judge(&call.method, answer));
         let code = answer.and_then(Message::error_code);
         let end = End { outcome, code, took: call.since.elapsed() };
         self.count(call, &end);
-        log(face, call, &end);
+        log(client, call, &end);
         if &*call.method == method::CALL_TOOL {
-            self.recent.add(face, || Trace::new(call, outcome, code, end.took));
+            self.recent.add(client, || Trace::new(call, outcome, code, end.took));
         }
         if call.is_sampled {
-            self.send_spans(face, call, &end);
+            self.send_spans(client, call, &end);
         }
     }
 
@@ -53,7 +53,7 @@ impl CallMonitor {
     }
 
     /// Our span for the client, and the one towards the server.
-    fn send_spans(&self, face: &ClientConnection, call: &Seen, end: &End) {
+    fn send_spans(&self, client: &ClientConnection, call: &Seen, end: &End) {
         let Some((spans, _)) = self.spans.get() else { return };
         let until = call.at + end.took;
         let mut attributes = said_of(call, call.offered.as_deref(), end);
@@ -61,7 +61,7 @@ impl CallMonitor {
         if let Some(id) = &call.id {
             attributes.push(("jsonrpc.request.id", shown(id).into()));
         }
-        if let Some(session) = face.session() {
+        if let Some(session) = client.session() {
             attributes.push(("mcp.session.id", session.into()));
         }
         let whole = |id, parent, kind, offered: Option<&str>, from, attributes| Span {
@@ -150,7 +150,7 @@ fn shown(id: &Id) -> String {
 }
 
 /// One line for each call: at `info` if it failed, else at `debug`.
-fn log(face: &ClientConnection, call: &Seen, end: &End) {
+fn log(client: &ClientConnection, call: &Seen, end: &End) {
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
@@ -158,9 +158,9 @@ fn log(face: &ClientConnection, call: &Seen, end: &End) {
                 method = &*call.method,
                 tool = call.offered.as_deref().filter(|_| &*call.method == method::CALL_TOOL),
                 request = call.id.as_ref().map(shown),
-                session = face.session(),
-                client = face.number(),
-                principal = policy::who(face).as_deref(),
+                session = client.session(),
+                client = client.number(),
+                principal = policy::who(client).as_deref(),
                 ms = (end.took.as_secs_f64() * 1e6).round() / 1e3,
                 outcome = end.outcome.name(),
                 code = end.code,

@@ -114,14 +114,14 @@ pub(super) fn manifest(answer: &Message, era: Era) -> Message {
 }
 
 /// What became of a call.
-pub(super) fn trace(tap: &CallMonitor, face: &ClientConnection, request: &Message) -> Message {
+pub(super) fn trace(tap: &CallMonitor, client: &ClientConnection, request: &Message) -> Message {
     let arguments = request.part(Member::Arguments);
     let asked = arguments.and_then(|it| it.string("traceId")).unwrap_or_default();
-    let mut calls = tap.recent.find(face, &asked);
+    let mut calls = tap.recent.find(client, &asked);
     let result = if calls.is_empty() {
         let message = "no recent call of yours has this trace id";
         let error = json!({"code": "E_TRACE_NOT_FOUND", "message": message});
-        let mut failed = result(message, &json!({"success": false, "error": error}), face.era());
+        let mut failed = result(message, &json!({"success": false, "error": error}), client.era());
         failed["isError"] = true.into();
         failed
     } else {
@@ -131,7 +131,7 @@ pub(super) fn trace(tap: &CallMonitor, face: &ClientConnection, request: &Messag
         if !calls.is_empty() {
             content["others"] = calls.into();
         }
-        result(&text, &content, face.era())
+        result(&text, &content, client.era())
     };
     let id = request.id().unwrap_or(&Id::Integer(0));
     Message::result(id, result.to_string().as_bytes())
@@ -210,11 +210,11 @@ impl Recent {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, face: &ClientConnection, trace: impl FnOnce() -> Trace) {
+    pub(super) fn add(&self, client: &ClientConnection, trace: impl FnOnce() -> Trace) {
         if !self.is_wanted() {
             return;
         }
-        let entry = (policy::mark(face), trace());
+        let entry = (policy::mark(client), trace());
         let mut calls = lock(&self.calls);
         if calls.len() >= MAX_RECENT {
             calls.pop_front();
@@ -223,9 +223,9 @@ impl Recent {
     }
 
     /// The calls of this client's principal that are part of a trace, newest first.
-    pub(super) fn find(&self, face: &ClientConnection, id: &str) -> Vec<Value> {
+    pub(super) fn find(&self, client: &ClientConnection, id: &str) -> Vec<Value> {
         let Ok(id) = u128::from_str_radix(id, 16) else { return Vec::new() };
-        let whose = policy::mark(face);
+        let whose = policy::mark(client);
         let calls = lock(&self.calls);
         let found = calls.iter().rev().filter(|(mark, trace)| *mark == whose && trace.id == id);
         found.map(|(_, trace)| trace.to_json()).collect()

@@ -27,8 +27,8 @@ pub(super) fn sessions(sites: &[Site]) -> Value {
         if open > 0 {
             paths.insert(site.options().path.clone(), open.into());
         }
-        for face in site.faces() {
-            *principals.entry(who(&face)).or_default() += 1;
+        for client in site.clients() {
+            *principals.entry(who(&client)).or_default() += 1;
         }
     }
     let sum = |of: fn(&Site) -> usize| -> usize { sites.iter().map(of).sum() };
@@ -44,35 +44,35 @@ pub(super) fn sessions(sites: &[Site]) -> Value {
     })
 }
 
-fn who(face: &ClientConnection) -> String {
-    policy::who(face).unwrap_or_else(|| ANONYMOUS.to_owned())
+fn who(client: &ClientConnection) -> String {
+    policy::who(client).unwrap_or_else(|| ANONYMOUS.to_owned())
 }
 
 /// The busiest first: those with most calls, then those that were used last.
 fn list(sites: &[Site]) -> Vec<Value> {
     let mut seen: Vec<_> = sites.iter().flat_map(Site::seen).collect();
-    seen.sort_by_cached_key(|seen| (Reverse(seen.face.owed()), seen.face.quiet()));
+    seen.sort_by_cached_key(|seen| (Reverse(seen.client.owed()), seen.client.quiet()));
     seen.truncate(MOST);
     seen.iter().map(row).collect()
 }
 
-fn row(ConnectedClient { face, transport, path }: &ConnectedClient) -> Value {
+fn row(ConnectedClient { client, transport, path }: &ConnectedClient) -> Value {
     let said = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(escaped);
-    let intro = face.intro();
+    let intro = client.intro();
     json!({
         // A modern client that listens has none.
-        "session": face.session().filter(|_| face.phase().is_some()),
-        "principal": who(face),
+        "session": client.session().filter(|_| client.phase().is_some()),
+        "principal": who(client),
         "client": said(intro.map(|it| &*it.name)),
         "version": said(intro.map(|it| &*it.version)),
-        "era": era(face.era()),
-        "revision": face.revision().map(Revision::as_str),
+        "era": era(client.era()),
+        "revision": client.revision().map(Revision::as_str),
         "transport": transport,
         "path": &**path,
-        "ageSeconds": face.age().as_secs(),
-        "idleSeconds": face.quiet().as_secs(),
-        "calls": face.owed(),
-        "streams": face.streams(),
+        "ageSeconds": client.age().as_secs(),
+        "idleSeconds": client.quiet().as_secs(),
+        "calls": client.owed(),
+        "streams": client.streams(),
     })
 }
 

@@ -129,11 +129,11 @@ impl Views {
     pub(super) fn of_person(
         &self,
         grant: &Grant,
-        face: &ClientConnection,
+        client: &ClientConnection,
         words: Option<&Message>,
     ) -> Arc<Front> {
         let people = &self.fleet.people;
-        let mark = people.mark(face);
+        let mark = people.mark(client);
         let mut seen = self.seen();
         if let Some(one) = seen.find(&mark, grant) {
             one.used = Instant::now();
@@ -144,10 +144,10 @@ impl Views {
             }
             return front;
         }
-        let person = people.meet(mark, face, words);
+        let person = people.meet(mark, client, words);
         let front = self.make(grant, &self.members(), Some(Arc::clone(&person)));
         let (grant, used) = (grant.clone(), Instant::now());
-        let (who, shown) = (face.who().clone(), Arc::clone(&front));
+        let (who, shown) = (client.who().clone(), Arc::clone(&front));
         seen.people.push(One { mark, who, grant, person, front: shown, used });
         seen.sweep(&people.bounds);
         let this = || Weak::clone(&self.this);
@@ -156,13 +156,13 @@ impl Views {
     }
 
     /// The fronts of people that a client may have something open at.
-    pub(super) fn hosting(&self, face: &ClientConnection) -> Vec<Arc<Front>> {
+    pub(super) fn hosting(&self, client: &ClientConnection) -> Vec<Arc<Front>> {
         let seen = self.seen();
         if seen.people.is_empty() {
             return Vec::new();
         }
-        let mark = self.fleet.people.mark(face);
-        let hosting = seen.people.iter().filter(|one| one.mark == mark || one.front.hosts(face));
+        let mark = self.fleet.people.mark(client);
+        let hosting = seen.people.iter().filter(|one| one.mark == mark || one.front.hosts(client));
         hosting.map(|one| Arc::clone(&one.front)).collect()
     }
 

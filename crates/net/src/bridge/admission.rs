@@ -76,11 +76,11 @@ impl Bridge {
     /// Lets a call on, or keeps it until its turn.
     pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
         let Some(admission) = &self.admission else { return Some(opening) };
-        let Opening { face, call, request, .. } = &opening;
+        let Opening { client, call, request, .. } = &opening;
         let counts = !call.is_internal() && counts(request);
         let linked =
-            !lock(admission).queue.is_open() && self.is_linked(face, call.exchange(), request);
-        let (key, principal) = (key(&opening), mark(face.principal()));
+            !lock(admission).queue.is_open() && self.is_linked(client, call.exchange(), request);
+        let (key, principal) = (key(&opening), mark(client.principal()));
         let this: Weak<Self> = Weak::clone(&self.this);
         if !call.hold(this) {
             return None;
@@ -121,8 +121,8 @@ impl Bridge {
     }
 
     /// Whether a call has a link to go by that lives.
-    fn is_linked(&self, face: &ClientConnection, exchange: Exchange, request: &Message) -> bool {
-        let whose = self.whose(face, exchange, request);
+    fn is_linked(&self, client: &ClientConnection, exchange: Exchange, request: &Message) -> bool {
+        let whose = self.whose(client, exchange, request);
         lock(&self.state).connections.get(&whose).is_some_and(|upstream| upstream.is_linked())
     }
 
@@ -201,9 +201,9 @@ impl Bridge {
     }
 
     /// A client is gone.
-    pub(super) fn leave_gate(&self, face: &ClientConnection) {
+    pub(super) fn leave_gate(&self, client: &ClientConnection) {
         if let Some(admission) = &self.admission {
-            lock(admission).queue.forget(face.number());
+            lock(admission).queue.forget(client.number());
             self.call_next();
         }
     }
@@ -272,7 +272,7 @@ async fn watch(bridge: Weak<Bridge>) {
 }
 
 fn key(opening: &Opening) -> Key {
-    (opening.face.number(), opening.call.exchange())
+    (opening.client.number(), opening.call.exchange())
 }
 
 async fn follow(bridge: Weak<Bridge>, name: Arc<str>, mut state: watch::Receiver<ServerState>) {
@@ -320,12 +320,12 @@ mod tests {
         let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
         let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
         let backend: Arc<Bridge> = Arc::clone(&bridge);
-        let face =
+        let client =
             ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), false);
         let exchange = Exchange(1);
         let request = Message::request(&1.into(), method::CALL_TOOL, None);
-        let call = Call::new(Arc::<ClientConnection>::clone(&face), exchange);
-        bridge.open(&face, &call, request, None).detach();
+        let call = Call::new(Arc::<ClientConnection>::clone(&client), exchange);
+        bridge.open(&client, &call, request, None).detach();
         assert_eq!(bridge.queued(), 1, "the server is not there yet");
         let admission = bridge.admission.as_ref().unwrap();
         // As `follow` does, but nobody lets the call on.

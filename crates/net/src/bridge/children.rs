@@ -71,33 +71,33 @@ impl Children {
     /// What is passed on of a client's headers is shown by no other's connection.
     pub(super) fn whose(
         self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         exchange: Exchange,
         request: &Message,
         server: Era,
         passed: &HeaderMap,
     ) -> ConnectionKey {
-        let era = face.era();
+        let era = client.era();
         let together = || {
             let is_user = self == Self::PerUser || !passed.is_empty();
             if is_user {
-                ConnectionKey::User(era, user(face, passed))
+                ConnectionKey::User(era, user(client, passed))
             } else {
                 ConnectionKey::All(era)
             }
         };
         match (self, era) {
             // What came by one request without a session is one call already.
-            (Self::PerRequest, _) if !face.is_bare() => {
-                ConnectionKey::Call(face.number(), exchange)
+            (Self::PerRequest, _) if !client.is_bare() => {
+                ConnectionKey::Call(client.number(), exchange)
             }
             (Self::Shared, _) | (Self::PerUser, Era::Legacy) => together(),
-            (_, Era::Legacy) => ConnectionKey::Client(face.number()),
+            (_, Era::Legacy) => ConnectionKey::Client(client.number()),
             (_, Era::Modern) if server == Era::Modern => together(),
-            (_, Era::Modern) if face.carrier() == Carrier::Http => {
-                ConnectionKey::Alike(user(face, passed), declared(request))
+            (_, Era::Modern) if client.carrier() == Carrier::Http => {
+                ConnectionKey::Alike(user(client, passed), declared(request))
             }
-            (_, Era::Modern) => ConnectionKey::Able(face.number(), declared(request)),
+            (_, Era::Modern) => ConnectionKey::Able(client.number(), declared(request)),
         }
     }
 
@@ -108,15 +108,15 @@ impl Children {
 }
 
 /// The same for clients of the same principal that pass on the same.
-fn user(face: &ClientConnection, passed: &HeaderMap) -> User {
+fn user(client: &ClientConnection, passed: &HeaderMap) -> User {
     let mut principal = Context::new(&SHA256);
-    principal.update(face.who().name().as_bytes());
+    principal.update(client.who().name().as_bytes());
     let mut said = Context::new(&SHA256);
     let mut say = |part: &[u8]| {
         said.update(&part.len().to_be_bytes());
         said.update(part);
     };
-    say(face.principal());
+    say(client.principal());
     // In the order in which the server's plan names them.
     for (name, value) in passed {
         say(name.as_str().as_bytes());
@@ -139,13 +139,13 @@ fn mark(said: Context) -> Mark {
 
 impl ConnectionKey {
     /// Whether calls of this client may go by it.
-    pub(super) fn serves(self, face: &ClientConnection) -> bool {
+    pub(super) fn serves(self, client: &ClientConnection) -> bool {
         match self {
             Self::Everybody => true,
-            Self::All(era) | Self::User(era, _) => era == face.era(),
-            Self::Alike(..) => face.era() == Era::Modern,
+            Self::All(era) | Self::User(era, _) => era == client.era(),
+            Self::Alike(..) => client.era() == Era::Modern,
             Self::Client(number) | Self::Able(number, _) | Self::Call(number, _) => {
-                number == face.number()
+                number == client.number()
             }
         }
     }
@@ -159,8 +159,8 @@ impl ConnectionKey {
     }
 
     /// Whether it is for this client alone, and for more than one of its calls.
-    pub(super) fn is_own(self, face: &ClientConnection) -> bool {
-        matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(face)
+    pub(super) fn is_own(self, client: &ClientConnection) -> bool {
+        matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(client)
     }
 
     /// Whether both are the same caller's, who may have declared something else.
@@ -190,26 +190,26 @@ impl Bridge {
     /// The connection that a call goes by, made if need be; none at the end.
     pub(super) fn upstream_for(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         whose: ConnectionKey,
         eras: Eras,
         request: &Message,
     ) -> Result<Arc<Upstream>, Failure> {
         let mut state = lock(&self.state);
         // A client that was forgotten meanwhile must not get a new connection.
-        if state.closed || face.phase() == Some(Phase::Ended) {
+        if state.closed || client.phase() == Some(Phase::Ended) {
             return Err(Failure::CLOSED);
         }
         let greets = request.method() == method::INITIALIZE;
         if greets && self.children == Children::PerRequest {
-            state.hellos.insert(face.number(), request.clone());
+            state.hellos.insert(client.number(), request.clone());
         }
         if let Some(upstream) = state.connections.get(&whose) {
             upstream.touch();
             return Ok(Arc::clone(upstream));
         }
         state.make_room(whose)?;
-        let tenant = self.tenant(&mut state, whose, face)?;
+        let tenant = self.tenant(&mut state, whose, client)?;
         if whose.is_swept() {
             let sweep = || OwnedTask::spawn(idle::sweep(Weak::clone(&self.this)));
             state.sweeping.get_or_insert_with(sweep);
@@ -218,7 +218,7 @@ impl Bridge {
             ConnectionKey::Call(number, _) if !greets => state.hellos.get(&number).cloned(),
             _ => None,
         };
-        let server = self.server_for(face);
+        let server = self.server_for(client);
         let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
         let fits = eras.clients == Era::Modern || whose == ConnectionKey::Everybody;
         let spare = state.waiting.spare.take_if(|spare| fits && is_alike(spare));
@@ -233,7 +233,7 @@ impl Bridge {
         if let Some(tenant) = tenant {
             upstream.let_to(tenant);
         }
-        if face.is_bare() && whose.sharing() == Sharing::Alone {
+        if client.is_bare() && whose.sharing() == Sharing::Alone {
             upstream.go_deaf();
         }
         state.connections.insert(whose, Arc::clone(&upstream));
@@ -247,12 +247,12 @@ impl Bridge {
         &self,
         state: &mut State,
         whose: ConnectionKey,
-        face: &ClientConnection,
+        client: &ClientConnection,
     ) -> Result<Option<Tenant>, Refusal> {
         if matches!(whose, ConnectionKey::Everybody | ConnectionKey::All(_)) {
             return Ok(None);
         }
-        let who = face.who();
+        let who = client.who();
         if !who.is_known() {
             return Err(Refusal::KeyRemoved);
         }
@@ -265,41 +265,45 @@ impl Bridge {
 
     /// The connections that hear what belongs to no call: those of this client
     /// alone, else the one that it shares with others.
-    pub(super) fn hearing(&self, face: &ClientConnection, message: &Message) -> Vec<Arc<Upstream>> {
+    pub(super) fn hearing(
+        &self,
+        client: &ClientConnection,
+        message: &Message,
+    ) -> Vec<Arc<Upstream>> {
         let whose = if self.children.is_shared() {
-            self.whose(face, Exchange(0), message)
+            self.whose(client, Exchange(0), message)
         } else {
-            ConnectionKey::All(face.era())
+            ConnectionKey::All(client.era())
         };
         let state = lock(&self.state);
-        let own = state.connections.iter().filter(|(whose, _)| whose.is_own(face));
+        let own = state.connections.iter().filter(|(whose, _)| whose.is_own(client));
         let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
         let shared = state.connections.get(&whose).cloned().filter(|_| own.is_empty());
         drop(state);
         // To a modern server this means that somebody wants to hear of changes.
-        let is_vain = message.method() == method::INITIALIZED && face.is_bare();
+        let is_vain = message.method() == method::INITIALIZED && client.is_bare();
         let hears = |upstream: &Arc<Upstream>| !is_vain || upstream.era() == Era::Legacy;
         own.into_iter().chain(shared).filter(hears).collect()
     }
 
     /// The server, as it is reached for this client.
-    pub(super) fn server_for(&self, face: &ClientConnection) -> ServerTarget {
-        self.server.passing(self.server.passed_of(face.carried()))
+    pub(super) fn server_for(&self, client: &ClientConnection) -> ServerTarget {
+        self.server.passing(self.server.passed_of(client.carried()))
     }
 
     /// Who goes by the connection that a call goes by.
     pub(super) fn whose(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         exchange: Exchange,
         request: &Message,
     ) -> ConnectionKey {
         if self.is_common() {
             return ConnectionKey::Everybody;
         }
-        let (eras, passed) = (self.eras(face), self.server.passed_of(face.carried()));
-        let whose = self.children.whose(face, exchange, request, eras.server, &passed);
-        self.keeper(whose, face, request).unwrap_or(whose)
+        let (eras, passed) = (self.eras(client), self.server.passed_of(client.carried()));
+        let whose = self.children.whose(client, exchange, request, eras.server, &passed);
+        self.keeper(whose, client, request).unwrap_or(whose)
     }
 
     /// The connection by which the same caller began the task that a request is
@@ -307,12 +311,12 @@ impl Bridge {
     fn keeper(
         &self,
         whose: ConnectionKey,
-        face: &ClientConnection,
+        client: &ClientConnection,
         request: &Message,
     ) -> Option<ConnectionKey> {
         let task = subject(request)?;
         let state = lock(&self.state);
-        let has_it = |upstream: &Upstream| upstream.has_task(&task, face.principal());
+        let has_it = |upstream: &Upstream| upstream.has_task(&task, client.principal());
         if state.connections.get(&whose).is_some_and(|upstream| has_it(upstream)) {
             return None;
         }

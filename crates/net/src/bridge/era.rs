@@ -48,15 +48,15 @@ impl Waiting {
         self.opens.retain(|open| open.call != *call);
     }
 
-    pub(super) fn forget(&mut self, face: &ClientConnection) {
-        self.opens.retain(|open| open.face.number() != face.number());
+    pub(super) fn forget(&mut self, client: &ClientConnection) {
+        self.opens.retain(|open| open.client.number() != client.number());
     }
 }
 
 impl Bridge {
     /// Who speaks what, when this client calls.
-    pub(super) fn eras(&self, face: &ClientConnection) -> Eras {
-        let clients = face.era();
+    pub(super) fn eras(&self, client: &ClientConnection) -> Eras {
+        let clients = client.era();
         let is_other = self.server.speaks(clients) == Some(false);
         let server = if is_other { other(clients) } else { clients };
         if self.is_common() {
@@ -97,7 +97,7 @@ impl Bridge {
 
     /// Keeps a modern client's call until it is known what the server speaks.
     pub(super) fn hold_back(&self, opening: Opening) -> Option<Opening> {
-        let era = opening.face.era();
+        let era = opening.client.era();
         if era == Era::Legacy && !self.is_common() {
             return Some(opening);
         }
@@ -121,7 +121,7 @@ impl Bridge {
             return None;
         }
         if state.waiting.asking.is_none() {
-            let server = self.server_for(&opening.face);
+            let server = self.server_for(&opening.client);
             let asking = Upstream::new(server, Era::Modern, Sharing::Shared, None, self.limits());
             state.waiting.asking = Some(Arc::clone(&asking));
             let bridge = Weak::clone(&self.this);
@@ -133,7 +133,7 @@ impl Bridge {
 
     /// A legacy client's greeting was refused: is that because of its era?
     fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
-        let server = self.server_for(&greeting.opening.face);
+        let server = self.server_for(&greeting.opening.client);
         let limits = self.limits();
         let sharing = greeting.whose.sharing();
         // A child that refused may be gone, or may answer nothing else any more.

@@ -54,7 +54,7 @@ impl Connection {
         self.inbox.await_answer(exchange, pending);
         let sink = Arc::<Inbox>::clone(&self.inbox);
         // Behind a bridge our calls are beside those of its clients.
-        let call = match self.far.face() {
+        let call = match self.far.client() {
             Some(_) => Call::internal(sink, exchange),
             None => Call::new(sink, exchange),
         };
@@ -152,16 +152,16 @@ pub(super) enum Far {
 impl Far {
     pub(super) fn new(server: &ServerTarget, era: Era, limits: Arc<Limits>) -> Self {
         match server.through() {
-            Some(behind) => Self::ViaBridge(Arc::clone(&behind.bridge), behind.face(era)),
+            Some(behind) => Self::ViaBridge(Arc::clone(&behind.bridge), behind.client(era)),
             None => Self::Own(Upstream::new(server.clone(), era, Sharing::Alone, None, limits)),
         }
     }
 
     /// What tells us from others there, if somebody else gave it.
-    pub(super) fn face(&self) -> Option<&Arc<ClientConnection>> {
+    pub(super) fn client(&self) -> Option<&Arc<ClientConnection>> {
         match self {
             Self::Own(_) => None,
-            Self::ViaBridge(_, face) => Some(face),
+            Self::ViaBridge(_, client) => Some(client),
         }
     }
 
@@ -169,14 +169,14 @@ impl Far {
     pub(super) fn open(&self, call: &Call, request: &Message) -> PendingWork {
         match self {
             Self::Own(upstream) => upstream.open(call, true, request, &None),
-            Self::ViaBridge(bridge, face) => bridge.open(face, call, request.clone(), None),
+            Self::ViaBridge(bridge, client) => bridge.open(client, call, request.clone(), None),
         }
     }
 
     pub(super) fn note(&self, message: Message) -> PendingWork {
         match self {
             Self::Own(upstream) => upstream.note(message),
-            Self::ViaBridge(bridge, face) => bridge.note(face, message),
+            Self::ViaBridge(bridge, client) => bridge.note(client, message),
         }
     }
 
@@ -212,21 +212,21 @@ impl Far {
     pub(super) fn stop(&self) {
         match self {
             Self::Own(upstream) => upstream.stop(),
-            Self::ViaBridge(_, face) => face.end(),
+            Self::ViaBridge(_, client) => client.end(),
         }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         match self {
             Self::Own(upstream) => upstream.is_stopped(),
-            Self::ViaBridge(_, face) => face.is_over(),
+            Self::ViaBridge(_, client) => client.is_over(),
         }
     }
 
     pub(super) async fn close(&self) {
         match self {
             Self::Own(upstream) => upstream.close().await,
-            Self::ViaBridge(_, face) => face.end(),
+            Self::ViaBridge(_, client) => client.end(),
         }
     }
 }
@@ -235,7 +235,7 @@ impl std::fmt::Debug for Far {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own(upstream) => upstream.fmt(f),
-            Self::ViaBridge(_, face) => face.fmt(f),
+            Self::ViaBridge(_, client) => client.fmt(f),
         }
     }
 }

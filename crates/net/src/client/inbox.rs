@@ -31,7 +31,7 @@ pub(super) struct Inbox {
     pub(super) place: CacheOwner,
     options: Arc<ClientOptions>,
     /// What tells us from others, if a bridge knows us by it.
-    face: Option<Arc<ClientConnection>>,
+    client: Option<Arc<ClientConnection>>,
     connected: AtomicBool,
     state: Mutex<InboxState>,
 }
@@ -50,13 +50,13 @@ struct InboxState {
 
 impl Inbox {
     pub(super) fn new(place: CacheOwner, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
-        let face = far.face().cloned();
+        let client = far.client().cloned();
         Arc::new(Self {
             // A bridge knows us by the number of the face.
-            number: face.as_ref().map_or_else(next_number, |face| face.number()),
+            number: client.as_ref().map_or_else(next_number, |client| client.number()),
             place,
             options,
-            face,
+            client,
             connected: AtomicBool::new(true),
             state: Mutex::default(),
         })
@@ -192,7 +192,7 @@ impl ReplySink for Inbox {
     }
 
     fn principal(&self) -> &[u8] {
-        self.face.as_ref().map_or(b"", |face| face.principal())
+        self.client.as_ref().map_or(b"", |client| client.principal())
     }
 
     fn note(&self, exchange: Option<Exchange>, message: &Message) {

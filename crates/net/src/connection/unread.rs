@@ -111,23 +111,23 @@ impl Unread {
         let mut need = self.held().saturating_sub(most - most / 8);
         let now = now();
         // Whoever has locked its own state may wait for this one.
-        let faces: Vec<_> = lock(&self.readers).values().filter_map(Weak::upgrade).collect();
+        let clients: Vec<_> = lock(&self.readers).values().filter_map(Weak::upgrade).collect();
         let mut readers = Vec::new();
         let mut is_stalled = false;
-        for face in faces {
-            let state = lock(&face.state);
+        for client in clients {
+            let state = lock(&client.state);
             let stalls = state.reading.moved.is_some_and(|moved| now >= moved + READS_WITHIN);
             let held = state.can_give();
             drop(state);
             if held >= WORTH {
                 is_stalled |= stalls;
-                readers.push((stalls, held, face));
+                readers.push((stalls, held, client));
             }
         }
         readers.retain(|(stalls, ..)| *stalls == is_stalled);
         let mut principals: HashMap<&[u8], usize> = HashMap::new();
-        for (_, held, face) in &readers {
-            *principals.entry(face.principal()).or_default() += held;
+        for (_, held, client) in &readers {
+            *principals.entry(client.principal()).or_default() += held;
         }
         let Some((&worst, &(mut left))) = principals.iter().max_by_key(|(_, held)| **held) else {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Unread {
         let others = principals.iter().filter(|(principal, _)| **principal != worst);
         let next = others.map(|(_, held)| *held).max().unwrap_or_default();
         let mut slowest: Vec<_> =
-            readers.iter().filter(|(.., face)| face.principal() == worst).collect();
+            readers.iter().filter(|(.., client)| client.principal() == worst).collect();
         slowest.sort_by_key(|(_, held, _)| Reverse(*held));
         let is_to_go = |(_, held, _): &&&(bool, usize, Arc<ClientConnection>)| {
             let is_to_go = need > 0 && left >= next;
@@ -143,7 +143,7 @@ impl Unread {
             left -= held;
             is_to_go
         };
-        slowest.iter().take_while(is_to_go).map(|(.., face)| Arc::clone(face)).collect()
+        slowest.iter().take_while(is_to_go).map(|(.., client)| Arc::clone(client)).collect()
     }
 }
 
@@ -174,13 +174,13 @@ pub(super) struct Reading {
 /// Where the bytes of one client are counted.
 pub(super) struct Counted {
     unread: Arc<Unread>,
-    face: Weak<ClientConnection>,
+    client: Weak<ClientConnection>,
 }
 
 impl ClientConnection {
     /// Counts what it does not read here.
     pub(crate) fn count_in(self: &Arc<Self>, unread: &Arc<Unread>) {
-        let counted = Counted { unread: Arc::clone(unread), face: Arc::downgrade(self) };
+        let counted = Counted { unread: Arc::clone(unread), client: Arc::downgrade(self) };
         _ = self.counted.set(counted);
     }
 
@@ -200,7 +200,7 @@ impl ClientConnection {
 
     /// To be called after whatever changes what it holds.
     pub(super) fn account(&self, state: &mut State) {
-        let Some(Counted { unread, face }) = self.counted.get() else { return };
+        let Some(Counted { unread, client }) = self.counted.get() else { return };
         let held = state.held();
         let before = std::mem::replace(&mut state.reading.accounted, held);
         unread.change(before, held);
@@ -211,7 +211,7 @@ impl ClientConnection {
             state.reading.moved = Some(now());
         }
         if held >= WORTH && !std::mem::replace(&mut state.reading.is_listed, true) {
-            lock(&unread.readers).insert(self.number, Weak::clone(face));
+            lock(&unread.readers).insert(self.number, Weak::clone(client));
         }
         if unread.is_over() {
             unread.relieve();
@@ -287,7 +287,7 @@ pub(crate) type Written = oneshot::Receiver<()>;
 
 /// A piece that was taken from a face and not written yet.
 struct Lent {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     text: Bytes,
     _written: oneshot::Sender<()>,
 }
@@ -304,7 +304,7 @@ impl ClientConnection {
         state.backlog += text.len();
         self.account(&mut state);
         drop(state);
-        let lent = Lent { face: Arc::clone(self), text, _written: sender };
+        let lent = Lent { client: Arc::clone(self), text, _written: sender };
         (Bytes::from_owner(lent), Some(written))
     }
 }
@@ -317,9 +317,9 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut state = lock(&self.face.state);
+        let mut state = lock(&self.client.state);
         state.backlog = state.backlog.saturating_sub(self.text.len());
-        self.face.account(&mut state);
+        self.client.account(&mut state);
         if state.has_room() {
             state.waiting_for_room.drain(..).for_each(Waker::wake);
         }

@@ -112,7 +112,7 @@ where
     match converse(site, who, &parts.headers, &incoming).await {
         Ok(None) => Ok(empty(StatusCode::ACCEPTED)),
         Ok(Some(talk)) => {
-            talk.face.reached_by(peer);
+            talk.client.reached_by(peer);
             Ok(exchange(site, talk, (incoming, turns, charge), awaited, &parts.headers).await)
         }
         Err(why) => Ok(refused(only_id(&incoming), &why)),
@@ -128,7 +128,7 @@ pub(super) fn only_id(incoming: &Incoming) -> Option<&Id> {
 
 /// The conversation a message belongs to.
 struct Talk {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     /// The session or the listen that it starts.
     held: Option<Held>,
     /// The parked call that it goes on with.
@@ -136,8 +136,8 @@ struct Talk {
 }
 
 impl Talk {
-    fn with(face: Arc<ClientConnection>, held: Option<Held>) -> Self {
-        Self { face, held, parked: None }
+    fn with(client: Arc<ClientConnection>, held: Option<Held>) -> Self {
+        Self { client, held, parked: None }
     }
 }
 
@@ -151,9 +151,10 @@ async fn converse(
     let new = |era| -> Result<_, Refusal> {
         let limits = &site.rules().limits;
         let backend = Arc::clone(&site.backend);
-        let face = ClientConnection::new(era, Carrier::Http, backend, limits, site.options.shared);
-        face.carry(headers)?;
-        Ok(face)
+        let client =
+            ClientConnection::new(era, Carrier::Http, backend, limits, site.options.shared);
+        client.carry(headers)?;
+        Ok(client)
     };
     let method = match incoming {
         Incoming::One(message) => message.method(),
@@ -164,33 +165,33 @@ async fn converse(
             return Err(legacy_only(headers));
         }
         if let Incoming::One(message) = incoming
-            && let Some((face, parked)) = site.parking.claim(message, who.identity())?
+            && let Some((client, parked)) = site.parking.claim(message, who.identity())?
         {
-            return Ok(Some(Talk { face, held: None, parked: Some(parked) }));
+            return Ok(Some(Talk { client, held: None, parked: Some(parked) }));
         }
-        let face = new(Era::Modern)?;
-        face.speak_for(who);
-        face.count_in(&site.options.unread);
-        face.park_in(&site.parking);
-        let listen = (method == method::LISTEN).then(|| site.listens.open(&face)).transpose()?;
-        return Ok(Some(Talk::with(face, listen)));
+        let client = new(Era::Modern)?;
+        client.speak_for(who);
+        client.count_in(&site.options.unread);
+        client.park_in(&site.parking);
+        let listen = (method == method::LISTEN).then(|| site.listens.open(&client)).transpose()?;
+        return Ok(Some(Talk::with(client, listen)));
     }
     check_version(headers)?;
     if let Some(revision) = site.options.stateless {
         if legacy_session::wants_nothing(incoming) {
             return Ok(None);
         }
-        let (face, held) =
+        let (client, held) =
             legacy_session::stateless_face(site, who, revision, incoming, headers).await?;
-        return Ok(Some(Talk::with(face, Some(held))));
+        return Ok(Some(Talk::with(client, Some(held))));
     }
     if method == method::INITIALIZE && !headers.contains_key(header::SESSION_ID) {
         site.is_full()?;
-        let face = new(Era::Legacy)?;
-        face.speak_for(who);
-        face.count_in(&site.options.unread);
-        let held = site.sessions.open(&face)?;
-        return Ok(Some(Talk::with(face, Some(held))));
+        let client = new(Era::Legacy)?;
+        client.speak_for(who);
+        client.count_in(&site.options.unread);
+        let held = site.sessions.open(&client)?;
+        return Ok(Some(Talk::with(client, Some(held))));
     }
     Ok(Some(Talk::with(session_of(site, who, headers)?, None)))
 }
@@ -226,31 +227,33 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 /// Hands a message to its conversation and turns what comes of it into a response.
 async fn exchange(
     site: &Inner,
-    Talk { face, mut held, parked }: Talk,
+    Talk { client, mut held, parked }: Talk,
     (incoming, turns, charge): (Incoming, Turns, Arc<Charge>),
     mut awaited: Option<Awaited>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let since = Instant::now();
-    let lane = face.open_lane();
-    let open = OpenLane { face: Arc::clone(&face), lane };
+    let lane = client.open_lane();
+    let open = OpenLane { client: Arc::clone(&client), lane };
     let works = if let (Some(key), Incoming::One(request)) = (parked, &incoming) {
-        face.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
+        client.retry(key, (turns, Some(&charge)), lane, request, Some(headers))
     } else {
         let take = |half: &mut ServerHalf| half.handle_incoming(lane, incoming, Some(headers));
-        face.step_in(turns, Some(&charge), take).1
+        client.step_in(turns, Some(&charge), take).1
     };
     // The work has a copy of the text, in the words of its server.
     let mut works = works.holding(charge);
-    site.after_call(&face);
+    site.after_call(&client);
     let patience = patience(headers, &site.options);
     let doubted = awaited.as_mut().filter(|_| accepts(headers, EVENT_STREAM));
     let frame = first_frame(&open, &mut works, patience, doubted).await;
-    let is_session = site.options.stateless.is_none() && is_greeted(&face);
+    let is_session = site.options.stateless.is_none() && is_greeted(&client);
     let doubted = awaited.as_ref().is_some_and(Awaited::is_doubted);
     let session = held.as_mut().filter(|_| is_session).map(|held| held.tell(doubted));
     let mut response = match frame {
-        Some(Frame::Answer { status, text }) => json(status, text).map(|body| body.lent_by(&face)),
+        Some(Frame::Answer { status, text }) => {
+            json(status, text).map(|body| body.lent_by(&client))
+        }
         Some(Frame::Accepted) => empty(StatusCode::ACCEPTED),
         Some(Frame::Begin { prime }) => {
             let body = Body::live(open, works, prime, site.options.keep_alive);
@@ -266,8 +269,8 @@ async fn exchange(
 }
 
 /// Whether a session has come, or may still come, of a greeting.
-fn is_greeted(face: &ClientConnection) -> bool {
-    !matches!(face.phase(), None | Some(Phase::Fresh | Phase::Ended))
+fn is_greeted(client: &ClientConnection) -> bool {
+    !matches!(client.phase(), None | Some(Phase::Fresh | Phase::Ended))
 }
 
 /// Drives the request until its lane has something to say, or until a stream has
@@ -280,21 +283,21 @@ async fn first_frame(
 ) -> Option<Frame> {
     let mut waiting = !patience.is_zero();
     if !waiting {
-        open.face.begin_stream(open.lane);
+        open.client.begin_stream(open.lane);
     }
     let mut patience = pin!(tokio::time::sleep(patience));
     poll_fn(|cx| {
         // The work ends on its own terms; what comes of it arrives on the lane.
         _ = Pin::new(&mut *works).poll(cx);
-        let frame = open.face.poll_frame(open.lane, cx);
+        let frame = open.client.poll_frame(open.lane, cx);
         let is_doubted = awaited.as_mut().is_some_and(|awaited| awaited.poll_doubt(cx));
         let is_late = waiting && patience.as_mut().poll(cx).is_ready();
         if frame.is_ready() || !(waiting && (is_late || is_doubted)) {
             return frame;
         }
         waiting = false;
-        open.face.begin_stream(open.lane);
-        open.face.poll_frame(open.lane, cx)
+        open.client.begin_stream(open.lane);
+        open.client.poll_frame(open.lane, cx)
     })
     .await
 }
@@ -315,23 +318,23 @@ fn patience(headers: &HeaderMap, options: &SiteOptions) -> Duration {
 async fn listen(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let headers = &parts.headers;
     check_version(headers)?;
-    let face = session_of(site, who, headers)?;
-    match tokio::time::timeout(READY_WAIT, face.ready()).await {
+    let client = session_of(site, who, headers)?;
+    match tokio::time::timeout(READY_WAIT, client.ready()).await {
         Ok(true) => {}
         Ok(false) => return Err(Refusal::SessionOver),
         Err(_) => return Err(Refusal::NotInitialized),
     }
     let last = headers.get(header::LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
     let peer: Option<&Peer> = parts.extensions.get();
-    face.reached_by(peer);
-    let lane = face.open_lane();
-    let open = OpenLane { face: Arc::clone(&face), lane };
-    let (listening, works) = face.step(|half| half.handle_listen(lane, last));
+    client.reached_by(peer);
+    let lane = client.open_lane();
+    let open = OpenLane { client: Arc::clone(&client), lane };
+    let (listening, works) = client.step(|half| half.handle_listen(lane, last));
     listening?;
     if last.is_some() {
         site.options.tally.add_resumed();
     }
-    let prime = match face.next_frame(lane).await {
+    let prime = match client.next_frame(lane).await {
         Some(Frame::Begin { prime }) => prime,
         _ => None,
     };

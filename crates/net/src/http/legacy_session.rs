@@ -60,7 +60,7 @@ struct Table {
 /// A session, and its place among those that its owner may have.
 #[derive(Debug)]
 struct OpenSession {
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     _stay: SessionPermit,
 }
 
@@ -69,7 +69,7 @@ struct OpenSession {
 pub(crate) struct Held {
     sessions: Arc<Sessions>,
     id: SessionId,
-    face: Arc<ClientConnection>,
+    client: Arc<ClientConnection>,
     told: bool,
     /// Whether the client may have been gone when it was told.
     doubted: bool,
@@ -91,7 +91,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let phase = self.face.phase();
+        let phase = self.client.phase();
         let is_lost = self.doubted && phase == Some(Phase::Greeting);
         if !self.told || is_lost || phase == Some(Phase::Fresh) {
             self.sessions.close(&self.id);
@@ -141,47 +141,47 @@ impl Sessions {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// A new session for `face`; it ends with what is returned.
-    pub(crate) fn open(self: &Arc<Self>, face: &Arc<ClientConnection>) -> Result<Held, Refusal> {
-        let stay = face.who().stay()?;
+    /// A new session for `client`; it ends with what is returned.
+    pub(crate) fn open(self: &Arc<Self>, client: &Arc<ClientConnection>) -> Result<Held, Refusal> {
+        let stay = client.who().stay()?;
         let id = SessionId::random().map_err(|_| Refusal::TooManySessions)?;
         let mut table = self.write();
         if table.closed || table.by_id.len() >= self.most.load(Ordering::Relaxed) {
             return Err(Refusal::TooManySessions);
         }
-        face.mark(id.as_str());
-        table.by_id.insert(id.clone(), OpenSession { face: Arc::clone(face), _stay: stay });
+        client.mark(id.as_str());
+        table.by_id.insert(id.clone(), OpenSession { client: Arc::clone(client), _stay: stay });
         let reap = || OwnedTask::spawn(reap(Arc::downgrade(self), self.idle));
         table.reaping.get_or_insert_with(reap);
-        let (sessions, face) = (Arc::clone(self), Arc::clone(face));
-        Ok(Held { sessions, id, face, told: false, doubted: false })
+        let (sessions, client) = (Arc::clone(self), Arc::clone(client));
+        Ok(Held { sessions, id, client, told: false, doubted: false })
     }
 
     /// The session of this id, if it is theirs. Others learn nothing of it.
     pub(crate) fn find(&self, id: &SessionId, who: &Who) -> Result<Arc<ClientConnection>, Refusal> {
         let table = self.read();
-        let face = table.by_id.get(id).map(|open| Arc::clone(&open.face));
+        let client = table.by_id.get(id).map(|open| Arc::clone(&open.client));
         drop(table);
-        let face = face.filter(|face| face.who().is_same(who));
-        let face = face.ok_or(Refusal::SessionOver)?;
-        if face.is_over() {
+        let client = client.filter(|client| client.who().is_same(who));
+        let client = client.ok_or(Refusal::SessionOver)?;
+        if client.is_over() {
             // The inside ended it, for instance because its client reads too slowly.
             self.write().by_id.remove(id);
             return Err(Refusal::SessionOver);
         }
-        Ok(face)
+        Ok(client)
     }
 
     /// Ends a session, if it is there.
     pub(crate) fn close(&self, id: &SessionId) -> bool {
         let open = self.write().by_id.remove(id);
-        open.inspect(|open| open.face.end()).is_some()
+        open.inspect(|open| open.client.end()).is_some()
     }
 
     /// Ends the sessions of everybody who may not stay.
     pub(crate) fn close_unless(&self, stays: impl Fn(&Who) -> bool) {
         let table = self.read();
-        let gone = table.by_id.iter().filter(|(_, open)| !stays(open.face.who()));
+        let gone = table.by_id.iter().filter(|(_, open)| !stays(open.client.who()));
         let gone: Vec<_> = gone.map(|(id, _)| id.clone()).collect();
         drop(table);
         for id in gone {
@@ -193,24 +193,24 @@ impl Sessions {
     pub(crate) fn close_all(self: &Arc<Self>) {
         let mut table = self.write();
         table.closed = true;
-        let open = table.by_id.iter().map(|(id, open)| (id.clone(), Arc::clone(&open.face)));
+        let open = table.by_id.iter().map(|(id, open)| (id.clone(), Arc::clone(&open.client)));
         let open: Vec<_> = open.collect();
         drop(table);
-        for (id, face) in open {
-            if face.is_answered() {
+        for (id, client) in open {
+            if client.is_answered() {
                 self.close(&id);
                 continue;
             }
             let sessions = Arc::clone(self);
             tokio::spawn(async move {
-                face.all_answered().await;
+                client.all_answered().await;
                 sessions.close(&id);
             });
         }
     }
 
-    pub(crate) fn faces(&self) -> Vec<Arc<ClientConnection>> {
-        self.read().by_id.values().map(|open| Arc::clone(&open.face)).collect()
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        self.read().by_id.values().map(|open| Arc::clone(&open.client)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -227,17 +227,17 @@ impl Sessions {
 
     fn close_idle(&self) {
         let deadline = now().checked_sub(self.idle);
-        let is_idle = |face: &ClientConnection| {
-            face.idle_since().is_some_and(|since| Some(since) <= deadline)
+        let is_idle = |client: &ClientConnection| {
+            client.idle_since().is_some_and(|since| Some(since) <= deadline)
         };
         let mut table = self.write();
-        let idle = table.by_id.iter().filter(|(_, open)| is_idle(&open.face));
+        let idle = table.by_id.iter().filter(|(_, open)| is_idle(&open.client));
         let idle: Vec<_> = idle.map(|(id, _)| id.clone()).collect();
         let gone: Vec<_> = idle.iter().filter_map(|id| table.by_id.remove(id)).collect();
         drop(table);
         for (id, open) in idle.iter().zip(&gone) {
             tracing::debug!(session = ?id, "idle for too long, closed");
-            open.face.end();
+            open.client.end();
         }
     }
 }
@@ -277,17 +277,17 @@ pub(super) async fn stateless_face(
     site.is_full()?;
     let limits = &site.rules().limits;
     let backend = Arc::clone(&site.backend);
-    let face =
+    let client =
         ClientConnection::new(Era::Legacy, Carrier::Http, backend, limits, site.options.shared);
-    face.go_bare();
-    face.speak_for(who);
-    face.count_in(&site.options.unread);
-    face.carry(headers)?;
-    let held = site.sessions.open(&face)?;
+    client.go_bare();
+    client.speak_for(who);
+    client.count_in(&site.options.unread);
+    client.carry(headers)?;
+    let held = site.sessions.open(&client)?;
     if wants_server(incoming) {
-        greet(&face, spoken(headers, incoming).unwrap_or(usual)).await?;
+        greet(&client, spoken(headers, incoming).unwrap_or(usual)).await?;
     }
-    Ok((face, held))
+    Ok((client, held))
 }
 
 /// What wants no answer has nobody to go to.
@@ -329,7 +329,7 @@ fn spoken(headers: &HeaderMap, incoming: &Incoming) -> Option<Revision> {
     }
 }
 
-async fn greet(face: &Arc<ClientConnection>, revision: Revision) -> Result<(), Refusal> {
+async fn greet(client: &Arc<ClientConnection>, revision: Revision) -> Result<(), Refusal> {
     let params = serde_json::json!({
         "protocolVersion": revision.as_str(),
         "capabilities": {},
@@ -337,27 +337,27 @@ async fn greet(face: &Arc<ClientConnection>, revision: Revision) -> Result<(), R
     });
     let hello =
         Message::request(&Id::from(0), method::INITIALIZE, Some(params.to_string().as_bytes()));
-    let answer = ask(face, hello).await.ok_or_else(|| failed("no answer"))?;
+    let answer = ask(client, hello).await.ok_or_else(|| failed("no answer"))?;
     if answer.kind() == Kind::Error {
         let words = answer.string(Member::ErrorMessage);
         return Err(failed(words.as_deref().unwrap_or("an error")));
     }
     let ready = Incoming::One(Message::notification(method::INITIALIZED, None));
-    let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
+    let lane = OpenLane { client: Arc::clone(client), lane: client.open_lane() };
     // The call that follows waits for its delivery where it has to.
-    face.step(|half| half.handle_incoming(lane.lane, ready, None)).1.detach();
+    client.step(|half| half.handle_incoming(lane.lane, ready, None)).1.detach();
     Ok(())
 }
 
 /// The answer to a request of ours, whatever comes before it.
-async fn ask(face: &Arc<ClientConnection>, request: Message) -> Option<Message> {
-    let lane = OpenLane { face: Arc::clone(face), lane: face.open_lane() };
+async fn ask(client: &Arc<ClientConnection>, request: Message) -> Option<Message> {
+    let lane = OpenLane { client: Arc::clone(client), lane: client.open_lane() };
     let request = Incoming::One(request);
-    let ((), works) = face.step(|half| half.handle_incoming(lane.lane, request, None));
+    let ((), works) = client.step(|half| half.handle_incoming(lane.lane, request, None));
     works.detach();
     loop {
         let (Frame::Answer { text, .. } | Frame::Message { text, .. }) =
-            face.next_frame(lane.lane).await?
+            client.next_frame(lane.lane).await?
         else {
             continue;
         };
@@ -384,19 +384,19 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     site.is_full()?;
     let limits = &site.rules().limits;
     let shared = site.options.shared;
-    let face = ClientConnection::new(
+    let client = ClientConnection::new(
         Era::Legacy,
         Carrier::Pipe,
         Arc::clone(&site.backend),
         limits,
         shared,
     );
-    face.speak_for(who);
-    face.count_in(&site.options.unread);
-    face.carry(&parts.headers)?;
+    client.speak_for(who);
+    client.count_in(&site.options.unread);
+    client.carry(&parts.headers)?;
     let peer: Option<&Peer> = parts.extensions.get();
-    face.reached_by(peer);
-    let held = site.old.open(&face)?;
+    client.reached_by(peer);
+    let held = site.old.open(&client)?;
     let options = &site.options;
     let address =
         format!("{}{}?sessionId={}", options.base, options.message_path, held.id().as_str());
@@ -404,7 +404,7 @@ pub(super) fn open_sse(site: &Inner, who: &Who, parts: &Parts) -> Reply {
     let event =
         Outgoing { name: Some("endpoint"), data: address.as_bytes(), ..Outgoing::default() };
     sse::encode(&event, &mut opening);
-    let open = OpenLane { face, lane: Lane::MAIN };
+    let open = OpenLane { client, lane: Lane::MAIN };
     let body = Body::streaming(open, PendingWork::none(), opening, site.options.keep_alive);
     let body = body.awaited(peer.map(Peer::await_answer));
     Ok(stream(body.holding(Some(held))))
@@ -422,18 +422,18 @@ where
     let query = parts.uri.query().unwrap_or_default();
     let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
     let id = id.ok_or(Refusal::NoSession)?;
-    let face = site.old.find(&SessionId::from_text(id), who)?;
+    let client = site.old.find(&SessionId::from_text(id), who)?;
     if !content_type(&parts.headers).is_some_and(is_json) {
         return Err(Refusal::WrongMediaType);
     }
-    let answers = face.is_asked();
+    let answers = client.is_asked();
     let awaited = parts.extensions.get().map(Peer::await_answer);
     let ReadBody { text, turns, charge } =
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
-    face.room().await;
-    if face.is_over() {
+    client.room().await;
+    if client.is_over() {
         return Err(Refusal::SessionOver);
     }
     match request_body::parse_to_keep(text) {
@@ -443,8 +443,8 @@ where
                 Err(why) => return Ok(refused(only_id(&incoming), &why)),
             };
             let take = |half: &mut ServerHalf| half.handle_incoming(Lane::MAIN, incoming, None);
-            face.step_in(turns, Some(&charge), take).1.holding(charge).detach();
-            site.after_call(&face);
+            client.step_in(turns, Some(&charge), take).1.holding(charge).detach();
+            site.after_call(&client);
             Ok(plain(StatusCode::ACCEPTED, "Accepted".to_owned()))
         }
         Err(InvalidMessage { id, why }) => Ok(refused(id.as_ref(), &why)),

@@ -28,13 +28,13 @@ use crate::upstream::Through;
 /// A lane that closes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenLane {
-    pub(crate) face: Arc<ClientConnection>,
+    pub(crate) client: Arc<ClientConnection>,
     pub(crate) lane: Lane,
 }
 
 impl Drop for OpenLane {
     fn drop(&mut self) {
-        self.face.close_lane(self.lane).detach();
+        self.client.close_lane(self.lane).detach();
     }
 }
 
@@ -126,10 +126,10 @@ impl Body {
     }
 
     /// The same body, counted as unread by a client until it is written.
-    pub(super) fn lent_by(mut self, face: &Arc<ClientConnection>) -> Self {
+    pub(super) fn lent_by(mut self, client: &Arc<ClientConnection>) -> Self {
         if let BodyKind::Whole(text, lender) = &mut self.kind {
-            let (lent, written) = face.lend(text.take().unwrap_or_default());
-            (*text, *lender) = (Some(lent), Some(Arc::clone(face)));
+            let (lent, written) = client.lend(text.take().unwrap_or_default());
+            (*text, *lender) = (Some(lent), Some(Arc::clone(client)));
             self.written = written;
         }
         self
@@ -212,7 +212,7 @@ impl Live {
         let silence = self.silence.as_mut().filter(|_| piece.is_empty() && !self.over);
         if silence.is_some_and(|silence| silence.is_too_long(cx)) {
             let lane = self.lane.lane;
-            self.lane.face.step(|half| half.let_go(lane)).1.detach();
+            self.lane.client.step(|half| half.let_go(lane)).1.detach();
             self.write_frames(&mut piece, cx);
         }
         if !piece.is_empty() {
@@ -234,7 +234,7 @@ impl Live {
 
     fn write_frames(&mut self, piece: &mut Vec<u8>, cx: &mut Context<'_>) {
         while !self.over && piece.len() < PIECE {
-            match self.lane.face.poll_frame(self.lane.lane, cx) {
+            match self.lane.client.poll_frame(self.lane.lane, cx) {
                 Poll::Ready(Some(frame)) => self.write(frame, piece),
                 Poll::Ready(None) => self.over = true,
                 Poll::Pending => break,
@@ -266,7 +266,7 @@ impl BodyKind {
     fn lender(&self) -> Option<&Arc<ClientConnection>> {
         match self {
             Self::Whole(_, lender) => lender.as_ref(),
-            Self::Live(live) => Some(&live.lane.face),
+            Self::Live(live) => Some(&live.lane.client),
         }
     }
 }
@@ -282,7 +282,7 @@ impl Body {
                 }
                 let piece = ready!(live.poll_piece(cx));
                 Poll::Ready(piece.map(|piece| {
-                    let (piece, written) = live.lane.face.lend(piece);
+                    let (piece, written) = live.lane.client.lend(piece);
                     self.written = written.or(self.written.take());
                     piece
                 }))
@@ -312,7 +312,7 @@ impl HttpBody for Body {
         }
         // Whoever writes asks for the next part when the client has read of the last ones.
         let part = this.rest.split_to(this.rest.len().min(PIECE));
-        this.kind.lender().into_iter().for_each(|face| face.is_reading());
+        this.kind.lender().into_iter().for_each(|client| client.is_reading());
         if let Some(counted) = &this.counted {
             counted.add_sent(part.len());
         }

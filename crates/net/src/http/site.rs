@@ -180,7 +180,7 @@ impl Site {
             sessions.close_unless(stays);
         }
         sockets.close_unless(stays);
-        parking.give_up_unless(|face| stays(face.who()) && self.inner.backend.keeps(face));
+        parking.give_up_unless(|client| stays(client.who()) && self.inner.backend.keeps(client));
     }
 
     /// How many sessions are open.
@@ -189,8 +189,8 @@ impl Site {
     }
 
     /// The clients that have a session, but for those on a `WebSocket`.
-    pub fn faces(&self) -> Vec<Arc<ClientConnection>> {
-        [self.inner.sessions.faces(), self.inner.old.faces()].concat()
+    pub fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        [self.inner.sessions.clients(), self.inner.old.clients()].concat()
     }
 
     /// How many of them are clients of the first revision.

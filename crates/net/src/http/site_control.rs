@@ -71,8 +71,8 @@ impl Site {
 
     /// Waits until no call is open that was made until now, in whichever era.
     pub async fn all_answered(&self) {
-        for face in self.inner.faces() {
-            face.all_answered().await;
+        for client in self.inner.clients() {
+            client.all_answered().await;
         }
         for pipe in self.inner.sockets.pipes() {
             pipe.is_quiet().await;
@@ -84,8 +84,8 @@ impl Site {
     pub fn give_up(&self) -> PendingWork {
         self.inner.stopping.store(true, Ordering::SeqCst);
         let mut works = PendingWork::none();
-        for face in self.inner.faces() {
-            works.append(face.give_up(&Refusal::Stopping));
+        for client in self.inner.clients() {
+            works.append(client.give_up(&Refusal::Stopping));
         }
         for pipe in self.inner.sockets.pipes() {
             works.append(pipe.give_up(&Refusal::Stopping));
@@ -101,8 +101,8 @@ impl Site {
 
 impl Inner {
     /// All clients but those on a `WebSocket`.
-    fn faces(&self) -> Vec<Arc<ClientConnection>> {
-        [self.sessions.faces(), self.old.faces(), self.parking.faces()].concat()
+    fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        [self.sessions.clients(), self.old.clients(), self.parking.clients()].concat()
     }
 
     /// Whether somebody who was let in may still come in. A body may take long, and a
@@ -114,13 +114,13 @@ impl Inner {
 
     /// A call that came while calls were given up, or while its key was removed, is
     /// given up too.
-    pub(super) fn after_call(&self, face: &Arc<ClientConnection>) {
+    pub(super) fn after_call(&self, client: &Arc<ClientConnection>) {
         if self.stopping.load(Ordering::SeqCst) {
-            face.give_up(&Refusal::Stopping).detach();
-        } else if let Err(why) = self.keeps(face.who()) {
-            face.give_up(&why).detach();
+            client.give_up(&Refusal::Stopping).detach();
+        } else if let Err(why) = self.keeps(client.who()) {
+            client.give_up(&why).detach();
             // Listens do not count as calls.
-            face.end();
+            client.end();
         }
     }
 }
@@ -129,7 +129,7 @@ impl Inner {
 #[derive(Clone, Debug)]
 pub struct ConnectedClient {
     /// The client.
-    pub face: Arc<ClientConnection>,
+    pub client: Arc<ClientConnection>,
     /// How it is connected: `http` or `sse`.
     pub transport: &'static str,
     /// Where it came in.
@@ -141,14 +141,14 @@ impl Site {
     /// clients that listen.
     pub fn seen(&self) -> Vec<ConnectedClient> {
         let Inner { options, sessions, old, listens, .. } = &*self.inner;
-        let seen = |faces: Vec<Arc<ClientConnection>>, transport, path: &str| {
+        let seen = |clients: Vec<Arc<ClientConnection>>, transport, path: &str| {
             let path: Arc<str> = path.into();
-            let seen = move |face| ConnectedClient { face, transport, path: Arc::clone(&path) };
-            faces.into_iter().map(seen)
+            let seen = move |client| ConnectedClient { client, transport, path: Arc::clone(&path) };
+            clients.into_iter().map(seen)
         };
-        seen(sessions.faces(), "http", &options.path)
-            .chain(seen(listens.faces(), "http", &options.path))
-            .chain(seen(old.faces(), "sse", &options.sse_path))
+        seen(sessions.clients(), "http", &options.path)
+            .chain(seen(listens.clients(), "http", &options.path))
+            .chain(seen(old.clients(), "sse", &options.sse_path))
             .collect()
     }
 

@@ -19,13 +19,13 @@ struct Curious;
 impl Backend for Curious {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         _: Message,
         _: HeaderParams,
     ) -> PendingWork {
         let question = Message::request(&Id::from(1), "roots/list", None);
-        if !face.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
+        if !client.ask(Some(call.exchange()), None, Ask(call.exchange().0), &question) {
             call.finish(Message::result(&Id::from(1), b"{\"asked\":false}"));
         }
         PendingWork::none()
@@ -54,12 +54,12 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
             sweeping.give_up_late();
         }
     });
-    let face = on_pipe(&parking, &limits);
-    begin(&face, 1);
+    let client = on_pipe(&parking, &limits);
+    begin(&client, 1);
     let exchange = Exchange(1);
     for round in 1..5000 {
-        parking.park(&face, (exchange, round));
-        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+        parking.park(&client, (exchange, round));
+        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
             panic!("it is asked in round {round}")
         };
         let state = patch::string(&text, &["result", "requestState"]).unwrap();
@@ -70,20 +70,20 @@ async fn a_call_that_is_just_being_parked_is_not_swept_away() {
     }
     is_over.store(true, Ordering::Relaxed);
     sweeper.join().unwrap();
-    assert_eq!(face.parked(), 0);
+    assert_eq!(client.parked(), 0);
     parking.give_up_late();
-    assert!(lock(&parking.lot).faces.is_empty(), "nothing is left");
+    assert!(lock(&parking.lot).clients.is_empty(), "nothing is left");
 }
 
 #[tokio::test]
 async fn one_client_has_no_more_calls_parked_than_there_may_be() {
     let limits = Limits { parked: 2, ..Limits::default() };
     let parking = Parking::new(&limits);
-    let face = on_pipe(&parking, &limits);
+    let client = on_pipe(&parking, &limits);
     for number in 1..=3 {
-        begin(&face, number);
-        parking.park(&face, (Exchange(number), 1));
-        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+        begin(&client, number);
+        parking.park(&client, (Exchange(number), 1));
+        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
             panic!("call {number} is answered")
         };
         let asked = patch::string(&text, &["result", "requestState"]).is_some();
@@ -97,10 +97,10 @@ async fn who_is_back_takes_nobodys_place() {
     let limits = Limits { parked: 1, ..Limits::default() };
     let parking = Parking::new(&limits);
     for turn in 1..=3 {
-        let face = on_pipe(&parking, &limits);
-        begin(&face, 1);
-        parking.park(&face, (Exchange(1), 1));
-        let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+        let client = on_pipe(&parking, &limits);
+        begin(&client, 1);
+        parking.park(&client, (Exchange(1), 1));
+        let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
             panic!("client {turn} is answered")
         };
         let state = patch::string(&text, &["result", "requestState"]);
@@ -115,15 +115,15 @@ async fn who_is_back_takes_nobodys_place() {
 async fn questions_that_follow_each_other_closely_share_a_round() {
     let limits = Limits::default();
     let parking = Parking::new(&limits);
-    let face = on_pipe(&parking, &limits);
-    begin(&face, 1);
+    let client = on_pipe(&parking, &limits);
+    begin(&client, 1);
     for number in 2..=4 {
         tokio::time::sleep(GATHER * 3 / 4).await;
         let question = Message::request(&Id::from(number), "roots/list", None);
-        assert!(face.ask(Some(Exchange(1)), None, Ask(number), &question));
+        assert!(client.ask(Some(Exchange(1)), None, Ask(number), &question));
     }
     tokio::time::sleep(GATHER * 3).await;
-    let Some(Frame::Message { text, .. }) = face.try_frame(Lane::MAIN) else {
+    let Some(Frame::Message { text, .. }) = client.try_frame(Lane::MAIN) else {
         panic!("it is answered")
     };
     let answer: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -131,12 +131,13 @@ async fn questions_that_follow_each_other_closely_share_a_round() {
 }
 
 fn on_pipe(parking: &Arc<Parking>, limits: &Limits) -> Arc<ClientConnection> {
-    let face = ClientConnection::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
-    face.park_in(parking);
-    face
+    let client =
+        ClientConnection::new(Era::Modern, Carrier::Pipe, Arc::new(Curious), limits, false);
+    client.park_in(parking);
+    client
 }
 
-fn begin(face: &Arc<ClientConnection>, number: u64) {
+fn begin(client: &Arc<ClientConnection>, number: u64) {
     let call = parse(call(None).with_id(&Id::from(number)).text().clone()).unwrap();
-    face.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
+    client.step(|half| half.handle_incoming(Lane::MAIN, call, None)).1.detach();
 }

@@ -205,14 +205,14 @@ impl<'a> OpenQuestion<'a> {
             Message::request(&id, method, Some(params.as_bytes()))
         };
         match &self.cx.state.channel {
-            CallChannel::Call { face, exchange } => {
-                face.introduce(&self.cx.server().identity.text);
-                face.ask(Some(*exchange), None, self.ask, &request(params))
+            CallChannel::Call { client, exchange } => {
+                client.introduce(&self.cx.server().identity.text);
+                client.ask(Some(*exchange), None, self.ask, &request(params))
             }
-            CallChannel::Task(task) => match task.face() {
-                Some(face) => {
+            CallChannel::Task(task) => match task.client() {
+                Some(client) => {
                     task.asked(self.ask);
-                    face.ask(None, None, self.ask, &request(&task.related(params.clone())))
+                    client.ask(None, None, self.ask, &request(&task.related(params.clone())))
                 }
                 None => task.ask(self.ask, key, json!({"method": method, "params": params})),
             },
@@ -238,10 +238,10 @@ impl Drop for OpenQuestion<'_> {
         }
         let note = Message::notification(method::CANCELLED, Some(b"{}"));
         match &self.cx.state.channel {
-            CallChannel::Call { face, .. } => face.recall(self.ask, &note),
+            CallChannel::Call { client, .. } => client.recall(self.ask, &note),
             CallChannel::Task(task) => {
-                if let Some(face) = task.face() {
-                    face.recall(self.ask, &note);
+                if let Some(client) = task.client() {
+                    client.recall(self.ask, &note);
                 }
             }
         }
@@ -299,10 +299,12 @@ impl Context {
         }
         let params = json!({"elicitationId": page.id}).to_string();
         let note = Message::notification(method::ELICITED, Some(params.as_bytes()));
-        let Some(face) = session.face.upgrade().filter(|face| !face.is_slow()) else { return };
+        let Some(client) = session.client.upgrade().filter(|client| !client.is_slow()) else {
+            return;
+        };
         match &self.state.channel {
-            CallChannel::Call { exchange, .. } => face.note(Some(*exchange), &note),
-            CallChannel::Task(_) => face.note(None, &note),
+            CallChannel::Call { exchange, .. } => client.note(Some(*exchange), &note),
+            CallChannel::Task(_) => client.note(None, &note),
         }
     }
 }

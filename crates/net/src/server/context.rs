@@ -133,7 +133,7 @@ impl CallHolder for State {
 #[derive(Clone)]
 pub(super) enum CallChannel {
     Call {
-        face: Arc<ClientConnection>,
+        client: Arc<ClientConnection>,
         exchange: Exchange,
     },
     /// The request is answered long since; this is what it left behind.
@@ -217,11 +217,11 @@ impl Context {
 
     /// Any other notification about this call.
     pub(super) fn note(&self, message: &Message) {
-        let (face, exchange) = match &self.state.channel {
-            CallChannel::Call { face, exchange } => (Arc::clone(face), Some(*exchange)),
+        let (client, exchange) = match &self.state.channel {
+            CallChannel::Call { client, exchange } => (Arc::clone(client), Some(*exchange)),
             CallChannel::Task(_) => match &self.state.caller {
-                Caller::Session(session) => match session.face.upgrade() {
-                    Some(face) => (face, None),
+                Caller::Session(session) => match session.client.upgrade() {
+                    Some(client) => (client, None),
                     None => return,
                 },
                 // A modern task is polled; nothing is said about it unasked (TASK-7).
@@ -229,8 +229,8 @@ impl Context {
             },
         };
         // What is said on the way can be missed; kept for ever it cannot.
-        if !face.is_slow() {
-            face.note(exchange, message);
+        if !client.is_slow() {
+            client.note(exchange, message);
         }
     }
 
@@ -238,8 +238,8 @@ impl Context {
     /// takes long: the client comes back for it after a moment. Only clients of
     /// 2025-11-25 can do that; for others this does nothing (HTTP-11).
     pub fn hang_up(&self) {
-        if let CallChannel::Call { face, exchange } = &self.state.channel {
-            face.hang_up(*exchange);
+        if let CallChannel::Call { client, exchange } = &self.state.channel {
+            client.hang_up(*exchange);
         }
     }
 

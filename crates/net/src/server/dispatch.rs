@@ -45,11 +45,11 @@ impl Server {
     /// Who made a call; why not, if it cannot be served at all.
     pub(super) fn caller(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Request,
     ) -> Result<Caller, Refusal> {
         let unknown = || Refusal::UnknownMethod { method: call.method().to_owned() };
-        if face.era() == Era::Modern {
+        if client.era() == Era::Modern {
             if !self.speaks(Era::Modern) || method::REMOVED.contains(&call.method()) {
                 return Err(unknown());
             }
@@ -58,31 +58,31 @@ impl Server {
             return Ok(Caller::Request(call.request.clone()));
         }
         if call.method() == method::INITIALIZE {
-            let nobody = Session::new(face, Revision::ASSUMED, &Value::Null, Value::Null);
+            let nobody = Session::new(client, Revision::ASSUMED, &Value::Null, Value::Null);
             return Ok(Caller::Session(nobody));
         }
         if matches!(call.method(), method::DISCOVER | method::LISTEN) {
             return Err(unknown());
         }
-        let session = self.sessions.get(face.number());
+        let session = self.sessions.get(client.number());
         session.map(Caller::Session).ok_or(Refusal::NotInitialized)
     }
 
     /// Answers what needs no waiting.
     pub(super) fn at_once(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         exchange: Exchange,
         caller: &Caller,
         call: &Request,
     ) -> Step {
         let empty = || Ok(Bytes::from_static(b"{}"));
         let done = match (call.method(), caller) {
-            (method::INITIALIZE, _) => self.initialize(face, call),
+            (method::INITIALIZE, _) => self.initialize(client, call),
             (method::PING, _) => empty(),
             (method::DISCOVER, _) => Ok(self.discover()),
             (method::LISTEN, _) => {
-                return self.listen(face, exchange, call).map_or(Step::Open, Step::Done);
+                return self.listen(client, exchange, call).map_or(Step::Open, Step::Done);
             }
             (method::SET_LEVEL, Caller::Session(session)) if session.is_offered("/logging") => {
                 set_level(session, call)

@@ -233,14 +233,14 @@ impl Drop for NoticePermit {
 
 impl Server {
     /// Passes on what a client said. Who hears it begins in the order it was said.
-    pub(super) fn hear(&self, face: &Arc<ClientConnection>, message: Message) -> PendingWork {
+    pub(super) fn hear(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
         let nobody = self.raw.is_none() && self.heard.is_none();
         if nobody || message.method() == method::INITIALIZED {
             return PendingWork::none();
         }
-        let caller = match face.era() {
+        let caller = match client.era() {
             Era::Modern => Some(Caller::Request(message.clone())),
-            Era::Legacy => self.sessions.get(face.number()).map(Caller::Session),
+            Era::Legacy => self.sessions.get(client.number()).map(Caller::Session),
         };
         let (Some(caller), Some(server)) = (caller, self.this.upgrade()) else {
             return PendingWork::none();

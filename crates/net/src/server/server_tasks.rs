@@ -113,13 +113,13 @@ enum End {
 impl Task {
     fn new(
         caller: &Caller,
-        face: u64,
+        client: u64,
         principal: &[u8],
         ttl: Duration,
         is_wrapped: bool,
     ) -> Result<Arc<Self>, Error> {
         let session = match caller {
-            Caller::Session(session) => Some((face, Arc::clone(session))),
+            Caller::Session(session) => Some((client, Arc::clone(session))),
             Caller::Request(_) => None,
         };
         let created = SystemTime::now();
@@ -139,8 +139,8 @@ impl Task {
     }
 
     /// The connection that questions go by; none if they wait to be fetched.
-    pub(super) fn face(&self) -> Option<Arc<ClientConnection>> {
-        self.session.as_ref()?.1.face.upgrade()
+    pub(super) fn client(&self) -> Option<Arc<ClientConnection>> {
+        self.session.as_ref()?.1.client.upgrade()
     }
 
     /// A question's parameters, saying which task asks (UTL-9).
@@ -319,16 +319,16 @@ impl Tasks {
     }
 
     /// Whether a modern client can listen to it.
-    pub(super) fn knows(&self, id: &str, face: &ClientConnection) -> bool {
-        let principal = face.principal();
+    pub(super) fn knows(&self, id: &str, client: &ClientConnection) -> bool {
+        let principal = client.principal();
         let theirs = |task: &Arc<Task>| task.session.is_none() && *task.principal == *principal;
         lock(&self.by_id).get(id).is_some_and(theirs)
     }
 
     /// A client is gone, and with it the only one who could ask for its tasks.
-    pub(super) fn forget(&self, face: u64) {
+    pub(super) fn forget(&self, client: u64) {
         let mut by_id = lock(&self.by_id);
-        let theirs = |task: &mut Arc<Task>| task.session.as_ref().is_some_and(|of| of.0 == face);
+        let theirs = |task: &mut Arc<Task>| task.session.as_ref().is_some_and(|of| of.0 == client);
         let gone: Vec<_> = by_id.extract_if(|_, task| theirs(task)).collect();
         drop(by_id);
         for (_, task) in gone {

@@ -22,10 +22,10 @@ const MOST_WATCHED: usize = 4096;
 /// What a legacy client said when it introduced itself, and has set since.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) face: Weak<ClientConnection>,
+    pub(super) client: Weak<ClientConnection>,
     pub(super) revision: Revision,
     pub(super) capabilities: Value,
-    pub(super) client: Value,
+    pub(super) client_info: Value,
     /// What we said we can do.
     offered: Value,
     /// None until the client chose one.
@@ -35,16 +35,16 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         revision: Revision,
         params: &Value,
         offered: Value,
     ) -> Arc<Self> {
         Arc::new(Self {
-            face: Arc::downgrade(face),
+            client: Arc::downgrade(client),
             revision,
             capabilities: params["capabilities"].clone(),
-            client: params["clientInfo"].clone(),
+            client_info: params["clientInfo"].clone(),
             offered,
             level: Mutex::new(None),
             watched: Mutex::default(),
@@ -53,7 +53,7 @@ impl Session {
 
     /// Whether the handshake is over: before that, nothing but logs is said (LIF-2).
     pub(super) fn is_ready(&self) -> bool {
-        self.face.upgrade().is_some_and(|face| face.phase() == Some(Phase::Ready))
+        self.client.upgrade().is_some_and(|client| client.phase() == Some(Phase::Ready))
     }
 
     /// Whether this client was told that it will hear of changes to a list (LIF-3).
@@ -124,7 +124,9 @@ impl Caller {
 
     pub(super) fn client(&self) -> Option<Value> {
         match self {
-            Self::Session(session) => Some(session.client.clone()).filter(|info| !info.is_null()),
+            Self::Session(session) => {
+                Some(session.client_info.clone()).filter(|info| !info.is_null())
+            }
             Self::Request(_) => self.envelope(Member::MetaClient),
         }
     }
@@ -151,17 +153,17 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    fn part(&self, face: u64) -> &Mutex<HashMap<u64, Arc<Session>>> {
-        let index = usize::try_from(face % 16).unwrap_or_default();
+    fn part(&self, client: u64) -> &Mutex<HashMap<u64, Arc<Session>>> {
+        let index = usize::try_from(client % 16).unwrap_or_default();
         &self.parts[index]
     }
 
-    pub(super) fn greet(&self, face: u64, session: Arc<Session>) {
-        lock(self.part(face)).insert(face, session);
+    pub(super) fn greet(&self, client: u64, session: Arc<Session>) {
+        lock(self.part(client)).insert(client, session);
     }
 
-    pub(super) fn get(&self, face: u64) -> Option<Arc<Session>> {
-        lock(self.part(face)).get(&face).cloned()
+    pub(super) fn get(&self, client: u64) -> Option<Arc<Session>> {
+        lock(self.part(client)).get(&client).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
@@ -171,8 +173,8 @@ impl Sessions {
     }
 
     /// A client is gone.
-    pub(super) fn forget(&self, face: u64) {
-        lock(self.part(face)).remove(&face);
+    pub(super) fn forget(&self, client: u64) {
+        lock(self.part(client)).remove(&client);
     }
 }
 
@@ -194,7 +196,7 @@ impl Server {
     /// `initialize`: settles on a revision, and remembers who this is (LIF-1).
     pub(super) fn initialize(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Request,
     ) -> Result<Bytes, Error> {
         let params = call.value()?;
@@ -203,8 +205,8 @@ impl Server {
             .ok_or_else(|| Error::invalid_params("params.protocolVersion must be a string"))?;
         let revision = self.settle_on(asked)?;
         let offered = self.capabilities(&self.catalog(), revision);
-        let session = Session::new(face, revision, &params, offered.clone());
-        self.sessions.greet(face.number(), session);
+        let session = Session::new(client, revision, &params, offered.clone());
+        self.sessions.greet(client.number(), session);
         let mut result = json!({
             "protocolVersion": revision.as_str(),
             "capabilities": offered,

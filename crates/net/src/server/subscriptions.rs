@@ -30,7 +30,7 @@ pub(super) struct Listens {
 
 #[derive(Debug)]
 struct Listen {
-    face: Weak<ClientConnection>,
+    client: Weak<ClientConnection>,
     id: Id,
     filter: Filter,
 }
@@ -112,7 +112,7 @@ impl Server {
     /// (SUB-1, SUB-3, SUB-5). A result only if nothing is.
     pub(super) fn listen(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         exchange: Exchange,
         call: &Request,
     ) -> Option<Result<Bytes, Error>> {
@@ -125,43 +125,43 @@ impl Server {
         if offered["resources"]["subscribe"] != true {
             filter.uris.clear();
         }
-        filter.tasks.retain(|id| self.tasks.knows(id, face));
+        filter.tasks.retain(|id| self.tasks.knows(id, client));
         let id = call.request.id()?.clone();
         let honoured = json!({"notifications": filter.to_json()});
         let honoured = stamped(honoured, &id);
         let nothing = filter == Filter::default();
         if !nothing {
-            face.introduce(&self.identity.text);
+            client.introduce(&self.identity.text);
             let mut open = lock(&self.listens.open);
             if open.len() >= MOST_LISTENS {
                 return Some(Err(Error::internal("too many subscriptions are open")));
             }
-            let listen = Listen { face: Arc::downgrade(face), id: id.clone(), filter };
-            open.insert((face.number(), exchange), listen);
+            let listen = Listen { client: Arc::downgrade(client), id: id.clone(), filter };
+            open.insert((client.number(), exchange), listen);
         }
-        face.note(Some(exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
+        client.note(Some(exchange), &Message::notification(method::ACKNOWLEDGED, Some(&honoured)));
         nothing.then(|| Ok(stamped(json!({}), &id).into()))
     }
 
     /// A listen is over, if it was one.
-    pub(super) fn unlisten(&self, face: u64, exchange: Exchange) {
-        lock(&self.listens.open).remove(&(face, exchange));
+    pub(super) fn unlisten(&self, client: u64, exchange: Exchange) {
+        lock(&self.listens.open).remove(&(client, exchange));
     }
 
-    pub(super) fn forget_listens(&self, face: u64) {
-        lock(&self.listens.open).retain(|&(of, _), _| of != face);
+    pub(super) fn forget_listens(&self, client: u64) {
+        lock(&self.listens.open).retain(|&(of, _), _| of != client);
     }
 
     /// Ends every listen with its result (SUB-8): say this before a shutdown.
     pub fn close(&self) {
         let open = std::mem::take(&mut *lock(&self.listens.open));
         for ((_, exchange), listen) in open {
-            let Some(face) = listen.face.upgrade() else { continue };
+            let Some(client) = listen.client.upgrade() else { continue };
             let result = stamped(json!({}), &listen.id);
             let projected =
                 project::modern(&result, method::LISTEN, Some(&self.identity.text), self.cache);
             let result = projected.unwrap_or_else(|_| result.into());
-            face.finish(exchange, Message::result(&listen.id, &result));
+            client.finish(exchange, Message::result(&listen.id, &result));
         }
     }
 
@@ -185,7 +185,7 @@ impl Server {
         let message = Message::notification(name, None);
         let told = |session: &Arc<Session>| session.is_ready() && session.expects(list);
         for session in self.sessions.all().into_iter().filter(told) {
-            tell(&session.face, None, &message);
+            tell(&session.client, None, &message);
         }
         self.tell_listens(Change::List(list), name, &json!({}));
     }
@@ -196,7 +196,7 @@ impl Server {
         let text = params.to_string();
         let message = Message::notification(method::UPDATED, Some(text.as_bytes()));
         for session in self.sessions.all().into_iter().filter(|session| session.watches(uri)) {
-            tell(&session.face, None, &message);
+            tell(&session.client, None, &message);
         }
         self.tell_listens(Change::Resource(uri), method::UPDATED, &params);
     }
@@ -207,25 +207,25 @@ impl Server {
         let wanted = open.iter().filter(|(_, listen)| listen.filter.wants(change));
         let wanted: Vec<_> = wanted
             .map(|(&(_, exchange), listen)| {
-                (exchange, Weak::clone(&listen.face), listen.id.clone())
+                (exchange, Weak::clone(&listen.client), listen.id.clone())
             })
             .collect();
         drop(open);
-        for (exchange, face, id) in wanted {
+        for (exchange, client, id) in wanted {
             let params = stamped(params.clone(), &id);
-            tell(&face, Some(exchange), &Message::notification(name, Some(&params)));
+            tell(&client, Some(exchange), &Message::notification(name, Some(&params)));
         }
     }
 }
 
 /// Tells one client. One that does not read what it asked for is cut loose: a
 /// slow reader must harm nobody else.
-pub(super) fn tell(face: &Weak<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
-    let Some(face) = face.upgrade() else { return };
-    face.note(exchange, message);
-    if face.is_slow() {
+pub(super) fn tell(client: &Weak<ClientConnection>, exchange: Option<Exchange>, message: &Message) {
+    let Some(client) = client.upgrade() else { return };
+    client.note(exchange, message);
+    if client.is_slow() {
         tracing::warn!("a client that does not read is disconnected");
-        face.end();
+        client.end();
     }
 }
 

@@ -32,8 +32,8 @@ pub struct ClientIdentity {
 impl ClientIdentity {
     /// That of a client. `words` is its greeting, or any request if it is a
     /// modern one: what it says of itself is repeated.
-    pub fn of(face: &ClientConnection, words: Option<&Message>) -> Self {
-        let (era, who, carried) = (face.era(), face.who().clone(), face.carried().cloned());
+    pub fn of(client: &ClientConnection, words: Option<&Message>) -> Self {
+        let (era, who, carried) = (client.era(), client.who().clone(), client.carried().cloned());
         // Nothing else of its request is kept.
         let said = |of: Era| words.filter(|_| era == of);
         let greeting = said(Era::Legacy).filter(|it| it.method() == method::INITIALIZE);
@@ -70,15 +70,15 @@ impl ClientIdentity {
     }
 
     /// Somebody who is like it, to a bridge.
-    fn face(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<ClientConnection> {
+    fn client(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<ClientConnection> {
         let backend: Arc<Bridge> = Arc::clone(bridge);
-        let face = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
-        face.speak_for(&self.who);
+        let client = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
+        client.speak_for(&self.who);
         if let Some(carried) = &self.carried {
             // It was carried before, and is no longer now.
-            _ = face.carry(carried);
+            _ = client.carry(carried);
         }
-        face
+        client
     }
 }
 
@@ -106,8 +106,8 @@ pub(crate) struct ViaBridge {
 }
 
 impl ViaBridge {
-    pub(crate) fn face(&self, era: Era) -> Arc<ClientConnection> {
-        self.guise.face(&self.bridge, era)
+    pub(crate) fn client(&self, era: Era) -> Arc<ClientConnection> {
+        self.guise.client(&self.bridge, era)
     }
 }
 

@@ -46,11 +46,11 @@ impl Upstream {
     }
 
     /// Somebody wants to be told what belongs to no call.
-    pub(crate) fn attach(&self, face: &Arc<dyn ReplySink>) {
-        let mut faces = lock(&self.faces);
-        let there = faces.get(&face.number()).is_some_and(|known| known.strong_count() > 0);
+    pub(crate) fn attach(&self, client: &Arc<dyn ReplySink>) {
+        let mut clients = lock(&self.clients);
+        let there = clients.get(&client.number()).is_some_and(|known| known.strong_count() > 0);
         if !there {
-            faces.insert(face.number(), Arc::downgrade(face));
+            clients.insert(client.number(), Arc::downgrade(client));
         }
     }
 
@@ -65,12 +65,12 @@ impl Upstream {
 
     /// Whether somebody is told what belongs to no call.
     pub(crate) fn is_attached(&self) -> bool {
-        lock(&self.faces).values().any(|face| face.strong_count() > 0)
+        lock(&self.clients).values().any(|client| client.strong_count() > 0)
     }
 
     /// Everybody who is told what belongs to no call.
     pub(crate) fn attached(&self) -> Vec<Arc<dyn ReplySink>> {
-        lock(&self.faces).values().filter_map(Weak::upgrade).collect()
+        lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
     /// Tells the faces what the half has to tell, in order.
@@ -100,7 +100,7 @@ impl Upstream {
         tracing::trace!(server = self.name, verb = verb.name(), "to the client");
         match verb {
             ServerEvent::Note { to: To::Call(call), message } => {
-                self.about(&call, |it| it.note(&message))
+                self.about(&call, |it| it.note(&message));
             }
             ServerEvent::Note { to: To::Session, message } => {
                 self.to_all(|listener| listener.note(None, &message));
@@ -147,11 +147,11 @@ impl Upstream {
         }
     }
 
-    fn watch_slow(&self, face: &Arc<dyn ReplySink>) {
-        if face.is_slow() {
+    fn watch_slow(&self, client: &Arc<dyn ReplySink>) {
+        if client.is_slow() {
             let mut slow = lock(&self.slow);
-            if !slow.iter().any(|known| Arc::ptr_eq(known, face)) {
-                slow.push(Arc::clone(face));
+            if !slow.iter().any(|known| Arc::ptr_eq(known, client)) {
+                slow.push(Arc::clone(client));
             }
         }
     }
@@ -160,12 +160,12 @@ impl Upstream {
     /// others is cut loose instead: a slow reader must harm nobody else.
     pub(super) async fn clients_have_room(&self) {
         let slow = std::mem::take(&mut *lock(&self.slow));
-        for face in slow {
+        for client in slow {
             if self.sharing() == Sharing::Alone {
-                face.room().await;
-            } else if face.is_slow() {
+                client.room().await;
+            } else if client.is_slow() {
                 tracing::warn!(server = self.name, "a client that does not read is disconnected");
-                face.end();
+                client.end();
             }
         }
     }

@@ -316,7 +316,7 @@ impl<T: Ticket> ToLegacy<T> {
                 self.handle_answer(number, &answer, now);
             }
             (InternalCall::Call { number, .. }, failed) => {
-                self.finish_with_logs(number, failed, now)
+                self.finish_with_logs(number, failed, now);
             }
             (InternalCall::Discover(to), Outcome::Answered(answer)) => {
                 let outcome = match answer.kind() {

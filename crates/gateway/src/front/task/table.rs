@@ -44,18 +44,18 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    fn of(face: &ClientConnection) -> Self {
-        match face.era() {
-            Era::Legacy => Self::Session(face.number()),
-            Era::Modern => Self::Principal(face.principal().into()),
+    fn of(client: &ClientConnection) -> Self {
+        match client.era() {
+            Era::Legacy => Self::Session(client.number()),
+            Era::Modern => Self::Principal(client.principal().into()),
         }
     }
 }
 
 impl Tasks {
     /// Remembers a task; our id of it.
-    pub(super) fn put(&self, face: &ClientConnection, server: &Arc<str>, theirs: &str) -> String {
-        self.put_for(Owner::of(face), server, theirs)
+    pub(super) fn put(&self, client: &ClientConnection, server: &Arc<str>, theirs: &str) -> String {
+        self.put_for(Owner::of(client), server, theirs)
     }
 
     fn put_for(&self, owner: Owner, server: &Arc<str>, theirs: &str) -> String {
@@ -78,17 +78,17 @@ impl Tasks {
     /// Our id of a task, if it is one of this client.
     pub(in crate::front) fn ours(
         &self,
-        face: &ClientConnection,
+        client: &ClientConnection,
         server: &str,
         theirs: &str,
     ) -> Option<String> {
-        let ours = self.name(&Owner::of(face), server, theirs);
+        let ours = self.name(&Owner::of(client), server, theirs);
         lock(&self.table).by_id.contains_key(&ours).then_some(ours)
     }
 
     /// The server of a task of this client, and its id there.
-    pub(super) fn find(&self, face: &ClientConnection, ours: &str) -> Option<(Arc<str>, String)> {
-        self.find_for(&Owner::of(face), ours)
+    pub(super) fn find(&self, client: &ClientConnection, ours: &str) -> Option<(Arc<str>, String)> {
+        self.find_for(&Owner::of(client), ours)
     }
 
     fn find_for(&self, owner: &Owner, ours: &str) -> Option<(Arc<str>, String)> {
@@ -98,8 +98,8 @@ impl Tasks {
     }
 
     /// The servers at which this client has tasks, by name.
-    pub(super) fn servers(&self, face: &ClientConnection) -> Vec<Arc<str>> {
-        let (owner, table) = (Owner::of(face), lock(&self.table));
+    pub(super) fn servers(&self, client: &ClientConnection) -> Vec<Arc<str>> {
+        let (owner, table) = (Owner::of(client), lock(&self.table));
         let own = table.by_id.values().filter(|task| task.owner == owner);
         own.map(|task| Arc::clone(&task.server)).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -109,8 +109,8 @@ impl Tasks {
     }
 
     /// A session is over, and nobody can ask for its tasks.
-    pub(crate) fn forget(&self, face: u64) {
-        lock(&self.table).by_id.retain(|_, task| task.owner != Owner::Session(face));
+    pub(crate) fn forget(&self, client: u64) {
+        lock(&self.table).by_id.retain(|_, task| task.owner != Owner::Session(client));
     }
 }
 

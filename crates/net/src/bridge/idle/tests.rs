@@ -18,7 +18,7 @@ use crate::who::Who;
 /// A server that is never reached, and one face for whom it is in use.
 struct Crowd {
     bridge: Arc<Bridge>,
-    face: Arc<dyn ReplySink>,
+    client: Arc<dyn ReplySink>,
 }
 
 impl Crowd {
@@ -26,8 +26,8 @@ impl Crowd {
         let server = ServerTarget::command(Command::new("true"), Vec::new());
         let bridge = Bridge::new(server, Children::Shared, Arc::default());
         bridge.set_places(places);
-        let face = face(&bridge, &Who::default());
-        Self { bridge, face }
+        let client = client(&bridge, &Who::default());
+        Self { bridge, client }
     }
 
     /// A client comes, with a header that is passed on.
@@ -36,12 +36,12 @@ impl Crowd {
     }
 
     fn come_as(&self, who: &Who, tenant: usize) -> Result<Arc<Upstream>, Failure> {
-        let (face, request) = (face(&self.bridge, who), Message::request(&1.into(), "x", None));
+        let (client, request) = (client(&self.bridge, who), Message::request(&1.into(), "x", None));
         let tenant = HeaderValue::from(tenant);
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
-        let whose = Children::Shared.whose(&face, Exchange(0), &request, Era::Legacy, &passed);
+        let whose = Children::Shared.whose(&client, Exchange(0), &request, Era::Legacy, &passed);
         let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
-        self.bridge.upstream_for(&face, whose, eras, &request)
+        self.bridge.upstream_for(&client, whose, eras, &request)
     }
 
     fn is_there(&self, upstream: &Arc<Upstream>) -> bool {
@@ -49,11 +49,12 @@ impl Crowd {
     }
 }
 
-fn face(bridge: &Arc<Bridge>, who: &Who) -> Arc<ClientConnection> {
+fn client(bridge: &Arc<Bridge>, who: &Who) -> Arc<ClientConnection> {
     let backend: Arc<Bridge> = Arc::clone(bridge);
-    let face = ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), true);
-    face.speak_for(who);
-    face
+    let client =
+        ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), true);
+    client.speak_for(who);
+    client
 }
 
 #[tokio::test]
@@ -85,7 +86,7 @@ async fn whoever_uses_most_is_refused_before_others_have_no_place() {
     let crowd = Crowd::new(8);
     let come = |name: &str, tenant| {
         let upstream = crowd.come(name, tenant)?;
-        upstream.attach(&crowd.face);
+        upstream.attach(&crowd.client);
         Ok(upstream)
     };
     let adas: Result<Vec<_>, Failure> = (0..6).map(|tenant| come("ada", tenant)).collect();

@@ -76,14 +76,14 @@ impl Context {
         W: Future<Output = R> + Send + 'static,
         R: IntoToolResult,
     {
-        let (Some(ttl), CallChannel::Call { face, .. }) =
+        let (Some(ttl), CallChannel::Call { client, .. }) =
             (self.state.task_ttl, &self.state.channel)
         else {
             return work(self.clone()).await.into_tool_result();
         };
         let server = Arc::clone(&self.state.server);
         let wrapped = self.output_check.is_wrapped;
-        let task = Task::new(&self.state.caller, face.number(), principal(self), ttl, wrapped)?;
+        let task = Task::new(&self.state.caller, client.number(), principal(self), ttl, wrapped)?;
         server.tasks.add(Arc::clone(&task))?;
         let cx = self.as_task(Arc::clone(&task));
         *lock(&task.state) = Arc::downgrade(&cx.state);
@@ -123,7 +123,7 @@ impl Context {
 /// On whose behalf a call is made.
 fn principal(cx: &Context) -> &[u8] {
     match &cx.state.channel {
-        CallChannel::Call { face, .. } => face.principal(),
+        CallChannel::Call { client, .. } => client.principal(),
         CallChannel::Task(task) => &task.principal,
     }
 }
@@ -137,7 +137,7 @@ async fn tell_changes(server: Arc<Server>, task: Arc<Task>) {
         if let Some((_, session)) = &task.session {
             let params = task.to_json(Era::Legacy).to_string();
             let name = "notifications/tasks/status";
-            tell(&session.face, None, &Message::notification(name, Some(params.as_bytes())));
+            tell(&session.client, None, &Message::notification(name, Some(params.as_bytes())));
         } else {
             let change = Change::Task(&task.id);
             server.tell_listens(change, "notifications/tasks", &task.to_full_json());

@@ -491,7 +491,7 @@ impl World {
                 }
             }
             ServerEvent::Recall { to, ask, message } => {
-                self.ends[of(to).0].front.recall(ask, &message)
+                self.ends[of(to).0].front.recall(ask, &message);
             }
             ServerEvent::Finish { to: Seat(of, exchange), outcome } => {
                 let answer = outcome.into_message(Words::Full);

@@ -106,12 +106,12 @@ impl House {
     /// Tells a tenant that its tools are others.
     pub(super) fn tell(&self, tenant: &str) {
         let note = Message::notification(CHANGED, None);
-        for face in self.sessions.lock().unwrap().iter().filter(|it| it.who().name() == tenant) {
-            face.note(None, &note);
+        for client in self.sessions.lock().unwrap().iter().filter(|it| it.who().name() == tenant) {
+            client.note(None, &note);
         }
-        for (face, exchange, id) in self.listens.lock().unwrap().iter() {
-            if face.who().name() == tenant {
-                face.note(Some(*exchange), &stamped(CHANGED, id, json!({})));
+        for (client, exchange, id) in self.listens.lock().unwrap().iter() {
+            if client.who().name() == tenant {
+                client.note(Some(*exchange), &stamped(CHANGED, id, json!({})));
             }
         }
     }
@@ -137,17 +137,17 @@ impl House {
 
     fn answer(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         exchange: Exchange,
         request: &Message,
     ) -> Option<Value> {
-        let tenant = face.who().name();
+        let tenant = client.who().name();
         let params = request.payload().unwrap_or_default();
         let capabilities = json!({"tools": {"listChanged": self.ttl.is_none()}});
         match request.method() {
             method::INITIALIZE if self.era == Era::Legacy => {
                 *self.greetings.lock().unwrap().entry(tenant.to_owned()).or_default() += 1;
-                self.sessions.lock().unwrap().push(Arc::clone(face));
+                self.sessions.lock().unwrap().push(Arc::clone(client));
                 let version = patch::string(params, &["protocolVersion"]).unwrap();
                 let whoami = json!({"name": "house", "version": "1"});
                 Some(
@@ -177,13 +177,13 @@ impl House {
             method::LISTEN => {
                 let id = request.id().unwrap().clone();
                 let honoured = json!({"notifications": {"toolsListChanged": true}});
-                face.note(Some(exchange), &stamped(method::ACKNOWLEDGED, &id, honoured));
-                self.listens.lock().unwrap().push((Arc::clone(face), exchange, id));
+                client.note(Some(exchange), &stamped(method::ACKNOWLEDGED, &id, honoured));
+                self.listens.lock().unwrap().push((Arc::clone(client), exchange, id));
                 None
             }
             _ => {
                 let why = Refusal::UnknownMethod { method: request.method().to_owned() };
-                face.turn_away(exchange, request.id(), &why);
+                client.turn_away(exchange, request.id(), &why);
                 None
             }
         }
@@ -199,15 +199,15 @@ fn stamped(name: &str, id: &Id, mut params: Value) -> Message {
 impl Backend for House {
     fn open(
         &self,
-        face: &Arc<ClientConnection>,
+        client: &Arc<ClientConnection>,
         call: &Call,
         request: Message,
         _: HeaderParams,
     ) -> PendingWork {
-        let Some(mut result) = self.answer(face, call.exchange(), &request) else {
+        let Some(mut result) = self.answer(client, call.exchange(), &request) else {
             return PendingWork::none();
         };
-        if face.era() == Era::Modern {
+        if client.era() == Era::Modern {
             result["resultType"] = "complete".into();
         }
         let answer = Message::result(request.id().unwrap(), result.to_string().as_bytes());
@@ -218,9 +218,9 @@ impl Backend for House {
         })
     }
 
-    fn forget(&self, face: &Arc<ClientConnection>) {
-        self.sessions.lock().unwrap().retain(|it| it.number() != face.number());
-        self.listens.lock().unwrap().retain(|(it, ..)| it.number() != face.number());
+    fn forget(&self, client: &Arc<ClientConnection>) {
+        self.sessions.lock().unwrap().retain(|it| it.number() != client.number());
+        self.listens.lock().unwrap().retain(|(it, ..)| it.number() != client.number());
     }
 }
 
