@@ -197,7 +197,7 @@ impl State {
             match self.groups.get(name) {
                 Some(group) => group.change(members),
                 None => {
-                    _ = self.groups.insert(name.clone(), Views::new(fleet, members, authenticator))
+                    _ = self.groups.insert(name.clone(), Views::new(fleet, members, authenticator));
                 }
             }
         }

@@ -176,7 +176,7 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
                 tally.answered.fetch_add(1, Ordering::Relaxed);
             }
             HeaderParams::Crossed(what) => {
-                tally.found(format!("{}: crossed answer: {what}", who()))
+                tally.found(format!("{}: crossed answer: {what}", who()));
             }
             HeaderParams::Lost(Lost::Closed(why)) => {
                 tally.lost.fetch_add(1, Ordering::Relaxed);
