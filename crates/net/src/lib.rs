@@ -10,7 +10,7 @@
 //! ```
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
-//! use switchboard_net::server::{Context, Flaw, Server, Tool};
+//! use switchboard_net::server::{BuildError, Context, Server, Tool};
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Add {
@@ -18,7 +18,7 @@
 //!     b: i64,
 //! }
 //!
-//! fn adder() -> Result<std::sync::Arc<Server>, Flaw> {
+//! fn adder() -> Result<std::sync::Arc<Server>, BuildError> {
 //!     let add = Tool::new("add")
 //!         .description("Adds two numbers")
 //!         .input::<Add>()
@@ -39,28 +39,28 @@
 //! [`upstream::ServerTarget`] says where it is: a command, or a URL.
 //!
 //! ```
-//! # use switchboard_net::server::{Server as OwnServer, Tool};
+//! # use switchboard_net::server::{Server, Tool};
 //! use http::HeaderMap;
 //! use serde_json::json;
 //! use switchboard_net::client::{Client, ClientOptions};
 //! use switchboard_net::http::fetch::{Fetch, FetchOptions};
 //! use switchboard_net::http::listen::{self, ListenOptions};
 //! use switchboard_net::http::site::{Site, SiteOptions};
-//! use switchboard_net::upstream::{Server, Strategy};
+//! use switchboard_net::upstream::{ServerTarget, Strategy};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let add = Tool::new("add").run(async |args: serde_json::Value, _| {
 //! #     (args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap()).to_string()
 //! # });
-//! # let adder = || OwnServer::builder("adder", "1.0.0").tool(add).build();
+//! # let adder = || Server::builder("adder", "1.0.0").tool(add).build();
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 //! let url = format!("http://{}/mcp", listener.local_addr()?);
 //! let site = Site::new(adder()?, SiteOptions::default());
 //! tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
 //!
 //! let fetch = Fetch::new(FetchOptions::default())?;
-//! let server = Server::url(url.parse()?, Strategy::default(), HeaderMap::new(), fetch);
+//! let server = ServerTarget::url(url.parse()?, Strategy::default(), HeaderMap::new(), fetch);
 //! let client = Client::connect(server, ClientOptions::default()).await?;
 //! let result = client.call_tool("add", json!({"a": 2, "b": 3})).await?;
 //! assert_eq!(result["content"][0]["text"], "5");
@@ -80,10 +80,10 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use switchboard_net::roster::{Roster, RosterOptions, ServerPhase};
 //! use switchboard_net::stdio::child::Command;
-//! use switchboard_net::upstream::Server;
+//! use switchboard_net::upstream::ServerTarget;
 //!
 //! let roster = Roster::new(RosterOptions::default());
-//! roster.add("broken", Server::command(Command::new("/no/such/server"), Vec::new()))?;
+//! roster.add("broken", ServerTarget::command(Command::new("/no/such/server"), Vec::new()))?;
 //! for late in roster.ready().await {
 //!     assert_ne!(late.state.phase, ServerPhase::Ready);
 //!     println!("{}: {}", late.name, late.state);
@@ -105,24 +105,24 @@
 //! use switchboard_net::bridge::{Bridge, Children};
 //! use switchboard_net::http::site::{Site, SiteOptions};
 //! use switchboard_net::stdio::child::Command;
-//! use switchboard_net::upstream::Server;
+//! use switchboard_net::upstream::ServerTarget;
 //!
 //! let command = Command::parse("npx -y @modelcontextprotocol/server-everything")?;
-//! let server = Server::command(command, std::env::vars_os().collect());
+//! let server = ServerTarget::command(command, std::env::vars_os().collect());
 //! let bridge = Bridge::new(server, Children::PerSession, Arc::default());
 //! let site = Site::new(bridge, SiteOptions::default());
 //! // `listen::serve(listener, site, ..)`, as above; the command runs from the first call on.
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Inside
+//! # How it works
 //!
-//! What stands behind clients, a server of yours or a bridge, is an
-//! [`backend::Backend`]; one client before it is a [`connection::ClientConnection`]; a connection to
-//! one server is an [`upstream::Upstream`]. They speak in the verbs of
-//! [`switchboard_proto::exchange`], and the halves of [`switchboard_proto`] turn
-//! these into messages of either era. Whoever needs more than the parts
-//! above writes an `Backend`.
+//! A [`backend::Backend`] answers clients: a server of yours, or a bridge. A
+//! [`connection::ClientConnection`] is one client, a [`call::Call`] is one request of it,
+//! and an [`upstream::Upstream`] is a connection to one server. They speak in the verbs of
+//! [`switchboard_proto::exchange`]. The halves of [`switchboard_proto`] translate these
+//! verbs into messages of either era. If the parts above are not enough, write a
+//! `Backend` of your own.
 //!
 //! Nothing here prints, reads the environment or ends the process. All that can
 //! grow has a bound, most of them in [`switchboard_proto::limits`].

@@ -1,14 +1,14 @@
 //! The Model Context Protocol as pure state machines.
 //!
-//! No I/O, no clock, no randomness: whoever owns a machine tells it what
-//! happened and when (`handle_*`), says what our side wants (bare verbs), and
-//! then drains what is to be done (`poll_*`). One mutation, then drain.
+//! No I/O, no clock, no randomness. The owner of a machine tells it what happened and
+//! when (`handle_*`), says what our side wants (bare verbs), and then drains what is to
+//! be done (`poll_*`). One mutation, then drain.
 //!
 //! Most people want `switchboard-net`, which has the sockets and the processes
 //! around this. Here is what it does with one line from a client on stdio:
 //!
 //! ```
-//! use switchboard_proto::exchange::{Carrier, Lane, Up};
+//! use switchboard_proto::exchange::{Carrier, ClientEvent, Lane};
 //! use switchboard_proto::jsonrpc::{Incoming, Message, parse};
 //! use switchboard_proto::limits::Limits;
 //! use switchboard_proto::line::LineDecoder;
@@ -28,10 +28,10 @@
 //!
 //! // The half says what the client wants, free of its era.
 //! half.handle_message(Lane::MAIN, message, None);
-//! let Some(Up::Open { exchange, request, .. }) = half.poll_up() else { panic!("no call") };
+//! let Some(ClientEvent::Open { exchange, request, .. }) = half.poll_up() else { panic!("no call") };
 //! assert_eq!(request.method(), "tools/list");
 //!
-//! // Somebody answers, and the half says what goes where, under the client's own id.
+//! // The server answers, and the half says what goes where, under the client's own id.
 //! half.finish(exchange, &Message::result(&0.into(), br#"{"tools":[]}"#));
 //! let Some((lane, Frame::Message { text, .. })) = half.poll_transmit() else { panic!("no answer") };
 //! assert_eq!(lane, Lane::MAIN);
