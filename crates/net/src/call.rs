@@ -328,7 +328,8 @@ impl Call {
 
     /// The server does not need the input any more.
     pub(crate) fn recall(&self, ask: Ask, message: &Message) {
-        if let Some(rewrite) = &lock(&self.0.state).rewrite {
+        let rewrite = lock(&self.0.state).rewrite.clone();
+        if let Some(rewrite) = rewrite {
             rewrite.recalled(ask);
         }
         self.0.sink.recall(ask, message);

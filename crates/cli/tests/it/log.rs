@@ -24,7 +24,7 @@ fn the_way_of_a_message_is_logged_on_request() {
     switchboard.greet();
     switchboard.call(1, "echo", &json!({"text": "a secret"}));
     let steps = [
-        "[TRACE] [face] from the client",
+        "[TRACE] [connection] from the client",
         "[TRACE] [python3] to the server",
         "[TRACE] [python3] from the server",
         "[TRACE] [python3] to the client",
