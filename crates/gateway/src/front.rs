@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Front`] decides who is meant and nothing else. What a server says on the
-//! way (progress, logs, questions) goes back by the leg that its call came by,
+//! way (progress, logs, questions) goes back by the link that its call came by,
 //! to the one client that made it.
 
 use std::collections::{BTreeSet, HashMap};

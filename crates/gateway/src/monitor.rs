@@ -1,7 +1,7 @@
 //! What happens in a gateway: each call from its beginning to its end.
 //!
 //! ```text
-//!   client ──▶ Tapped: the call gets an observer ──▶ Front ──▶ …    the front says whose it is
+//!   client ──▶ Monitored: the call gets an observer ──▶ Front ──▶ …    the front says whose it is
 //!     call is over ──▶ the observer: counts, a log line, a trace, spans
 //! ```
 //!
@@ -225,7 +225,7 @@ impl CallMonitor {
 
 impl fmt::Debug for CallMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tap").field("open", &self.open_calls()).finish_non_exhaustive()
+        f.debug_struct("CallMonitor").field("open", &self.open_calls()).finish_non_exhaustive()
     }
 }
 
@@ -358,6 +358,6 @@ impl Backend for Monitored {
 
 impl fmt::Debug for Monitored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tapped").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Monitored").field("server", &self.server).finish_non_exhaustive()
     }
 }

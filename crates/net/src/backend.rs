@@ -46,7 +46,7 @@ pub trait Backend: Send + Sync + 'static {
     fn cancel(&self, _face: &Arc<ClientConnection>, _call: &Call) {}
 
     /// A client answers a question: the answer for the connection that asked it. None if
-    /// the question was the inside's own.
+    /// the question was the backend's own.
     fn supply(&self, _face: &Arc<ClientConnection>, _ask: Ask, answer: Message) -> Option<Message> {
         Some(answer)
     }
@@ -155,6 +155,6 @@ impl Drop for PendingWork {
 
 impl fmt::Debug for PendingWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Works").field("jobs", &self.jobs.len()).finish()
+        f.debug_struct("PendingWork").field("jobs", &self.jobs.len()).finish()
     }
 }

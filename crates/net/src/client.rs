@@ -4,10 +4,10 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use switchboard_net::client::{Client, ClientOptions};
 //! use switchboard_net::stdio::child::Command;
-//! use switchboard_net::upstream::Server;
+//! use switchboard_net::upstream::ServerTarget;
 //!
 //! let command = Command::parse("npx -y @modelcontextprotocol/server-everything")?;
-//! let server = Server::command(command, std::env::vars_os().collect());
+//! let server = ServerTarget::command(command, std::env::vars_os().collect());
 //! let client = Client::connect(server, ClientOptions::default()).await?;
 //! for tool in client.tools().await? {
 //!     println!("{}", tool["name"]);

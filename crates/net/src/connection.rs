@@ -2,7 +2,7 @@
 //!
 //! The half is a pure machine behind a short lock, never held across an await.
 //! A shell steps it with [`ClientConnection::step`], waits on a lane with
-//! [`ClientConnection::next_frame`]; the inside answers through the [`Call`]. Verbs towards the inside leave in
+//! [`ClientConnection::next_frame`]; the backend answers through the [`Call`]. Verbs towards the backend leave in
 //! order, one caller at a time, and each caller gets the work of its own verbs:
 //! a stream that nobody reads must not hold up the call of another lane.
 
@@ -38,16 +38,16 @@ mod identity;
 pub mod unread;
 mod waiting;
 
-static FACES: AtomicU64 = AtomicU64::new(1);
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
-/// One client, as the inside sees it.
+/// One client, as the backend sees it.
 pub struct ClientConnection {
     number: u64,
     era: Era,
     carrier: Carrier,
     backend: Arc<dyn Backend>,
     state: Mutex<State>,
-    /// Held by whoever passes verbs to the inside.
+    /// Held by whoever passes verbs to the backend.
     passing: Mutex<()>,
     /// Where calls of a modern client wait for it to come back.
     parking: OnceLock<Arc<Parking>>,
@@ -58,7 +58,7 @@ pub struct ClientConnection {
     /// Who it says it is.
     intro: OnceLock<Intro>,
     since: Instant,
-    /// What its first request said to whatever stands behind the inside.
+    /// What its first request said to whatever stands behind the backend.
     carried: OnceLock<HeaderMap>,
     /// Where it counts what it does not read.
     counted: OnceLock<unread::Counted>,
@@ -98,7 +98,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A number that nobody else has who is told things by servers.
 pub(crate) fn next_number() -> u64 {
-    FACES.fetch_add(1, Ordering::Relaxed)
+    CONNECTIONS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The clock of the shells: tokio's, so that tests can pause it.
@@ -188,14 +188,14 @@ impl ClientConnection {
         lane
     }
 
-    /// One step of the half, and whatever the inside must do about it.
+    /// One step of the half, and whatever the backend must do about it.
     ///
     /// Not to be called from [`Backend::take`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, PendingWork) {
         self.pass(None, |state| step(&mut state.half))
     }
 
-    /// A step, and its verbs to the inside. The calls that it opens hold `charge`.
+    /// A step, and its verbs to the backend. The calls that it opens hold `charge`.
     fn pass<R>(
         self: &Arc<Self>,
         charge: Option<&Arc<Charge>>,
@@ -228,7 +228,7 @@ impl ClientConnection {
         (result, works)
     }
 
-    /// What the client wants goes to whoever it concerns: a new call to the inside, all
+    /// What the client wants goes to whoever it concerns: a new call to the backend, all
     /// else to whoever has the call or asked the question.
     fn pass_on(self: &Arc<Self>, verb: ClientEvent, charge: Option<&Arc<Charge>>) -> PendingWork {
         match verb {
@@ -283,7 +283,7 @@ impl ClientConnection {
     }
 
     /// The server needs input. False if this client cannot be asked. The answer goes to
-    /// `asker`, or to the inside if there is none.
+    /// `asker`, or to the backend if there is none.
     #[must_use]
     pub fn ask(
         self: &Arc<Self>,
@@ -347,7 +347,7 @@ impl ClientConnection {
         self.quietly(|half| half.hang_up(exchange));
     }
 
-    /// The conversation is over: lanes close, the inside forgets the client.
+    /// The conversation is over: lanes close, the backend forgets the client.
     pub fn end(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         if std::mem::replace(&mut state.ended, true) {
@@ -461,7 +461,7 @@ impl State {
 
 impl std::fmt::Debug for ClientConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Face")
+        f.debug_struct("ClientConnection")
             .field("number", &self.number)
             .field("era", &self.era)
             .finish_non_exhaustive()

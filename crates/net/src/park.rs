@@ -1,6 +1,6 @@
 //! Where calls of modern clients wait for their client to come back with input.
 //!
-//! The halves do the waiting; this keeps their faces alive, seals what the
+//! The halves do the waiting; this keeps their client connections alive, seals what the
 //! clients carry, closes rounds, and gives up on who does not come back.
 
 use std::collections::HashMap;
@@ -143,7 +143,7 @@ impl Parking {
         });
     }
 
-    /// Answers a call with its questions, and keeps its face. Nobody sweeps in
+    /// Answers a call with its questions, and keeps its connection. Nobody sweeps in
     /// between: who is told to come back is there to be found.
     fn park(self: &Arc<Self>, client: &Arc<ClientConnection>, (exchange, round): (Exchange, u32)) {
         let until = now() + self.patience;
@@ -169,11 +169,11 @@ impl Parking {
         }
     }
 
-    /// Gives up on who is late, and lets go of faces that wait for nobody.
+    /// Gives up on who is late, and lets go of client connections that wait for nobody.
     fn give_up_late(&self) {
         let clients: Vec<_> = lock(&self.lot).clients.values().cloned().collect();
         for client in clients {
-            // Not under the lock: the inside is told, and may ask for more.
+            // Not under the lock: the backend is told, and may ask for more.
             client.give_up_parked();
             let mut lot = lock(&self.lot);
             if client.parked() == 0 {

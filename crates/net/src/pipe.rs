@@ -1,6 +1,6 @@
 //! A client at the other end of a pipe, in both eras: on stdio or a `WebSocket`.
 //!
-//! Each message says which era it belongs to, and a face of either stands ready.
+//! Each message says which era it belongs to, and a client connection of either stands ready.
 //! How messages are framed is for the shell to know.
 
 use std::sync::Arc;
@@ -122,8 +122,8 @@ impl Pipe {
 
     /// Waits until the client has read enough of what it was sent.
     pub(crate) async fn room(&self) {
-        self.legacy.room().await;
-        self.modern.room().await;
+        self.legacy.wait_for_room().await;
+        self.modern.wait_for_room().await;
     }
 
     /// All there is to tell the client, once there is something, and whether it
@@ -164,7 +164,7 @@ impl Pipe {
         }
     }
 
-    /// Answers every open call with `why`, and tells the inside to drop it.
+    /// Answers every open call with `why`, and tells the backend to drop it.
     pub(crate) fn give_up(&self, why: &Refusal) -> PendingWork {
         let mut works = self.legacy.give_up(why);
         works.append(self.modern.give_up(why));

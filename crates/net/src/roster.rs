@@ -6,13 +6,13 @@
 //! use serde_json::json;
 //! use switchboard_net::roster::{Cache, Roster, RosterOptions};
 //! use switchboard_net::stdio::child::Command;
-//! use switchboard_net::upstream::Server;
+//! use switchboard_net::upstream::ServerTarget;
 //!
 //! let cache = Some(Cache::at("/var/cache/example"));
 //! let roster = Roster::new(RosterOptions { cache, ..RosterOptions::default() });
 //! for (name, line) in [("files", "files-server ."), ("search", "npx -y search-server")] {
 //!     let environment = std::env::vars_os().collect();
-//!     roster.add(name, Server::command(Command::parse(line)?, environment))?;
+//!     roster.add(name, ServerTarget::command(Command::parse(line)?, environment))?;
 //! }
 //! for late in roster.ready().await {
 //!     println!("{}: {}", late.name, late.state);

@@ -49,7 +49,7 @@
 //! // Change it while it runs: clients hear of it.
 //! server.remove_tool("greet");
 //! server.resource_updated("calc://pi");
-//! # Ok::<_, switchboard_net::server::Flaw>(())
+//! # Ok::<_, switchboard_net::server::BuildError>(())
 //! ```
 //!
 //! Where things are: [`Builder`] puts a server together, [`Context`] is a call's

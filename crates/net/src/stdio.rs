@@ -1,7 +1,7 @@
 //! stdio: our own streams as a conversation with the client that started us.
 //!
 //! stdout carries messages and nothing else. Both eras are spoken at once:
-//! each message says which one it belongs to, and a face of either era stands
+//! each message says which one it belongs to, and a client connection of either era stands
 //! ready. At the end of stdin, or when told to stop, what is in flight gets a
 //! while to finish (STD-5).
 

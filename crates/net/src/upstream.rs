@@ -3,7 +3,7 @@
 //! The half is a pure machine behind a short lock. Verbs come in from a bridge
 //! (`open`, `note`, …), messages from the
 //! road; what the half wants sent leaves by the road, what it has to tell goes
-//! to the faces that opened the calls, in order: one caller at a time passes
+//! to the client connections that opened the calls, in order: one caller at a time passes
 //! it on, the others leave theirs to it.
 //!
 //! Roads: a child process or an HTTP+SSE stream is a pipe with a task that
@@ -31,10 +31,10 @@ use crate::connection::{ClientConnection, lock, now};
 use crate::drive::Stop;
 
 mod child;
+mod client_identity;
 mod core;
 mod era;
 mod flood;
-mod guise;
 mod http;
 mod pipe;
 mod sse;
@@ -43,11 +43,11 @@ mod tell;
 mod usage;
 mod via;
 
+pub use client_identity::ClientIdentity;
+pub(crate) use client_identity::{ViaBridge, asked};
 use core::{Core, Fallback, Transport};
 pub(crate) use era::{Eras, Found};
 use flood::{Flood, Ration};
-pub use guise::ClientIdentity;
-pub(crate) use guise::{ViaBridge, asked};
 use target::Shown;
 pub use target::{
     Credential, Fetching, NoCredential, ServerTarget, Strategy, Target, UnknownStrategy,
@@ -69,7 +69,7 @@ pub struct Upstream {
     /// Nobody would ever be told what belongs to no call.
     deaf: AtomicBool,
     core: Mutex<Core>,
-    /// Held by whoever passes verbs to the faces.
+    /// Held by whoever passes verbs to the client connections.
     passing: Mutex<()>,
     /// Whom to tell what belongs to no call.
     clients: Mutex<HashMap<u64, Weak<dyn ReplySink>>>,

@@ -1,4 +1,4 @@
-//! The client half: faces one server, whatever revision it speaks.
+//! The client half: client connections one server, whatever revision it speaks.
 //!
 //! [`legacy::LegacyClientHalf`] and [`modern::ModernClientHalf`] are the two machines,
 //! [`probe`] tells which one a server needs. Both are handed the verbs

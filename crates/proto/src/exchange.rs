@@ -1,16 +1,16 @@
 //! The era-neutral form of a conversation, and its six verbs.
 //!
-//! A server half faces a client and says what the client wants as [`Up`]; a
-//! client half faces a server and says what came of it as [`Down`]. Whoever
+//! A server half client connections a client and says what the client wants as [`Up`]; a
+//! client half client connections a server and says what came of it as [`Down`]. Whoever
 //! stands between them passes the verbs across:
 //!
 //! ```text
-//!   open    someone asks                   Up::Open
-//!   note    something on the way           Up::Note, Down::Note
-//!   ask     the server needs input         Down::Ask
-//!   supply  here is the input              Up::Again, Up::Supply
-//!   finish  the answer                     Down::Finish
-//!   drop    nobody wants it any more       Up::Drop (a call), Down::Recall (a question)
+//!   open    someone asks                   ClientEvent::Open
+//!   note    something on the way           ClientEvent::Note, ServerEvent::Note
+//!   ask     the server needs input         ServerEvent::Ask
+//!   supply  here is the input              ClientEvent::Again, ClientEvent::Supply
+//!   finish  the answer                     ServerEvent::Finish
+//!   drop    nobody wants it any more       ClientEvent::Drop (a call), ServerEvent::Recall (a question)
 //! ```
 //!
 //! Verbs carry whole messages: their ids mean nothing on the other side, their
@@ -50,7 +50,7 @@ pub enum Carrier {
     Http,
 }
 
-/// What a client wants, said by the half that faces it.
+/// What a client wants, said by the half that client connections it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum ClientEvent {
@@ -68,7 +68,7 @@ pub enum ClientEvent {
     Drop { exchange: Exchange, message: Option<Message> },
 }
 
-/// What a server says, said by the half that faces it.
+/// What a server says, said by the half that client connections it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum ServerEvent<T> {

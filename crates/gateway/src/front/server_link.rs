@@ -9,7 +9,7 @@
 //!    └──────────────────────────────────────────────the next call tries again
 //! ```
 //!
-//! A server that another takes the place of has a leg of its own: the calls that
+//! A server that another takes the place of has a link of its own: the calls that
 //! it has come back by it, and the next call goes by a new one.
 
 use std::borrow::Cow;
@@ -323,7 +323,7 @@ impl ReplySink for ServerLink {
 
 impl fmt::Debug for ServerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leg")
+        f.debug_struct("ServerLink")
             .field("face", &self.client)
             .field("server", &self.server)
             .finish_non_exhaustive()

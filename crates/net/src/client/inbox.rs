@@ -52,7 +52,7 @@ impl Inbox {
     pub(super) fn new(place: CacheOwner, options: Arc<ClientOptions>, far: &Far) -> Arc<Self> {
         let client = far.client().cloned();
         Arc::new(Self {
-            // A bridge knows us by the number of the face.
+            // A bridge knows us by the number of the client connection.
             number: client.as_ref().map_or_else(next_number, |client| client.number()),
             place,
             options,

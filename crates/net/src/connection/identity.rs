@@ -119,7 +119,7 @@ impl ClientConnection {
 const MOST_CARRIED: usize = 16 << 10;
 
 impl ClientConnection {
-    /// Keeps those headers of its first request that the inside wants to know.
+    /// Keeps those headers of its first request that the backend wants to know.
     pub(crate) fn carry(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(names) = self.backend.carries() else { return Ok(()) };
         let mut carried = HeaderMap::new();

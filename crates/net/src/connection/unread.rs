@@ -285,7 +285,7 @@ const SMALL: usize = 1 << 10;
 /// Ready when a piece is written, or given up.
 pub(crate) type Written = oneshot::Receiver<()>;
 
-/// A piece that was taken from a face and not written yet.
+/// A piece that was taken from a client connection and not written yet.
 struct Lent {
     client: Arc<ClientConnection>,
     text: Bytes,

@@ -94,7 +94,7 @@ impl ClientConnection {
     }
 
     /// Whether the answer to a call that its client has cancelled is passed on, if
-    /// there is one. To be asked while the inside takes the cancel; then
+    /// there is one. To be asked while the backend takes the cancel; then
     /// [`finish`](Self::finish) or [`end_cancelled`](Self::end_cancelled) must follow.
     #[must_use]
     pub fn await_cancelled(&self, exchange: Exchange) -> bool {
@@ -228,7 +228,7 @@ impl Drop for ClientConnection {
 
 impl ClientConnection {
     /// Waits until this client has read enough of what it was sent, or is over.
-    pub async fn room(&self) {
+    pub async fn wait_for_room(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.state);
             if state.has_room() || state.ended {
@@ -242,7 +242,7 @@ impl ClientConnection {
 
     /// The same, for who cannot hold on to it.
     pub fn room_for_more(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { self.room().await })
+        Box::pin(async move { self.wait_for_room().await })
     }
 
     /// Whether this client reads slower than it is written to.

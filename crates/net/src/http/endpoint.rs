@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   POST   body ──▶ message ──▶ era ──┬─▶ legacy: the session's face
-//!                                     └─▶ modern: a face for this request alone
+//!                                     └─▶ modern: a client connection for this request alone
 //!          first frame on the lane:  Answer ▶ JSON,  Begin ▶ event stream,  Accepted ▶ 202
 //!   GET    a legacy session's listening stream, or the rest of a broken one
 //!   DELETE ends a legacy session

@@ -432,7 +432,7 @@ where
         read(&parts.headers, body, site, who, answers, awaited.as_ref()).await?;
     // A client that does not read its stream is not read from: what it sends
     // would be answered there.
-    client.room().await;
+    client.wait_for_room().await;
     if client.is_over() {
         return Err(Refusal::SessionOver);
     }

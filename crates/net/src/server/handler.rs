@@ -54,7 +54,7 @@ use crate::connection::ClientConnection;
 ///     .capability("tools", json!({}))
 ///     .handler(Echo)
 ///     .build()?;
-/// # Ok::<_, switchboard_net::server::Flaw>(())
+/// # Ok::<_, switchboard_net::server::BuildError>(())
 /// ```
 pub trait Handler: Send + Sync + 'static {
     /// The result, as JSON text of an object; or why there is none.

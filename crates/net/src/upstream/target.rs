@@ -12,8 +12,8 @@ use switchboard_proto::failure::Failure;
 use switchboard_proto::revision::Era;
 use tokio::sync::{Mutex, watch};
 
+use super::client_identity::ViaBridge;
 use super::era::Known;
-use super::guise::ViaBridge;
 use super::usage::Traffic;
 use super::via::Via;
 use super::{Transport, Upstream};

@@ -73,7 +73,7 @@ impl Upstream {
         lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Tells the faces what the half has to tell, in order.
+    /// Tells the client connections what the half has to tell, in order.
     pub(super) fn pass_down(self: &Arc<Self>) {
         loop {
             let passing = match self.passing.try_lock() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          open                   answer
-//!   (none) ─────▶ open ─────────────────────────────▶ Down::Finish
+//!   (none) ─────▶ open ─────────────────────────────▶ ServerEvent::Finish
 //!                  │ drop: lane closed, or a notice on a pipe
 //!                  └ its headers refused: list the tools, send it once more (HDR-12)
 //! ```

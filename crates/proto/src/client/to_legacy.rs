@@ -4,7 +4,7 @@
 //!   anything first ─▶ our own initialize, in the name of the first client   (GW-41)
 //!   discover ──────▶ answered from its welcome                              (GW-40)
 //!   a call ────────▶ the call without its envelope ─▶ its result, dressed   (GW-43, GW-44)
-//!                        │ the server asks: Down::Ask on that call          (GW-45, GW-47)
+//!                        │ the server asks: ServerEvent::Ask on that call          (GW-45, GW-47)
 //!                        └ "visit a page first": the same, then once more   (GW-49)
 //!   listen ────────▶ subscribe for each resource ─▶ acknowledged, notes     (GW-51)
 //! ```
@@ -12,7 +12,7 @@
 //! A layer on [`LegacyClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. Clients of the server's own era pass by it, where both
 //! go by one connection. Questions are put to a modern client by the half
-//! that faces it, which parks the call meanwhile.
+//! that client connections it, which parks the call meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;

@@ -4,7 +4,7 @@
 //!   initialize ──▶ server/discover ──▶ answered from what that says          (GW-10)
 //!   a call ─────▶ the call in an envelope ──▶ its result, in older words     (GW-12, GW-70)
 //!                     ▲         │ input_required
-//!                     └─ again ─┴─▶ Down::Ask for each entry, Up::Supply     (GW-14)
+//!                     └─ again ─┴─▶ ServerEvent::Ask for each entry, ClientEvent::Supply     (GW-14)
 //!   subscribe ──▶ one listen for all that is watched ──▶ notes               (GW-22, GW-23)
 //!   tasks ──────▶ those of the extension, in older words                     (GW-27)
 //!   ping, setLevel, initialized: answered or kept here                       (GW-20, GW-21)

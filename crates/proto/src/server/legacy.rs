@@ -9,7 +9,7 @@
 //! Rules:
 //! - The inside answers `initialize`; this half only watches it pass, to know the revision.
 //! - After the handshake's first half requests pass: POSTs have no order (LIF-2).
-//! - A cancelled call counts no more. Its late answer is passed on if the inside
+//! - A cancelled call counts no more. Its late answer is passed on if the backend
 //!   says that there may be one; else its stream ends at once.
 //! - A question outlives the call it was asked on: whose it is may be a guess.
 //! - A question goes where its call came from; else to a listening stream; else
@@ -55,7 +55,7 @@ pub struct LegacyServerHalf {
     /// It has no session.
     bare: bool,
     streams: Streams,
-    /// `initialized` came while `initialize` was still with the inside.
+    /// `initialized` came while `initialize` was still with the backend.
     confirmed: bool,
     up: VecDeque<ClientEvent>,
 }
@@ -65,7 +65,7 @@ pub struct LegacyServerHalf {
 pub enum Phase {
     /// Nothing yet.
     Fresh,
-    /// `initialize` is with the inside.
+    /// `initialize` is with the backend.
     Greeting,
     /// Answered; the client has not confirmed.
     AwaitingInitialized,

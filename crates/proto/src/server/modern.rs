@@ -4,7 +4,7 @@
 //!            request, envelope sound             finish
 //!   (none) ────────────────────────▶ open ───────────────────▶ gone
 //!     │                                │ ask: parked, until the retry (park.rs)
-//!     └─ refused: answered at once     └─ lane closed, cancelled: Up::Drop
+//!     └─ refused: answered at once     └─ lane closed, cancelled: ClientEvent::Drop
 //! ```
 //!
 //! Rules:

@@ -133,7 +133,7 @@ async fn a_client_that_does_not_read_stalls_nobody() {
         said += 1;
         assert!(said < 10_000, "the backlog has no bound");
     }
-    let room = face.room();
+    let room = face.wait_for_room();
     let mut room = std::pin::pin!(room);
     assert!(tokio::time::timeout(Duration::from_millis(50), &mut room).await.is_err());
 

@@ -5,8 +5,8 @@
 //!   get 5            a GET on lane 5; `get 6 after 1-2` resumes
 //!   close 1          the lane is gone
 //!   stream 1         the answer takes its time
-//!   note 1: …        the inside speaks, for call 1 or (`note: …`) for the session
-//!   ask 1 q7: …      the inside asks, for call 1 or for the session
+//!   note 1: …        the backend speaks, for call 1 or (`note: …`) for the session
+//!   ask 1 q7: …      the backend asks, for call 1 or for the session
 //!   recall q7: …     it wants no answer any more
 //!   finish 1: …      the answer to call 1
 //! ```
@@ -142,7 +142,7 @@ fn drain_up(half: &mut LegacyServerHalf, seen: &mut Vec<String>) {
             ClientEvent::Note { message } => format!("up: note {}", show(&message)),
             ClientEvent::Drop { exchange, message } => {
                 let words = message.map(|message| show(&message)).unwrap_or_default();
-                // In these tests the client says whether the inside may still answer.
+                // In these tests the client says whether the backend may still answer.
                 if words.contains("answer me") {
                     assert!(half.await_cancelled(exchange));
                 }

@@ -5,7 +5,7 @@
 //!          ask, round closed                       retry, state and call agree
 //!   open ─────────────────────▶ parked ─────────────────────────────────────────▶ open
 //!                                  │ nobody came back in time
-//!                                  └──────────────────────────▶ gone: Up::Drop
+//!                                  └──────────────────────────▶ gone: ClientEvent::Drop
 //! ```
 //!
 //! Rules:

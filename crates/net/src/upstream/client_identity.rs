@@ -94,7 +94,7 @@ fn envelope(request: &Message) -> Vec<(Member, String)> {
 impl fmt::Debug for ClientIdentity {
     /// What it carries may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guise").field("era", &self.era).finish_non_exhaustive()
+        f.debug_struct("ClientIdentity").field("era", &self.era).finish_non_exhaustive()
     }
 }
 
