@@ -199,7 +199,10 @@ impl Front {
     /// A client is not here any more.
     pub(crate) fn leave(&self, client: &ClientConnection) {
         self.forget_listens(client.number());
-        lock(&self.sessions).remove(&client.number());
+        let session = lock(&self.sessions).remove(&client.number());
+        if let Some(session) = session {
+            session.close_links();
+        }
     }
 
     /// Ends every listen with its result, before a shutdown (SUB-8).

@@ -309,7 +309,8 @@ impl Backend for Monitored {
         said: HeaderParams,
     ) -> PendingWork {
         let (tap, has_tools) = (Arc::clone(&self.tap), self.has_tools());
-        let seen = self.tap.see(&request, self.transport);
+        let mut seen = self.tap.see(&request, self.transport);
+        seen.server.clone_from(&self.server);
         call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
         match own_tools::asked(&request).filter(|_| has_tools) {
             None => self.backend.open(client, call, request, said),

@@ -66,6 +66,9 @@ enum Phase {
     Over,
 }
 
+/// Why nothing is told about a call.
+struct IsOver;
+
 /// Sees the server's answer first. If it returns true, another answer will follow.
 type Intercept = Box<dyn FnOnce(&Message) -> bool + Send>;
 
@@ -247,7 +250,10 @@ impl Call {
 
     /// Has `intercept` see the answer first.
     pub(crate) fn set_intercept(&self, intercept: impl FnOnce(&Message) -> bool + Send + 'static) {
-        lock(&self.0.state).intercept = Some(Box::new(intercept));
+        let mut state = lock(&self.0.state);
+        if state.phase == Phase::Open {
+            state.intercept = Some(Box::new(intercept));
+        }
     }
 
     /// Keeps a permit until the call is over.
@@ -301,7 +307,7 @@ impl Call {
 
     /// A notification on the way.
     pub fn note(&self, message: &Message) {
-        let rewrite = lock(&self.0.state).rewrite.clone();
+        let Ok(rewrite) = self.rewrite_while_open() else { return };
         let message = match &rewrite {
             Some(rewrite) => rewrite.note(message),
             None => Some(Cow::Borrowed(message)),
@@ -311,9 +317,15 @@ impl Call {
         }
     }
 
+    /// What changes the server's words. Once the call is over, nothing more is heard of it.
+    fn rewrite_while_open(&self) -> Result<Option<Arc<dyn ReplyRewrite>>, IsOver> {
+        let state = lock(&self.0.state);
+        if state.phase == Phase::Over { Err(IsOver) } else { Ok(state.rewrite.clone()) }
+    }
+
     /// The server needs input. False if the client cannot be asked.
     pub(crate) fn ask(&self, asker: Weak<dyn Asker>, ask: Ask, request: &Message) -> bool {
-        let rewrite = lock(&self.0.state).rewrite.clone();
+        let Ok(rewrite) = self.rewrite_while_open() else { return false };
         let sink = Arc::clone(&self.0.sink);
         let Some(rewrite) = rewrite else {
             return sink.ask(Some(self.0.exchange), asker, ask, request);
@@ -348,11 +360,12 @@ impl Call {
             state.phase = Phase::Cancelled;
         }
         let holder = state.holder.take().and_then(|holder| holder.upgrade());
-        let released = (state.permit.take(), state.charge.take());
+        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
+        let listener = state.listener.take();
         drop(state);
         let rest = holder.map_or_else(PendingWork::none, |holder| holder.cancel(self, words));
         // The next call goes on once the server knows that this one is cancelled.
-        drop(released);
+        drop((released, listener));
         rest
     }
 
@@ -386,10 +399,12 @@ impl Call {
     pub(crate) fn close(&self) {
         let mut state = lock(&self.0.state);
         state.phase = Phase::Over;
-        // Not under the lock: the next call may be let on.
-        let released = (state.permit.take(), state.charge.take(), state.rewrite.take());
+        // Not under the lock: the next call may be let on. What refers to this record in
+        // its turn must go, or neither would ever end.
+        let released = (state.permit.take(), state.charge.take(), state.intercept.take());
+        let listener = state.listener.take();
         drop(state);
-        drop(released);
+        drop((released, listener));
     }
 }
 

@@ -235,7 +235,12 @@ impl ClientConnection {
             ClientEvent::Open { exchange, request, said } => {
                 let sink: Arc<Self> = Arc::clone(self);
                 let call = Call::new(sink, exchange).charged(charge);
-                lock(&self.state).calls.insert(exchange, call.clone());
+                let mut state = lock(&self.state);
+                if state.ended {
+                    return PendingWork::none();
+                }
+                state.calls.insert(exchange, call.clone());
+                drop(state);
                 self.backend.open(self, &call, request, said)
             }
             ClientEvent::Again { exchange, request } => match self.call(exchange) {
@@ -251,9 +256,12 @@ impl ClientConnection {
             }
             ClientEvent::Note { message } => self.backend.note(self, message),
             ClientEvent::Drop { exchange, message } => {
-                let Some(call) = lock(&self.state).calls.remove(&exchange) else {
+                let mut state = lock(&self.state);
+                state.forget_askers(self.era, exchange);
+                let Some(call) = state.calls.remove(&exchange) else {
                     return PendingWork::none();
                 };
+                drop(state);
                 call.observe_end(self, None);
                 self.backend.cancel(self, &call);
                 call.cancel(message.as_ref())
@@ -325,10 +333,7 @@ impl ClientConnection {
         let mut state = lock(&self.state);
         state.used = now();
         state.half.finish(exchange, answer);
-        if self.era == Era::Modern {
-            // Nobody will answer what it was asked about this call.
-            state.askers.retain(|_, (of, _)| *of != Some(exchange));
-        }
+        state.forget_askers(self.era, exchange);
         state.settle();
         self.account(&mut state);
         drop(state);
@@ -419,6 +424,13 @@ impl ClientConnection {
 }
 
 impl State {
+    /// A call is over: a modern client answers nothing that it was asked about it.
+    fn forget_askers(&mut self, era: Era, exchange: Exchange) {
+        if era == Era::Modern {
+            self.askers.retain(|_, (of, _)| *of != Some(exchange));
+        }
+    }
+
     /// Moves what the half gave out to where it is waited for.
     fn settle(&mut self) {
         if !self.turns.is_empty() {

@@ -34,7 +34,7 @@ pub enum Failure {
     Timeout { waited: Duration },
     /// The call waited for the server to start for as long as it may.
     #[error("the server {server:?} did not start within {}ms", waited.as_millis())]
-    StartTimeout { server: Box<str>, waited: Duration },
+    StartTimeout { server: Arc<str>, waited: Duration },
     /// The connection is over.
     #[error("Transport closed{}", Bracketed(reason))]
     Closed { reason: Option<Arc<str>> },

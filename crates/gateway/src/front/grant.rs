@@ -76,7 +76,12 @@ impl Front {
     /// The bytes of all that it shows, and of whom it is for.
     pub(crate) fn weight(&self) -> usize {
         let person = self.person.as_ref().map_or(0, |person| person.weight());
-        person + self.known().1.bytes()
+        let lists = match &self.only {
+            // No catalog is made of what one server lists; it is known all the same.
+            Some(_) => self.definitions().iter().map(|it| it.text.len()).sum(),
+            None => self.known().1.bytes(),
+        };
+        person + lists
     }
 
     /// Whether it has greeted this client.

@@ -137,7 +137,10 @@ impl Front {
             lock(&listen.parts).push(part.clone());
             works.append(running.bridge.open(client, &part, request, None));
         }
-        if !listen.acknowledge_if_known() {
+        if !lock(&self.listens.open).contains_key(&(client.number(), call.exchange())) {
+            // It ended while its parts were opened.
+            listen.leave();
+        } else if !listen.acknowledge_if_known() {
             let late = Arc::downgrade(&listen);
             // Not among the works of the call, which may be awaited before the
             // client hears anything.
@@ -206,7 +209,12 @@ impl Front {
     }
 
     pub(super) fn forget_listens(&self, client: u64) {
-        lock(&self.listens.open).retain(|&(of, _), _| of != client);
+        let is_theirs = |&(of, _): &(u64, Exchange), _: &mut Arc<Listen>| of == client;
+        // Not in the head of the loop: the lock must not be held in its body.
+        let gone: Vec<_> = lock(&self.listens.open).extract_if(is_theirs).collect();
+        for (_, listen) in gone {
+            listen.leave();
+        }
     }
 
     /// Ends a listen with its result: the client may begin another.

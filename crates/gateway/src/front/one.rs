@@ -18,6 +18,7 @@ use switchboard_proto::jsonrpc::{Member, Message};
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
+use switchboard_proto::server::legacy::Phase;
 
 use super::list::tell;
 use super::offer::watched;
@@ -69,7 +70,11 @@ impl Front {
         let running = self.only.as_ref().and_then(|name| self.one_server(name));
         let new = running.map(|running| Rules::new(&running.plan, &self.grant));
         let mut rules = lock(&self.rules);
-        let old = std::mem::replace(&mut *rules, new.clone());
+        let old = rules.clone();
+        if new.is_some() {
+            // While the server is not there, what was told last stays.
+            rules.clone_from(&new);
+        }
         (old, new)
     }
 
@@ -85,7 +90,8 @@ impl Front {
     /// A client came from another front of the same path.
     pub(super) fn tell_rules_of(&self, before: &Self, client: &Arc<ClientConnection>) {
         let (old, new) = (lock(&before.rules).clone(), lock(&self.rules).clone());
-        if let (Some(old), Some(new)) = (old, new) {
+        let is_ready = client.phase() == Some(Phase::Ready);
+        if let (Some(old), Some(new), true) = (old, new, is_ready) {
             new.tell_changed(&old, client);
         }
     }

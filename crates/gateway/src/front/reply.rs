@@ -146,6 +146,11 @@ impl PathContext {
         Self { fleet: Arc::downgrade(fleet), many: None, _kept: kept }
     }
 
+    /// Whether servers are together here.
+    pub(super) fn is_many(&self) -> bool {
+        self.many.is_some()
+    }
+
     /// Where many are together, and what they let clients carry is sealed.
     pub(super) fn many(fleet: &Arc<Fleet>, sealer: Option<Arc<Sealer>>) -> Self {
         Self { fleet: Arc::downgrade(fleet), many: Some(Many { sealer }), _kept: None }

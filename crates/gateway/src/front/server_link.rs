@@ -163,7 +163,9 @@ impl ServerLink {
     }
 
     fn reply(&self, change: AnswerChange) -> Reply {
-        Reply::new(&self.client, &self.server, self.at.clone(), change).within(&self.session)
+        let reply = Reply::new(&self.client, &self.server, self.at.clone(), change);
+        // Where one server is alone, the tokens of its questions cannot meet others.
+        if self.at.is_many() { reply.within(&self.session) } else { reply }
     }
 
     /// Greets the server although nobody calls.

@@ -122,6 +122,13 @@ impl Session {
         }
     }
 
+    /// The client is gone: calls that wait for a greeting are not made after it.
+    pub(super) fn close_links(&self) {
+        for link in self.links() {
+            link.close();
+        }
+    }
+
     /// Calls that are open come back by this way, and others go by another.
     fn retire(&self, link: &Arc<ServerLink>) {
         let mut old = lock(&self.old);

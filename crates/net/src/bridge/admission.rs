@@ -217,17 +217,17 @@ impl Bridge {
     /// Fails who has waited for too long; whether somebody still waits for the server.
     fn look_at_gate(&self) -> Option<Instant> {
         let admission = self.admission.as_ref()?;
-        let (late, next, waited) = {
+        let (late, next, waited, server) = {
             let mut admission = lock(admission);
             let late = admission.queue.handle_timeout(now());
             let next = admission.queue.poll_timeout();
             if next.is_none() {
                 admission.watching = None;
             }
-            (late, next, admission.queue.patience())
+            (late, next, admission.queue.patience(), admission.queue.name())
         };
         for opening in late {
-            let server = self.server.name().into();
+            let server = Arc::clone(&server);
             opening.call.finish(Failure::StartTimeout { server, waited });
         }
         next
@@ -304,6 +304,7 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use switchboard_proto::exchange::Carrier;
+    use switchboard_proto::jsonrpc::parse;
     use switchboard_proto::limits::Limits;
     use switchboard_proto::revision::Era;
 
@@ -337,5 +338,25 @@ mod tests {
         bridge.go_on(open).detach();
         assert_eq!(bridge.calls(), 0, "nobody waits for it");
         bridge.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_before_its_greeting_is_answered_leaves_nothing_behind() {
+        let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
+        let bridge = Bridge::new(server, Children::PerSession, Arc::default());
+        let backend: Arc<Bridge> = Arc::clone(&bridge);
+        let (era, limits) = (Era::Legacy, Limits::default());
+        let client = ClientConnection::new(era, Carrier::Http, backend, &limits, false);
+        let params = br#"{"protocolVersion":"x","capabilities":{}}"#;
+        let greeting = Message::request(&1.into(), method::INITIALIZE, Some(params));
+        let greeting = parse(greeting.text().clone()).unwrap();
+        let lane = client.open_lane();
+        client.step(|half| half.handle_incoming(lane, greeting, None)).1.detach();
+        assert_eq!(bridge.calls(), 1, "the server does not answer");
+        client.end();
+        bridge.close().await;
+        let gone = Arc::downgrade(&client);
+        drop(client);
+        assert!(gone.upgrade().is_none());
     }
 }

@@ -33,6 +33,8 @@ pub(super) const NOBODY: u64 = 0;
 pub(super) struct AdmissionQueue<W> {
     most: usize,
     patience: Duration,
+    /// What callers know the server by.
+    name: Arc<str>,
     /// Calls go on to the server.
     is_open: bool,
     /// Why calls are refused at once, if they are: the server has failed.
@@ -78,7 +80,8 @@ pub(super) enum Entry<W> {
 impl<W> AdmissionQueue<W> {
     pub(super) fn new(most: usize, patience: Duration, now: Instant) -> Self {
         let (open, waiting) = (HashMap::new(), VecDeque::new());
-        Self { most, patience, is_open: false, failed: None, open, waiting, used: now }
+        let name = Arc::from("");
+        Self { most, patience, name, is_open: false, failed: None, open, waiting, used: now }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -181,6 +184,7 @@ impl<W> AdmissionQueue<W> {
         }
         self.is_open = state.accepts_calls;
         let has_failed = state.phase == ServerPhase::Failed;
+        self.name = Arc::clone(name);
         let down = (Arc::clone(name), state.clone());
         let why = failure(&down, now);
         self.failed = has_failed.then_some(down);
@@ -194,6 +198,11 @@ impl<W> AdmissionQueue<W> {
     /// How long a call waits for the server to start.
     pub(super) fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// What callers know the server by; empty if nobody has said.
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// Those who have waited for the server for too long.

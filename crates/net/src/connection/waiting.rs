@@ -78,17 +78,17 @@ impl ClientConnection {
     /// inside drops it. So it does with calls that wait for their client to come
     /// back. Listens go on.
     pub fn give_up(self: &Arc<Self>, why: &Refusal) -> PendingWork {
-        let owed = lock(&self.state).half.owed_calls();
-        let mut dropped = Vec::new();
-        for exchange in owed {
-            dropped.extend(self.call(exchange));
-            self.finish(exchange, why.clone());
-        }
         let mut works = self.step(ServerHalf::handle_silence).1;
+        // Whoever passes a call on at this moment has done so before.
         let _passing = lock(&self.passing);
-        for call in dropped {
-            self.backend.cancel(self, &call);
-            works.append(call.cancel(None));
+        let owed = lock(&self.state).half.owed_calls();
+        for exchange in owed {
+            let call = self.call(exchange);
+            self.finish(exchange, why.clone());
+            if let Some(call) = call {
+                self.backend.cancel(self, &call);
+                works.append(call.cancel(None));
+            }
         }
         works
     }
