@@ -190,7 +190,7 @@ impl ClientConnection {
 
     /// One step of the half, and whatever the backend must do about it.
     ///
-    /// Not to be called from [`Backend::take`].
+    /// Not to be called from [`Backend::open`].
     pub fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut ServerHalf) -> R) -> (R, PendingWork) {
         self.pass(None, |state| step(&mut state.half))
     }

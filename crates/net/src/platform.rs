@@ -4,12 +4,12 @@
 //!
 //! | a port needs | here |
 //! |---|---|
-//! | a child that ends with all it started, also if we are killed | [`EmptyGroup`], [`Group`], `guard` |
-//! | the same for a helper that we wait for | [`lead_own_group`], [`kill_led_group`] |
-//! | names for processes that no later process has | [`process_space`], [`process_began`] |
-//! | files that only we may read, or change | [`private_file`], [`make_private_folder`], [`is_private`], [`may_others_write`], [`may_others_replace`] |
-//! | files that are no files | [`open_without_waiting`], [`is_executable`], [`is_stdin_a_pipe`] |
-//! | what we use, and may use | [`open_files`], [`open_files_limit`], [`raise_open_files_limit`], [`resident_memory`] |
+//! | a child that ends with all it started, also if we are killed | `EmptyGroup`, `Group`, `guard` |
+//! | the same for a helper that we wait for | `lead_own_group`, `kill_led_group` |
+//! | names for processes that no later process has | `process_space`, `process_began` |
+//! | files that only we may read, or change | `private_file`, `make_private_folder`, `is_private`, `may_others_write`, `may_others_replace` |
+//! | files that are no files | `open_without_waiting`, `is_executable`, `is_stdin_a_pipe` |
+//! | what we use, and may use | `open_files`, `open_files_limit`, `raise_open_files_limit`, `resident_memory` |
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

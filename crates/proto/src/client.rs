@@ -1,9 +1,9 @@
-//! The client half: client connections one server, whatever revision it speaks.
+//! The client half: faces one server, whatever revision it speaks.
 //!
 //! [`legacy::LegacyClientHalf`] and [`modern::ModernClientHalf`] are the two machines,
 //! [`probe`] tells which one a server needs. Both are handed the verbs
-//! of [`Up`](crate::exchange::Up), told what arrived on which lane, and hand
-//! out [`Transmit`]s for the wire and [`Down`] verbs
+//! of [`ClientEvent`](crate::exchange::ClientEvent), told what arrived on which lane, and hand
+//! out [`Transmit`]s for the wire and [`ServerEvent`] verbs
 //! for whoever opened the calls; drain both after every call.
 //!
 //! Where clients and server have no era in common, a layer on the machine

@@ -1,7 +1,7 @@
 //! The era-neutral form of a conversation, and its six verbs.
 //!
-//! A server half client connections a client and says what the client wants as [`Up`]; a
-//! client half client connections a server and says what came of it as [`Down`]. Whoever
+//! A server half faces a client and says what the client wants as [`ClientEvent`]; a
+//! client half faces a server and says what came of it as [`ServerEvent`]. Whoever
 //! stands between them passes the verbs across:
 //!
 //! ```text
@@ -50,7 +50,7 @@ pub enum Carrier {
     Http,
 }
 
-/// What a client wants, said by the half that client connections it.
+/// What a client wants, said by the half that faces it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum ClientEvent {
@@ -68,7 +68,7 @@ pub enum ClientEvent {
     Drop { exchange: Exchange, message: Option<Message> },
 }
 
-/// What a server says, said by the half that client connections it.
+/// What a server says, said by the half that faces it.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the field names say it")]
 pub enum ServerEvent<T> {

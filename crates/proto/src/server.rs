@@ -1,9 +1,9 @@
-//! The server half: client connections one client, whatever revision it speaks.
+//! The server half: faces one client, whatever revision it speaks.
 //!
 //! [`classify`] tells by its first message which era a client speaks;
 //! [`legacy::LegacyServerHalf`] and [`modern::ModernServerHalf`] are the two machines. Both are
 //! told what arrived on which lane and hand out [`Frame`]s for lanes and
-//! [`Up`] verbs for the backend; drain both after every call.
+//! [`ClientEvent`] verbs for the backend; drain both after every call.
 
 use bytes::Bytes;
 use http::HeaderMap;

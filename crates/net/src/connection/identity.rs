@@ -135,7 +135,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// The headers that it began with, of those that [`carries`](crate::inside::Inside::carries) names.
+    /// The headers that it began with, of those that [`carries`](crate::backend::Backend::carries) names.
     pub fn carried(&self) -> Option<&HeaderMap> {
         self.carried.get().filter(|headers| !headers.is_empty())
     }

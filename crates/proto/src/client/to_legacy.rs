@@ -12,7 +12,7 @@
 //! A layer on [`LegacyClientHalf`]: that one knows the server, this one knows what its
 //! clients expect of a server. Clients of the server's own era pass by it, where both
 //! go by one connection. Questions are put to a modern client by the half
-//! that client connections it, which parks the call meanwhile.
+//! that faces it, which parks the call meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
