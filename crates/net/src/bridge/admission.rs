@@ -85,6 +85,7 @@ impl Bridge {
         if !call.hold(this) {
             return None;
         }
+        let waiting = call.clone();
         let call = queue::Call { key, principal, counts, linked };
         let entry = lock(admission).queue.enter(call, opening, now());
         self.stirred.notify_waiters();
@@ -95,6 +96,10 @@ impl Bridge {
             }
             Entry::Waits => {
                 self.watch_gate(admission);
+                if waiting.is_over() {
+                    // It was cancelled before it was in the queue.
+                    self.leave_queue(&waiting);
+                }
                 return None;
             }
             Entry::Fails(opening, why) => (opening, Outcome::from(why)),
