@@ -268,10 +268,12 @@ async fn children_that_are_just_being_started_end_when_we_are_killed() {
         let (mut victim, mut lines) =
             victim("children_that_are_just_being_started_end_when_we_are_killed");
         let id = victim.id().unwrap();
-        while !within(lines.next_line()).await.unwrap().expect("it starts").contains("started") {}
+        // Not a word of the test's name, which the harness prints too.
+        while !within(lines.next_line()).await.unwrap().expect("it starts").contains(FIRST) {}
         tokio::time::sleep(Duration::from_micros(7_000 + 1_700 * round)).await;
-        victim.kill().await.unwrap();
         let mark = format!("started-by-{id}");
+        assert!(!with_word(&mark).is_empty(), "round {round}: there is something to end");
+        victim.kill().await.unwrap();
         until("none of them is left", || with_word(&mark).is_empty()).await;
     }
 }
@@ -329,10 +331,12 @@ async fn be_killed() {
 async fn start_many() {
     let mark = format!("started-by-{}", std::process::id());
     let mut children = Vec::new();
-    println!("started");
     loop {
         let command = Command::new("sh").args(["-c", "trap '' TERM; sleep 1000; :", &mark]);
         children.push(command.spawn(&environment()).unwrap());
+        if children.len() == 1 {
+            println!("{FIRST}");
+        }
         tokio::task::yield_now().await;
     }
 }
@@ -351,6 +355,9 @@ fn with_word(word: &str) -> Vec<u32> {
     };
     processes().into_iter().filter(has_word).collect()
 }
+
+/// What a victim prints once it has a child.
+const FIRST: &str = "the first child runs";
 
 const VICTIM: &str = "SWITCHBOARD_TEST_VICTIM";
 
