@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::caller::{Caller, ERAS, Era, HeaderParams};
+use crate::caller::{CallResult, Caller, ERAS, Era};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{ADA, BOB, Gateway, Plan, ROOT};
 use crate::http::{self, request};
@@ -215,7 +215,7 @@ async fn parked(gateway: &Gateway) -> Verdict {
     let person = |key| Caller::new(gateway.port, "/mcp", Era::Modern, Some(key)).able(able.clone());
     let (mut ada, mut bob) = (person(ADA), person(BOB));
     let said = ada.call(tool, json!({})).await;
-    let HeaderParams::Result(result) = &said else { return Err(format!("no question: {said}")) };
+    let CallResult::Result(result) = &said else { return Err(format!("no question: {said}")) };
     let state = result["requestState"].as_str().ok_or("the question has no state")?.to_owned();
     let key = result["inputRequests"].as_object().and_then(|all| all.keys().next().cloned());
     let key = key.ok_or("the result has no question")?;
@@ -247,17 +247,17 @@ async fn tasks(gateway: &Gateway) -> Verdict {
     let person = |key| Caller::new(gateway.port, "/mcp", Era::Modern, Some(key)).able(able.clone());
     let (mut ada, mut bob) = (person(ADA), person(BOB));
     let said = ada.call("demo__slow_compute", json!({"seconds": 1, "label": "mine"})).await;
-    let HeaderParams::Result(result) = &said else { return Err(format!("no task: {said}")) };
+    let CallResult::Result(result) = &said else { return Err(format!("no task: {said}")) };
     let id = result["taskId"].as_str().ok_or("the result is no task")?.to_owned();
     let mut times = 0;
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let mut told = Vec::new();
         for task in [id.as_str(), "made-up", "demo.made-up"] {
             let said = bob.ask(method, json!({"taskId": task, "inputResponses": {}})).await;
-            ensure(matches!(said, HeaderParams::Error(..)), || {
+            ensure(matches!(said, CallResult::Error(..)), || {
                 format!("{method} of {task}: {said}")
             })?;
-            let HeaderParams::Error(code, text) = said else { continue };
+            let CallResult::Error(code, text) = said else { continue };
             told.push((code, text.replace(task, "TASK")));
             times += 1;
         }
@@ -267,7 +267,7 @@ async fn tasks(gateway: &Gateway) -> Verdict {
     }
     for _ in 0..200 {
         let said = ada.ask("tasks/get", json!({"taskId": id})).await;
-        let HeaderParams::Result(task) = &said else {
+        let CallResult::Result(task) = &said else {
             return Err(format!("ada's task is gone: {said}"));
         };
         match task["status"].as_str() {
@@ -302,7 +302,7 @@ async fn pages(gateway: &Gateway) -> Verdict {
     for era in ERAS {
         let mut ada = Caller::new(gateway.port, "/mcp", era, Some(ADA));
         let said = ada.call("demo__echo", json!({"message": "mine"})).await;
-        let HeaderParams::Result(result) = &said else { return Err(format!("{said}")) };
+        let CallResult::Result(result) = &said else { return Err(format!("{said}")) };
         let trace =
             result["_meta"]["switchboard/traceId"].as_str().ok_or("no trace id")?.to_owned();
         let arguments = json!({"trace_id": trace, "traceId": trace, "id": trace});

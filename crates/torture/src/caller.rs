@@ -29,7 +29,7 @@ pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// What came of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum HeaderParams {
+pub(crate) enum CallResult {
     /// A result under the id of the request.
     Result(Value),
     /// An error under the id of the request.
@@ -42,7 +42,7 @@ pub(crate) enum HeaderParams {
     Crossed(String),
 }
 
-impl fmt::Display for HeaderParams {
+impl fmt::Display for CallResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Result(result) => write!(f, "the result {:.300}", result.to_string()),
@@ -54,7 +54,7 @@ impl fmt::Display for HeaderParams {
     }
 }
 
-impl HeaderParams {
+impl CallResult {
     /// The text of a tool's result.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
@@ -152,7 +152,7 @@ impl Caller {
     }
 
     /// Greets, if its era does and it has not.
-    pub(crate) async fn greet(&mut self) -> Result<(), HeaderParams> {
+    pub(crate) async fn greet(&mut self) -> Result<(), CallResult> {
         if self.era == Era::Modern || self.session.is_some() {
             return Ok(());
         }
@@ -162,19 +162,19 @@ impl Caller {
             "clientInfo": {"name": "torture", "version": "1"},
         });
         let (id, bytes) = self.bytes("initialize", params);
-        let reply = self.exchange(&bytes).await.map_err(HeaderParams::Lost)?;
+        let reply = self.exchange(&bytes).await.map_err(CallResult::Lost)?;
         match said(&id, &reply) {
-            HeaderParams::Result(_) => {}
+            CallResult::Result(_) => {}
             other => return Err(other),
         }
         self.session = reply.header("mcp-session-id").map(ToOwned::to_owned);
         if self.session.is_none() {
-            return Err(HeaderParams::Refused(
+            return Err(CallResult::Refused(
                 reply.status,
                 "a greeting without a session".to_owned(),
             ));
         }
-        self.note("notifications/initialized", json!({})).await.map_err(HeaderParams::Lost)?;
+        self.note("notifications/initialized", json!({})).await.map_err(CallResult::Lost)?;
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Caller {
     }
 
     /// Makes a request and waits for its answer.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> HeaderParams {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> CallResult {
         if let Err(said) = self.greet().await {
             return said;
         }
@@ -197,7 +197,7 @@ impl Caller {
         match self.exchange(&bytes).await {
             Ok(reply) => {
                 let said = said(&id, &reply);
-                if matches!(said, HeaderParams::Error(..) | HeaderParams::Refused(..))
+                if matches!(said, CallResult::Error(..) | CallResult::Refused(..))
                     && reply.status == 404
                 {
                     // The session is over; the next request begins another.
@@ -205,12 +205,12 @@ impl Caller {
                 }
                 said
             }
-            Err(lost) => HeaderParams::Lost(lost),
+            Err(lost) => CallResult::Lost(lost),
         }
     }
 
     /// Calls a tool.
-    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> HeaderParams {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> CallResult {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
@@ -223,22 +223,22 @@ impl Caller {
         let said = self.call(tool, arguments).await;
         match &said {
             _ if said.text() == Some(&nonce) => Ok(true),
-            HeaderParams::Crossed(what) => Err(format!("crossed answer: {what}")),
-            HeaderParams::Lost(lost) => Err(format!("{tool}: {lost}")),
+            CallResult::Crossed(what) => Err(format!("crossed answer: {what}")),
+            CallResult::Lost(lost) => Err(format!("{tool}: {lost}")),
             _ if said.is_failure() => Ok(false),
-            HeaderParams::Result(result) => {
+            CallResult::Result(result) => {
                 Err(format!("{nonce} of {tool} came back as {result:.200}"))
             }
-            HeaderParams::Error(..) | HeaderParams::Refused(..) => Ok(false),
+            CallResult::Error(..) | CallResult::Refused(..) => Ok(false),
         }
     }
 
     /// Calls a tool of the built-in server that asks for a name and greets by it: a call of
     /// two rounds, in the modern era.
-    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> HeaderParams {
+    pub(crate) async fn round(&mut self, prefix: &str, name: &str) -> CallResult {
         let tool = format!("{prefix}test_input_required_result_elicitation");
         let said = self.call(&tool, json!({})).await;
-        let HeaderParams::Result(result) = &said else { return said };
+        let CallResult::Result(result) = &said else { return said };
         let questions = result["inputRequests"].as_object();
         let Some(key) = questions.and_then(|all| all.keys().next()) else { return said };
         let accepted = json!({"action": "accept", "content": {"name": name}});
@@ -276,32 +276,30 @@ impl Caller {
 }
 
 /// What a reply says to the request with this id.
-pub(crate) fn said(id: &str, reply: &Reply) -> HeaderParams {
+pub(crate) fn said(id: &str, reply: &Reply) -> CallResult {
     let messages = reply.messages();
     let answers = messages.iter().filter(|message| message.get("method").is_none());
     let mut found = None;
     for answer in answers {
         if answer["id"] == id {
             if found.is_some() {
-                return HeaderParams::Crossed(format!("two answers to {id}"));
+                return CallResult::Crossed(format!("two answers to {id}"));
             }
             found = Some(answer);
         } else if !answer["id"].is_null() {
-            return HeaderParams::Crossed(format!("asked as {id}, answered as {answer:.200}"));
+            return CallResult::Crossed(format!("asked as {id}, answered as {answer:.200}"));
         }
     }
     match found {
-        Some(answer) if !answer["result"].is_null() => {
-            HeaderParams::Result(answer["result"].clone())
-        }
+        Some(answer) if !answer["result"].is_null() => CallResult::Result(answer["result"].clone()),
         Some(answer) => {
             let error = &answer["error"];
             let message = error["message"].as_str().unwrap_or_default().to_owned();
-            HeaderParams::Error(error["code"].as_i64().unwrap_or(0), message)
+            CallResult::Error(error["code"].as_i64().unwrap_or(0), message)
         }
         None if reply.status == 200 => {
-            HeaderParams::Lost(Lost::Closed("a whole response without an answer".to_owned()))
+            CallResult::Lost(Lost::Closed("a whole response without an answer".to_owned()))
         }
-        None => HeaderParams::Refused(reply.status, reply.text().chars().take(200).collect()),
+        None => CallResult::Refused(reply.status, reply.text().chars().take(200).collect()),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::caller::{Caller, ERAS, Era, HeaderParams, nonce};
+use crate::caller::{CallResult, Caller, ERAS, Era, nonce};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{Gateway, Plan, ROOT};
 use crate::http::{Connection, Lost};
@@ -254,8 +254,8 @@ async fn abandoned(cx: &Campaign, gateway: &Gateway) -> Verdict {
         let mut caller = gateway.caller(path, Era::Legacy);
         match caller.greet().await {
             Ok(()) => times += 1,
-            Err(HeaderParams::Refused(503, _) | HeaderParams::Error(..)) => {}
-            Err(HeaderParams::Lost(Lost::Closed(_))) if since.elapsed().as_secs() > 60 => break,
+            Err(CallResult::Refused(503, _) | CallResult::Error(..)) => {}
+            Err(CallResult::Lost(Lost::Closed(_))) if since.elapsed().as_secs() > 60 => break,
             Err(said) => return Err(format!("session {number}: {said}")),
         }
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use crate::caller::{Caller, Era, HeaderParams};
+use crate::caller::{CallResult, Caller, Era};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{ADA, Gateway, Plan};
 use crate::http::{Connection, request};
@@ -181,7 +181,7 @@ async fn sessions(cx: &Campaign) -> Verdict {
         let mut caller = gateway.caller("/mcp", Era::Legacy);
         match caller.greet().await {
             Ok(()) => open.push(caller),
-            Err(HeaderParams::Refused(503, _) | HeaderParams::Error(..)) => refused += 1,
+            Err(CallResult::Refused(503, _) | CallResult::Error(..)) => refused += 1,
             Err(said) => return Err(format!("{said}")),
         }
     }
@@ -214,9 +214,7 @@ async fn users(cx: &Campaign) -> Verdict {
             let answered = caller.echo("web__echo", json!({})).await?;
             ensure(answered, || format!("the call of user {number} fails"))?;
             let listed = caller.ask("tools/list", json!({})).await;
-            ensure(matches!(listed, HeaderParams::Result(_)), || {
-                format!("user {number}: {listed}")
-            })?;
+            ensure(matches!(listed, CallResult::Result(_)), || format!("user {number}: {listed}"))?;
         }
         Ok::<_, String>(())
     };
@@ -306,7 +304,7 @@ async fn itself(cx: &Campaign) -> Verdict {
             format!("{} descriptors and {} tasks", now.descriptors, now.tasks)
         })?;
         let listed = caller.ask("tools/list", json!({})).await;
-        let HeaderParams::Result(result) = &listed else { return Err(format!("{listed}")) };
+        let CallResult::Result(result) = &listed else { return Err(format!("{listed}")) };
         let tools = result["tools"].as_array().map_or(0, Vec::len);
         ensure(tools < 200, || format!("{tools} tools are listed"))?;
         times += 1;

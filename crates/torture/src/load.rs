@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::caller::{Caller, Era, HeaderParams, nonce};
+use crate::caller::{CallResult, Caller, Era, nonce};
 use crate::http::Lost;
 use crate::random::Random;
 
@@ -145,7 +145,7 @@ async fn one(
     target: &Target,
     wanted: &mut String,
     random: &mut Random,
-) -> (String, HeaderParams) {
+) -> (String, CallResult) {
     if random.once_in(20) {
         return (LIST.to_owned(), caller.ask(LIST, json!({})).await);
     }
@@ -169,16 +169,16 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
         let (tool, said) = one(&mut caller, &target, &mut wanted, &mut random).await;
         let who = || format!("{:?} client of {} at {}", caller.era, tool, target.path);
         match &said {
-            HeaderParams::Result(result) if tool == LIST && result["tools"].is_array() => {
+            CallResult::Result(result) if tool == LIST && result["tools"].is_array() => {
                 tally.answered.fetch_add(1, Ordering::Relaxed);
             }
             _ if said.text() == Some(&wanted) => {
                 tally.answered.fetch_add(1, Ordering::Relaxed);
             }
-            HeaderParams::Crossed(what) => {
+            CallResult::Crossed(what) => {
                 tally.found(format!("{}: crossed answer: {what}", who()));
             }
-            HeaderParams::Lost(Lost::Closed(why)) => {
+            CallResult::Lost(Lost::Closed(why)) => {
                 tally.lost.fetch_add(1, Ordering::Relaxed);
                 let lost = format!("{}: {wanted}: {why}", who());
                 *tally.last_lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
@@ -186,7 +186,7 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
                     caller.session = None;
                 }
             }
-            HeaderParams::Lost(lost) => tally.found(format!("{}: {wanted}: {lost}", who())),
+            CallResult::Lost(lost) => tally.found(format!("{}: {wanted}: {lost}", who())),
             _ if said.is_failure() => {
                 tally.failed.fetch_add(1, Ordering::Relaxed);
                 if !target.may_fail {
@@ -202,7 +202,7 @@ async fn call(mut caller: Caller, target: Target, tally: Arc<Tally>, mut random:
             std::mem::replace(&mut caller, again).leave().await;
         }
         // Whoever fails at once would else do nothing but fail.
-        let pause = if said.is_failure() || matches!(said, HeaderParams::Lost(_)) { 50 } else { 3 };
+        let pause = if said.is_failure() || matches!(said, CallResult::Lost(_)) { 50 } else { 3 };
         tokio::time::sleep(Duration::from_millis(random.below(pause * 2))).await;
     }
     caller.leave().await;

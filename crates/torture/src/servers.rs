@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::caller::{Caller, ERAS, Era, HeaderParams, nonce};
+use crate::caller::{CallResult, Caller, ERAS, Era, nonce};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{Gateway, Plan};
 
@@ -95,7 +95,7 @@ async fn fails(caller: &mut Caller, tool: &str, within: Duration) -> Result<(), 
     let since = Instant::now();
     let said = caller.call(tool, json!({"message": nonce()})).await;
     let lasted = since.elapsed();
-    let is_known = !matches!(&said, HeaderParams::Error(_, why) if why.contains("Unknown tool"));
+    let is_known = !matches!(&said, CallResult::Error(_, why) if why.contains("Unknown tool"));
     ensure(said.is_failure() && is_known, || format!("{tool}: {said}"))?;
     ensure(lasted < within, || format!("{tool} failed only after {} s", lasted.as_secs()))
 }

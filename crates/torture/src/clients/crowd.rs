@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::caller::{ERAS, Era, HeaderParams};
+use crate::caller::{CallResult, ERAS, Era};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{Gateway, Plan};
 use crate::http::Connection;
@@ -112,7 +112,7 @@ async fn removed(cx: &Campaign) -> Verdict {
     gateway.rewrite(&honest)?;
     for waiting in waiting {
         let said = waiting.await.map_err(|error| error.to_string())?;
-        let is_told = said.is_failure() || matches!(said, HeaderParams::Result(_));
+        let is_told = said.is_failure() || matches!(said, CallResult::Result(_));
         gateway.lives()?;
         ensure(is_told, || format!("a call that waited: {said}"))?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::caller::{Era, HeaderParams, nonce};
+use crate::caller::{CallResult, Era, nonce};
 use crate::campaign::{Campaign, Verdict, ensure, eventually};
 use crate::gateway::Plan;
 use crate::http::Lost;
@@ -60,7 +60,7 @@ async fn descriptors(cx: &Campaign) -> Verdict {
         // Some fail or are cut off, for there is nothing left for them; none is answered wrongly or never.
         let is_fine = said.is_failure()
             || said.text() == Some(&wanted)
-            || matches!(said, HeaderParams::Lost(Lost::Closed(_)));
+            || matches!(said, CallResult::Lost(Lost::Closed(_)));
         ensure(is_fine, || said.to_string())?;
     }
     gateway.serves("tools__echo").await?;

@@ -201,8 +201,10 @@ fn misbehave(tool: &str, id: &Value, message: &str, count: u64) {
             raw(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":1,\"error\":2}\r\n");
         }
         "endless" => {
-            raw(&vec![b'x'; usize::try_from(count).unwrap_or(0).min(128 << 20)]);
-            raw(b"\n");
+            // With its end in one write: a line of another thread in between would be lost.
+            let mut line = vec![b'x'; usize::try_from(count).unwrap_or(0).min(128 << 20)];
+            line.push(b'\n');
+            raw(&line);
         }
         "flood" => {
             for number in 0..count.min(200_000) {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::web::{Web, answer, whole};
 use super::with;
-use crate::caller::{Caller, ERAS, Era, HeaderParams, nonce};
+use crate::caller::{CallResult, Caller, ERAS, Era, nonce};
 use crate::campaign::{Campaign, Verdict, ensure};
 use crate::gateway::{Gateway, Plan};
 use crate::http;
@@ -95,7 +95,7 @@ async fn every_way(cx: &Campaign) -> Verdict {
 /// A name that the gateway does not list would fail for another reason than ours.
 async fn all_are_listed(gateway: &Gateway) -> Result<(), String> {
     let said = gateway.caller("/mcp", Era::Modern).ask("tools/list", json!({})).await;
-    let HeaderParams::Result(result) = &said else { return Err(said.to_string()) };
+    let CallResult::Result(result) = &said else { return Err(said.to_string()) };
     let text = result.to_string();
     let missing: Vec<_> =
         NAMES.iter().filter(|way| !text.contains(&format!("\"web__{way}\""))).collect();

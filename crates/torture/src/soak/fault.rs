@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{OWN, SHARED, Soak, good};
-use crate::caller::{Caller, ERAS, Era, HeaderParams};
+use crate::caller::{CallResult, Caller, ERAS, Era};
 use crate::gateway::ROOT;
 use crate::http::{Connection, Lost, POST, request};
 use crate::process::Process;
@@ -188,8 +188,8 @@ async fn abandoned(soak: &Soak, random: &mut Random) -> Result<&'static str, Str
         };
         let mut caller = soak.gateway.caller(&path, Era::Legacy);
         match caller.greet().await {
-            Err(HeaderParams::Lost(lost)) => return Err(format!("a greeting at {path}: {lost}")),
-            Err(HeaderParams::Crossed(what)) => return Err(what),
+            Err(CallResult::Lost(lost)) => return Err(format!("a greeting at {path}: {lost}")),
+            Err(CallResult::Crossed(what)) => return Err(what),
             _ => {}
         }
     }
@@ -258,11 +258,11 @@ async fn dying_tool(soak: &Soak, random: &mut Random) -> Result<&'static str, St
     let tool = tool(random, "die");
     let mut caller = caller(soak, random).patient(crate::load::DEADLINE);
     match caller.call(&tool, json!({})).await {
-        HeaderParams::Result(result) if result["isError"] != true => {
+        CallResult::Result(result) if result["isError"] != true => {
             Err(format!("{tool} is answered: {result}"))
         }
-        HeaderParams::Crossed(what) => Err(what),
-        HeaderParams::Lost(lost) => Err(format!("{tool}: {lost}")),
+        CallResult::Crossed(what) => Err(what),
+        CallResult::Lost(lost) => Err(format!("{tool}: {lost}")),
         _ => {
             caller.leave().await;
             Ok("server died in a call")
