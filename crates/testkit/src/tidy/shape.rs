@@ -4,9 +4,9 @@ use super::at;
 use crate::source::Source;
 
 /// A file that is read in one sitting.
-const FILE: usize = 500;
+const FILE: usize = 800;
 /// The same with its tests, or made of tests: those are read one at a time.
-const FILE_WITH_TESTS: usize = 600;
+const FILE_WITH_TESTS: usize = 1000;
 /// A function that fits on a screen, counted in lines that hold something.
 const FUNCTION: usize = 80;
 

@@ -7,13 +7,13 @@ const NET: &str = "crates/net/src/a.rs";
 
 #[test]
 fn long_files_are_caught() {
-    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(500)), 0);
-    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(501)), 1);
+    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(800)), 0);
+    assert_eq!(count(shape::file_fits_its_budget, PROTO, &"a();\n".repeat(801)), 1);
     let with_tests =
-        format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", "a();\n".repeat(300), "b();\n".repeat(200));
+        format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", "a();\n".repeat(600), "b();\n".repeat(300));
     assert_eq!(count(shape::file_fits_its_budget, PROTO, &with_tests), 0);
     assert_eq!(
-        count(shape::file_fits_its_budget, "crates/a/tests/it/b.rs", &"a();\n".repeat(601)),
+        count(shape::file_fits_its_budget, "crates/a/tests/it/b.rs", &"a();\n".repeat(1001)),
         1
     );
 }
