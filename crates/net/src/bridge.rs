@@ -129,7 +129,7 @@ impl Bridge {
     fn close_after(&self, whose: ConnectionKey, single: Arc<Upstream>) {
         let bridge = Weak::clone(&self.this);
         lock(&self.state).close(async move {
-            single.all_answered().await;
+            single.until(|it| it.calls() == 0).await;
             if let Some(bridge) = bridge.upgrade() {
                 lock(&bridge.state).connections.remove(&whose);
             }

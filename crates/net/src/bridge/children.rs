@@ -228,7 +228,7 @@ impl Bridge {
             spare
         } else {
             let limits = self.limits();
-            Upstream::between(server, eras, whose.sharing(), hello, limits)
+            Upstream::new(server, eras, whose.sharing(), hello, limits)
         };
         if let Some(tenant) = tenant {
             upstream.let_to(tenant);

@@ -21,7 +21,7 @@ use switchboard_proto::revision::{Era, Revision};
 use super::{Bridge, ConnectionKey, Hidden, Opening};
 use crate::call::Call;
 use crate::connection::{ClientConnection, lock};
-use crate::upstream::{Eras, Found, Upstream};
+use crate::upstream::{EraFound, Eras, Upstream};
 
 /// What waits until the server's era is known.
 #[derive(Default)]
@@ -122,7 +122,13 @@ impl Bridge {
         }
         if state.waiting.asking.is_none() {
             let server = self.server_for(&opening.client);
-            let asking = Upstream::new(server, Era::Modern, Sharing::Shared, None, self.limits());
+            let asking = Upstream::new(
+                server,
+                Eras::both(Era::Modern),
+                Sharing::Shared,
+                None,
+                self.limits(),
+            );
             state.waiting.asking = Some(Arc::clone(&asking));
             let bridge = Weak::clone(&self.this);
             state.close(async move { settle(&bridge, asking).await });
@@ -137,12 +143,13 @@ impl Bridge {
         let limits = self.limits();
         let sharing = greeting.whose.sharing();
         // A child that refused may be gone, or may answer nothing else any more.
-        let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);
+        let fresh = Upstream::new(server, Eras::both(Era::Modern), sharing, None, limits);
         let bridge = Weak::clone(&self.this);
         lock(&self.state).close(async move {
-            let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
+            let found =
+                if names_modern(&answer) { EraFound::Modern } else { fresh.find_era().await };
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
-            if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
+            if found == EraFound::Modern && bridge.replace(&greeting, &old, &fresh) {
                 let Opening { call, request, .. } = greeting.opening;
                 fresh.open(&call, false, &request, &None).detach();
                 old.close().await;
@@ -184,20 +191,20 @@ async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
     let found = asking.find_era().await;
     let Some(bridge) = bridge.upgrade() else { return asking.close().await };
     match found {
-        Found::Modern => bridge.server.learn(Era::Modern, true),
+        EraFound::Modern => bridge.server.learn(Era::Modern, true),
         // It may not have started: if it has, its connection remembers what it speaks.
-        Found::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
-        Found::Legacy | Found::Silent | Found::Old => {
+        EraFound::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
+        EraFound::Legacy | EraFound::Silent | EraFound::Sse => {
             tracing::info!(server = asking.name(), "legacy only: translating for modern clients");
             bridge.server.learn(Era::Modern, false);
         }
         // Whatever is the matter, the server may say it itself.
-        Found::Nothing => bridge.server.guess(Era::Modern, true),
+        EraFound::Nothing => bridge.server.guess(Era::Modern, true),
     }
     // Some take the question for the beginning of a modern conversation, and
     // refuse any other; so a legacy server begins anew (NEG-7). Where all share
     // one it is not started twice, unless it refuses (see `common.rs`).
-    let is_kept = found == Found::Modern || found == Found::Legacy && bridge.is_common();
+    let is_kept = found == EraFound::Modern || found == EraFound::Legacy && bridge.is_common();
     if !is_kept && bridge.is_common() {
         asking.close().await;
     }

@@ -15,7 +15,7 @@ use super::children::User;
 use super::{Bridge, Children, ConnectionKey, State};
 use crate::connection::{lock, now};
 use crate::drive::race;
-use crate::upstream::{Target, Upstream};
+use crate::upstream::{Eras, Target, Upstream};
 
 /// How long a session at the server outlives its last call: what the server
 /// remembers for clients that are alike goes with it.
@@ -210,7 +210,7 @@ impl Bridge {
         let mut state = lock(&self.state);
         while !state.closed && state.pool.len() < most {
             let (server, limits) = (self.server.clone(), self.limits());
-            let warm = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
+            let warm = Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, limits);
             warm.warm();
             state.pool.push_back(warm);
         }
