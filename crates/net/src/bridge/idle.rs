@@ -11,8 +11,7 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use tokio::sync::futures::Notified;
 
-use super::children::User;
-use super::{Bridge, Children, ConnectionKey, State};
+use super::{Bridge, BridgeState, Children, ConnectionKey, ConnectionUser};
 use crate::connection::{lock, now};
 use crate::drive::race;
 use crate::upstream::{Eras, Target, Upstream};
@@ -31,15 +30,15 @@ const MOST_OF_ONE: usize = 16;
 /// How many connections there are for users whom the server can tell from others.
 /// Each is a child or a session there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places(pub(super) usize);
+pub(super) struct ConnectionPlaces(pub(super) usize);
 
-impl Default for Places {
+impl Default for ConnectionPlaces {
     fn default() -> Self {
         Self(Bridge::PLACES)
     }
 }
 
-impl Places {
+impl ConnectionPlaces {
     /// Connections of one principal that stay though nobody uses them: what its
     /// clients show besides is theirs to choose, and must cost nobody else a place.
     fn kept(self) -> usize {
@@ -53,13 +52,9 @@ impl Places {
 }
 
 impl Bridge {
-    /// Ends the connections of those who may not come in any more.
+    /// Ends the connections of clients that may not come in any more.
     pub fn evict(&self) {
-        let mut state = lock(&self.state);
-        let gone: Vec<_> = state.connections.extract_if(|_, it| it.is_orphaned()).collect();
-        for (_, upstream) in gone {
-            state.close(async move { upstream.close().await });
-        }
+        lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
     }
 
     /// How many connections there are for users that the server can tell apart,
@@ -68,11 +63,11 @@ impl Bridge {
 
     /// Has at most so many connections for users that the server can tell apart.
     pub fn set_places(&self, most: usize) {
-        lock(&self.state).places = Places(most);
+        lock(&self.state).places = ConnectionPlaces(most);
     }
 }
 
-impl State {
+impl BridgeState {
     /// Sees to it that there is a place for one more, if need be in the place of
     /// one that nobody uses: of the same user, of the same principal, or of one
     /// that has more.
@@ -132,13 +127,13 @@ impl State {
         let oldest = unused.min_by_key(|(_, upstream)| upstream.used()).map(|(whose, _)| *whose);
         let upstream = oldest.and_then(|oldest| self.connections.remove(&oldest));
         let Some(upstream) = upstream else { return false };
-        self.close(async move { upstream.close().await });
+        self.close(upstream);
         true
     }
 
     /// Ends one of whoever has most, but of nobody who has less than this user's
     /// principal; false if all of theirs are in use.
-    fn end_greediest(&mut self, user: User) -> bool {
+    fn end_greediest(&mut self, user: ConnectionUser) -> bool {
         let mut counts: HashMap<_, usize> = HashMap::from([(user.principal, 1)]);
         for it in self.connections.keys().filter_map(|whose| whose.user()) {
             *counts.entry(it.principal).or_default() += 1;
@@ -165,12 +160,8 @@ impl State {
         last.into_values().map(|(_, whose)| whose).collect()
     }
 
-    fn swept(&self) -> usize {
-        self.connections.keys().filter(|whose| whose.is_swept()).count()
-    }
-
-    /// Takes away what has not been used for long.
-    fn take_idle(&mut self) -> Vec<Arc<Upstream>> {
+    /// Ends what has not been used for long.
+    fn close_idle(&mut self) {
         let now = now();
         let last = self.last_of_clients();
         let is_idle = |whose: &ConnectionKey, upstream: &mut Arc<Upstream>| {
@@ -178,8 +169,7 @@ impl State {
             let is_free = unused && !upstream.is_used() && !upstream.is_attached();
             whose.is_swept() && is_free && !last.contains(whose)
         };
-        let idle = self.connections.extract_if(is_idle);
-        idle.map(|(_, upstream)| upstream).collect()
+        self.close_if(is_idle);
     }
 }
 
@@ -189,10 +179,8 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
         tokio::time::sleep(LOOK).await;
         let Some(bridge) = bridge.upgrade() else { return };
         let mut state = lock(&bridge.state);
-        for upstream in state.take_idle() {
-            state.close(async move { upstream.close().await });
-        }
-        if state.closed || state.swept() == 0 {
+        state.close_idle();
+        if state.closed || !state.connections.keys().any(|whose| whose.is_swept()) {
             state.sweeping = None;
             return;
         }
@@ -252,7 +240,8 @@ impl Bridge {
             if is_so() {
                 return;
             }
-            let used = lock(&self.state).first(|it| !free(it) && !it.is_stopped());
+            let is_used = |it: &&Arc<Upstream>| !free(it) && !it.is_stopped();
+            let used = lock(&self.state).connections.values().find(is_used).cloned();
             match used {
                 Some(used) => _ = race(stirred, used.until(&free)).await,
                 None => stirred.await,
@@ -266,15 +255,11 @@ impl Bridge {
     }
 }
 
-impl State {
-    fn first(&self, is_it: impl Fn(&Upstream) -> bool) -> Option<Arc<Upstream>> {
-        self.connections.values().find(|it| is_it(it)).cloned()
-    }
-
+impl BridgeState {
     /// Whether nobody uses a connection, or waits for one.
     pub(super) fn is_quiet(&self) -> bool {
         let is_used = self.connections.values().any(|upstream| upstream.is_used());
-        !is_used && self.waiting.is_quiet()
+        !is_used && self.era.opens.is_empty() && self.era.asking.is_none()
     }
 
     /// Ends what nobody needs for now; what clients count on is remembered.
@@ -288,10 +273,9 @@ impl State {
             _ = is_remembered && upstream.rest();
             !is_remembered
         };
-        let needless: Vec<_> = self.connections.extract_if(is_needless).collect();
-        let needless = needless.into_iter().map(|(_, upstream)| upstream);
-        for upstream in needless.chain(std::mem::take(&mut self.pool)) {
-            self.close(async move { upstream.close().await });
+        self.close_if(is_needless);
+        while let Some(upstream) = self.pool.pop_front() {
+            self.close(upstream);
         }
         true
     }
@@ -302,7 +286,7 @@ impl State {
             if warm.is_linked() {
                 return Some(warm);
             }
-            self.close(async move { warm.close().await });
+            self.close(warm);
         }
         None
     }
