@@ -57,6 +57,7 @@ pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
 
 pub(crate) use methods::{RawList, elements};
+pub(crate) use options::ConnectionWatcher;
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
 const REMEMBER: Duration = Duration::from_hours(1);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use ring::digest::{Context, SHA256, digest};
 
-use super::definition::{Definitions, ListKind};
+use super::state::{Definitions, ListKind};
 use crate::client::elements;
 use crate::platform::{is_private, make_private_folder, private_file};
 use crate::upstream::{ServerTarget, Target};
@@ -87,7 +87,7 @@ impl Cache {
     }
 
     /// What is known of a server. Blocks.
-    pub(super) fn load(&self, key: &Key) -> Option<Definitions> {
+    pub(super) fn load(&self, key: &CacheKey) -> Option<Definitions> {
         if !is_private(&self.folder).ok()? {
             tracing::warn!("the folder of the cache is not used: others may write to it");
             return None;
@@ -103,7 +103,7 @@ impl Cache {
 
     /// Keeps what is known of a server, and lets go of the oldest if that is too
     /// much. Blocks.
-    pub(super) fn store(&self, key: &Key, definitions: &Definitions) -> io::Result<()> {
+    pub(super) fn store(&self, key: &CacheKey, definitions: &Definitions) -> io::Result<()> {
         make_private_folder(&self.folder)?;
         if !is_private(&self.folder)? {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
@@ -123,7 +123,7 @@ impl Cache {
         self.evict(key)
     }
 
-    fn entry(&self, key: &Key) -> PathBuf {
+    fn entry(&self, key: &CacheKey) -> PathBuf {
         self.folder.join(format!("{key}.{ENTRY}"))
     }
 
@@ -145,7 +145,7 @@ impl Cache {
     }
 
     /// Removes the oldest entries until the rest is within bounds; never that of `newest`.
-    fn evict(&self, newest: &Key) -> io::Result<()> {
+    fn evict(&self, newest: &CacheKey) -> io::Result<()> {
         let newest = self.entry(newest);
         let mut entries = Vec::new();
         for file in fs::read_dir(&self.folder)?.flatten() {
@@ -184,11 +184,11 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 
 /// A digest of all that leads to a server and decides who we are to it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Key(String);
+pub(super) struct CacheKey(String);
 
-impl Key {
+impl CacheKey {
     pub(super) fn of(server: &ServerTarget) -> Self {
-        let mut parts = Parts(Context::new(&SHA256));
+        let mut parts = DigestParts(Context::new(&SHA256));
         match server.target() {
             Target::Command(command) => {
                 parts.add("command", [command.program.as_bytes()]);
@@ -214,16 +214,16 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Parts with their lengths, so that no two lists of parts look alike.
-struct Parts(Context);
+/// DigestParts with their lengths, so that no two lists of parts look alike.
+struct DigestParts(Context);
 
-impl Parts {
+impl DigestParts {
     fn add<'a>(&mut self, name: &str, parts: impl IntoIterator<Item = &'a [u8]>) {
         self.one(name.as_bytes());
         let parts: Vec<_> = parts.into_iter().collect();
