@@ -32,7 +32,6 @@ use crate::drive::OwnedTask;
 use crate::upstream::{self, Eras, ServerTarget, Target, Tenant, Through, Upstream};
 use crate::who::Who;
 use era::EraWait;
-use idle::ConnectionPlaces;
 
 mod admission;
 mod era;
@@ -69,7 +68,9 @@ struct BridgeState {
     pool: VecDeque<Arc<Upstream>>,
     /// The task that ends what no client uses, while there is such a connection.
     sweeping: Option<OwnedTask>,
-    places: ConnectionPlaces,
+    /// How many connections there may be for users whom the server can tell from others.
+    /// Each is a child or a session there.
+    places: usize,
     closing: JoinSet<()>,
     closed: bool,
 }
@@ -141,7 +142,7 @@ impl Bridge {
             limits: Mutex::new(fitting(children, limits)),
             hidden: Arc::new(hidden),
             admission,
-            state: Mutex::default(),
+            state: Mutex::new(BridgeState { places: Self::PLACES, ..BridgeState::default() }),
             stirred: Notify::new(),
             this: Weak::clone(this),
         })

@@ -51,6 +51,7 @@ pub use target::{
 };
 pub(crate) use usage::Tenant;
 pub use usage::Traffic;
+use usage::add;
 pub(crate) use via::through;
 pub use via::{Ancestry, Through, VARIABLE, leads_back};
 
@@ -63,8 +64,6 @@ pub struct Upstream {
     /// This connection only probes the server's era. If its child process exits, starting
     /// a new one does not count as a restart.
     probes_era: AtomicBool,
-    /// No client would ever be told what belongs to no call.
-    deaf: AtomicBool,
     core: Mutex<Core>,
     /// Held by the thread that tells the clients.
     telling: Mutex<()>,
@@ -79,7 +78,8 @@ pub struct Upstream {
     /// Something is due before the deadlines are looked at again.
     sooner: Notify,
     stop: Stop,
-    http: OnceLock<http::HttpEndpoint>,
+    /// None if the server is a command.
+    http: Option<http::HttpEndpoint>,
     credentials: CredentialCache,
     flood: Mutex<Flood>,
     /// What the log was told of what cannot be read, and of what could not be delivered.
@@ -168,11 +168,11 @@ impl Upstream {
         };
         Arc::new(Self {
             name: server.name(),
+            http: http::HttpEndpoint::new(&server),
             server,
             limits,
             modern: AtomicBool::new(eras.server == Era::Modern),
             probes_era: AtomicBool::new(false),
-            deaf: AtomicBool::new(false),
             core: Mutex::new(core),
             telling: Mutex::default(),
             clients: Mutex::default(),
@@ -181,7 +181,6 @@ impl Upstream {
             pipe_changed: Notify::new(),
             sooner: Notify::new(),
             stop: Stop::new(),
-            http: OnceLock::new(),
             credentials: CredentialCache::default(),
             flood: Mutex::default(),
             unreadable: Mutex::default(),
@@ -302,7 +301,8 @@ impl Upstream {
     fn start(self: &Arc<Self>, core: &mut Core) {
         if !std::mem::replace(&mut core.is_watched, true) {
             self.spawn(timers::watch_deadlines(Arc::clone(self)));
-            if self.wants_pings() {
+            let is_url = matches!(self.server.target(), Target::Url { .. });
+            if is_url && !self.limits.ping.is_zero() {
                 self.spawn(timers::send_pings(Arc::clone(self)));
             }
         }
@@ -355,7 +355,7 @@ impl Upstream {
         self.last_words().await;
         self.stop();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
-        if let Some(endpoint) = self.http.get() {
+        if let Some(endpoint) = &self.http {
             endpoint.delete_session().await;
         }
         for task in tasks {
@@ -381,7 +381,7 @@ impl Upstream {
         if by_http {
             let this = Arc::clone(self);
             self.spawn(async move {
-                if let Some(endpoint) = this.http.get() {
+                if let Some(endpoint) = &this.http {
                     endpoint.delete_session().await;
                 }
             });
@@ -456,7 +456,7 @@ impl Upstream {
     /// Text arrived on a lane.
     pub(crate) fn from_server(self: &Arc<Self>, lane: Lane, text: Bytes) -> PendingWork {
         tracing::trace!(server = self.name, lane = lane.0, bytes = text.len(), "from the server");
-        self.server.traffic().add_received(text.len());
+        add(&self.server.traffic().received, text.len());
         let whole = text.clone();
         match jsonrpc::parse(text) {
             Ok(Incoming::One(message)) => self.handle_message(lane, &message),
@@ -603,7 +603,9 @@ impl Upstream {
 
     /// No client will ever be told what belongs to no call: nobody need listen for it.
     pub(crate) fn go_deaf(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
+        if let Some(endpoint) = &self.http {
+            endpoint.is_deaf.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether a client is told what belongs to no call.

@@ -70,7 +70,7 @@ impl Bridge {
     pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
         let Some(admission) = &self.admission else { return Some(opening) };
         let Opening { client, call, request, .. } = &opening;
-        let is_open = lock(admission).queue.is_open;
+        let is_open = lock(admission).queue.state.accepts_calls;
         // Whether the call has a living connection to go by.
         let linked = !is_open && {
             let whose = self.whose(client, call.exchange(), request);
@@ -157,7 +157,7 @@ impl Bridge {
     fn handle_state(&self, admission: &Mutex<Admission>, name: &Arc<str>, state: &ServerState) {
         let (opens, vain, waits_for_server) = {
             let queue = &mut lock(admission).queue;
-            let opens = state.accepts_calls && !queue.is_open;
+            let opens = state.accepts_calls && !queue.state.accepts_calls;
             if opens {
                 // A server that took long to start does not sleep the moment it is there.
                 queue.used = now();
@@ -309,10 +309,8 @@ pub(super) struct AdmissionQueue<W> {
     patience: Duration,
     /// What callers know the server by.
     name: Arc<str>,
-    /// Calls go on to the server.
-    is_open: bool,
-    /// Why calls are refused at once, if they are: the server has failed.
-    failed: Option<(Arc<str>, ServerState)>,
+    /// What the supervisor of the server has published last.
+    state: ServerState,
     /// Those that have a turn, and whose they are.
     open: HashMap<CallKey, u64>,
     waiting: VecDeque<Waiter<W>>,
@@ -354,15 +352,15 @@ enum Decision<W> {
 impl<W> AdmissionQueue<W> {
     fn new(most: usize, patience: Duration, now: Instant) -> Self {
         let (open, waiting) = (HashMap::new(), VecDeque::new());
-        let name = Arc::from("");
-        Self { most, patience, name, is_open: false, failed: None, open, waiting, used: now }
+        let (name, state) = (Arc::from(""), ServerState::new(ServerPhase::Starting));
+        Self { most, patience, name, state, open, waiting, used: now }
     }
 
     /// A call comes by.
     fn enter(&mut self, call: QueuedCall, what: W, now: Instant) -> Decision<W> {
         self.used = now;
-        if let (false, Some(why)) = (call.linked, &self.failed) {
-            return Decision::Fails(what, failure(why, now));
+        if !call.linked && self.state.phase == ServerPhase::Failed {
+            return Decision::Fails(what, self.failure(now));
         }
         let is_first = !self.waiting.iter().any(|waiter| self.may_reach(&waiter.call));
         if self.may_reach(&call) && (!call.counts || is_first && self.open.len() < self.most) {
@@ -381,7 +379,7 @@ impl<W> AdmissionQueue<W> {
     }
 
     fn may_reach(&self, call: &QueuedCall) -> bool {
-        call.linked || self.is_open
+        call.linked || self.state.accepts_calls
     }
 
     /// The next one that may go on.
@@ -442,18 +440,15 @@ impl<W> AdmissionQueue<W> {
         state: &ServerState,
         now: Instant,
     ) -> Vec<(W, Failure)> {
-        if self.is_open && !state.accepts_calls {
+        if self.state.accepts_calls && !state.accepts_calls {
             // They were never sent: from here on they wait for the server, not for their turn.
             let until = now + self.patience;
             self.waiting.iter_mut().for_each(|waiter| waiter.until = until);
         }
-        self.is_open = state.accepts_calls;
-        let has_failed = state.phase == ServerPhase::Failed;
-        self.name = Arc::clone(name);
-        let down = (Arc::clone(name), state.clone());
-        let why = failure(&down, now);
-        self.failed = has_failed.then_some(down);
-        if has_failed || state.phase == ServerPhase::Retrying && !state.was_ready {
+        (self.name, self.state) = (Arc::clone(name), state.clone());
+        let is_new = state.phase == ServerPhase::Retrying && !state.was_ready;
+        if is_new || state.phase == ServerPhase::Failed {
+            let why = self.failure(now);
             let vain = self.take(|waiter| !waiter.call.linked);
             return vain.into_iter().map(|what| (what, why.clone())).collect();
         }
@@ -462,7 +457,7 @@ impl<W> AdmissionQueue<W> {
 
     /// Those who have waited for the server for too long.
     fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
-        if self.is_open {
+        if self.state.accepts_calls {
             return Vec::new();
         }
         self.take(|waiter| !waiter.call.linked && waiter.until <= now)
@@ -470,7 +465,7 @@ impl<W> AdmissionQueue<W> {
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_open {
+        if self.state.accepts_calls {
             return None;
         }
         let waiting = self.waiting.iter().filter(|waiter| !waiter.call.linked);
@@ -487,17 +482,17 @@ impl<W> AdmissionQueue<W> {
     fn idle_since(&self) -> Option<Instant> {
         (self.open.is_empty() && self.waiting.is_empty()).then_some(self.used)
     }
-}
-
-/// Why a call to a server that is down fails now.
-fn failure((name, state): &(Arc<str>, ServerState), now: Instant) -> Failure {
-    let (server, why) = (Arc::clone(name), state.reason.clone().unwrap_or(Failure::CLOSED));
-    if let Failure::Loop { .. } = why {
-        // Trying again does not help.
-        return Failure::Loop { server: Some(server) };
+    /// Why a call to a server that is down fails now.
+    fn failure(&self, now: Instant) -> Failure {
+        let server = Arc::clone(&self.name);
+        let why = self.state.reason.clone().unwrap_or(Failure::CLOSED);
+        if let Failure::Loop { .. } = why {
+            // Trying again does not help.
+            return Failure::Loop { server: Some(server) };
+        }
+        let next = self.state.next_attempt.map(|next| next.saturating_duration_since(now));
+        Failure::Down { server, why: Arc::new(why), next }
     }
-    let next = state.next_attempt.map(|next| next.saturating_duration_since(now));
-    Failure::Down { server, why: Arc::new(why), next }
 }
 
 #[cfg(test)]

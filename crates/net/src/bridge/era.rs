@@ -133,7 +133,7 @@ async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
         EraFound::Modern => bridge.server.learn(Era::Modern, true),
         // It may not have started: if it has, its connection remembers what it speaks.
         EraFound::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
-        EraFound::Legacy | EraFound::Silent | EraFound::Sse => {
+        EraFound::Legacy | EraFound::Silent => {
             tracing::info!(server = asking.name(), "legacy only: translating for modern clients");
             bridge.server.learn(Era::Modern, false);
         }

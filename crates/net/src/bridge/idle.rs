@@ -27,30 +27,6 @@ const LOOK: Duration = Duration::from_mins(1);
 /// what a client can do it says itself, and must keep nobody out by it.
 const MOST_OF_ONE: usize = 16;
 
-/// How many connections there are for users whom the server can tell from others.
-/// Each is a child or a session there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ConnectionPlaces(pub(super) usize);
-
-impl Default for ConnectionPlaces {
-    fn default() -> Self {
-        Self(Bridge::PLACES)
-    }
-}
-
-impl ConnectionPlaces {
-    /// Connections of one principal that stay though nobody uses them: what its
-    /// clients show besides is theirs to choose, and must cost nobody else a place.
-    fn kept(self) -> usize {
-        (self.0 / 4).max(1)
-    }
-
-    /// Connections of one principal in all.
-    fn of_principal(self) -> usize {
-        (self.0 - self.0 / 4).max(1)
-    }
-}
-
 impl Bridge {
     /// Ends the connections of clients that may not come in any more.
     pub fn evict(&self) {
@@ -63,7 +39,7 @@ impl Bridge {
 
     /// Has at most so many connections for users that the server can tell apart.
     pub fn set_places(&self, most: usize) {
-        lock(&self.state).places = ConnectionPlaces(most);
+        lock(&self.state).places = most;
     }
 }
 
@@ -72,7 +48,6 @@ impl BridgeState {
     /// one that nobody uses: of the same user, of the same principal, or of one
     /// that has more.
     pub(super) fn make_room(&mut self, whose: ConnectionKey) -> Result<(), Refusal> {
-        let places = self.places;
         if let ConnectionKey::Able(client, _) = whose {
             let of_one =
                 |it: ConnectionKey| matches!(it, ConnectionKey::Able(of, _) if of == client);
@@ -86,12 +61,15 @@ impl BridgeState {
         }
         let of_principal =
             |it: ConnectionKey| it.user().is_some_and(|it| it.principal == user.principal);
-        if self.count(of_principal) >= places.kept() {
+        let places = self.places;
+        // What the clients of one principal show is theirs to choose, and must cost nobody
+        // else a place: it keeps a quarter that are not used, and has three quarters in all.
+        if self.count(of_principal) >= (places / 4).max(1) {
             // Those that are used stay, as long as there are places.
             self.end_unused(whose);
         }
-        self.keep_below(places.of_principal(), of_principal)?;
-        if self.count(|it| it.user().is_some()) < places.0 {
+        self.keep_below((places - places / 4).max(1), of_principal)?;
+        if self.count(|it| it.user().is_some()) < places {
             return Ok(());
         }
         self.end_greediest(user).then_some(()).ok_or(Refusal::TooManySessions)

@@ -66,7 +66,7 @@ async fn negotiate_via_bridge(
     behind: &ViaBridge,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
-    let guise = &behind.guise;
+    let guise = &behind.identity;
     if guise.era() == Some(Era::Legacy) {
         return greet(Connection::new(server, Era::Legacy, options), options, guise.greeting())
             .await;

@@ -21,7 +21,7 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -197,17 +197,13 @@ impl CacheKey {
                 parts.add("cwd", cwd);
                 let mut env: Vec<_> = command.env.iter().collect();
                 env.sort();
-                let pairs =
-                    env.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-                parts.add("env", pairs);
+                parts.add("env", env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
             }
             Target::Url { url, headers, .. } => {
                 parts.add("url", [url.to_string().as_bytes()]);
                 let mut pairs: Vec<_> = headers.iter().collect();
                 pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
-                let pairs =
-                    pairs.iter().flat_map(|(name, value)| [name.as_ref(), value.as_bytes()]);
-                parts.add("headers", pairs);
+                parts.add("headers", pairs.iter().flat_map(|(k, v)| [k.as_ref(), v.as_bytes()]));
             }
         }
         Self(hex(parts.0.finish().as_ref()))
@@ -243,19 +239,13 @@ impl DigestParts {
 const MARK: &str = "switchboard-definitions 1 ";
 
 fn print(definitions: &Definitions) -> Vec<u8> {
-    let mut body = vec![b'{'];
-    for kind in ListKind::ALL {
-        if kind != ListKind::ALL[0] {
-            body.push(b',');
-        }
-        body.extend_from_slice(format!("\"{}\":[", kind.member().key()).as_bytes());
-        body.extend_from_slice(&definitions.list(kind).join(&b','));
-        body.push(b']');
-    }
-    body.push(b'}');
-    let mut text = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref())).into_bytes();
-    text.append(&mut body);
-    text
+    let lists = ListKind::ALL.map(|kind| {
+        let name = format!("\"{}\":[", kind.member().key());
+        [name.as_bytes(), &definitions.list(kind).join(&b','), b"]"].concat()
+    });
+    let body = [b"{", &*lists.join(&b','), b"}"].concat();
+    let head = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref()));
+    [head.as_bytes(), &body].concat()
 }
 
 fn parse(text: &Bytes) -> Option<Definitions> {
@@ -273,11 +263,7 @@ fn parse(text: &Bytes) -> Option<Definitions> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-    }
-    text
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -130,38 +130,35 @@ impl ListKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
+    /// The method that lists it, the member of the result that has the list, and the member
+    /// that tells one definition from another.
+    fn names(self) -> (&'static str, Member, &'static str) {
+        match self {
+            Self::Tools => (method::LIST_TOOLS, Member::Tools, "name"),
+            Self::Prompts => (method::LIST_PROMPTS, Member::Prompts, "name"),
+            Self::Resources => (method::LIST_RESOURCES, Member::Resources, "uri"),
+            Self::Templates => (method::LIST_TEMPLATES, Member::ResourceTemplates, "uriTemplate"),
+        }
+    }
+
     /// The method that lists it.
     pub fn method(self) -> &'static str {
-        match self {
-            Self::Tools => method::LIST_TOOLS,
-            Self::Prompts => method::LIST_PROMPTS,
-            Self::Resources => method::LIST_RESOURCES,
-            Self::Templates => method::LIST_TEMPLATES,
-        }
+        self.names().0
     }
 
     /// The member of the result that has the list.
     pub fn member(self) -> Member {
-        match self {
-            Self::Tools => Member::Tools,
-            Self::Prompts => Member::Prompts,
-            Self::Resources => Member::Resources,
-            Self::Templates => Member::ResourceTemplates,
-        }
+        self.names().1
+    }
+
+    /// The member that tells one definition from another.
+    pub fn key(self) -> &'static str {
+        self.names().2
     }
 
     /// The capability that a server declares for it.
     pub fn capability(self) -> &'static str {
         if self == Self::Templates { "resources" } else { self.member().key() }
-    }
-
-    /// The member that tells one definition from another.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-        }
     }
 
     /// What a notification says has changed.

@@ -52,8 +52,6 @@ pub(crate) struct Eras {
 pub(crate) enum EraFound {
     Modern,
     Legacy,
-    /// Legacy, and behind the transport of the first revision.
-    Sse,
     /// Legacy, as far as silence or its end tells: begin anew with it (NEG-7).
     Silent,
     /// It could not be found out now.
@@ -138,7 +136,7 @@ impl Upstream {
             Target::Url { .. } => {
                 let asking = tokio::time::timeout(HTTP_WAIT, self.probe(&question));
                 match self.stop.until(asking).await {
-                    Some(Ok(probed)) if probed.is_sse => EraFound::Sse,
+                    Some(Ok(probed)) if probed.is_sse => EraFound::Legacy,
                     Some(Ok(probed)) => found(Carrier::Http, &probed.reply),
                     _ => EraFound::Nothing,
                 }
@@ -196,7 +194,7 @@ impl Probed {
 impl Upstream {
     /// Asks an endpoint which era it speaks.
     pub(crate) async fn probe(&self, question: &Message) -> Probed {
-        let Some(endpoint) = self.endpoint() else { return Probed::broken(Failure::CLOSED) };
+        let Some(endpoint) = &self.http else { return Probed::broken(Failure::CLOSED) };
         let asking = self.send(endpoint, |endpoint| {
             let mut request = endpoint.post_request(question.text(), &HttpSession::default());
             let version = Revision::NEWEST_MODERN.as_str();
@@ -320,7 +318,8 @@ const GUESSED: Duration = Duration::from_secs(2);
 
 impl ServerTarget {
     fn assume(&self, era: Era, speaks: bool, time: Duration) {
-        lock(self.known_eras())[usize::from(era == Era::Modern)] = Some((speaks, now() + time));
+        lock(&self.details.known_eras)[usize::from(era == Era::Modern)] =
+            Some((speaks, now() + time));
     }
 
     /// The same server, of which it is known that it speaks this era: it is not asked.
@@ -332,7 +331,7 @@ impl ServerTarget {
 
     /// Whether it speaks an era, if that is known.
     pub(crate) fn speaks(&self, era: Era) -> Option<bool> {
-        let known = lock(self.known_eras())[usize::from(era == Era::Modern)];
+        let known = lock(&self.details.known_eras)[usize::from(era == Era::Modern)];
         known.filter(|(_, until)| *until > now()).map(|(speaks, _)| speaks)
     }
 

@@ -197,7 +197,7 @@ impl Upstream {
 
     /// Logs why a call failed, where its client is not told all of it.
     pub(super) fn log_details(&self, why: &Failure) {
-        if self.server.is_discreet() && why.brief() != why.to_string() {
+        if self.server.details.is_discreet && why.brief() != why.to_string() {
             tracing::warn!(server = self.name, "{why}");
         }
     }

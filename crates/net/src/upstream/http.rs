@@ -34,7 +34,7 @@ use tokio::sync::{Notify, watch};
 
 use super::flood::too_long;
 use super::via::{self, Via};
-use super::{Core, Fallback, Target, Upstream};
+use super::{Core, Fallback, ServerTarget, Target, Upstream, add};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
@@ -122,9 +122,9 @@ impl Upstream {
         message: Message,
         mut mirrored: Vec<(HeaderName, HeaderValue)>,
     ) -> PendingWork {
-        let Some(endpoint) = self.endpoint() else { return PendingWork::none() };
+        let Some(endpoint) = &self.http else { return PendingWork::none() };
         self.start(core);
-        self.server.traffic().add_sent(message.text().len());
+        add(&self.server.traffic().sent, message.text().len());
         mirrored.extend(trace::to_headers(&message));
         let ended = Arc::new(Notify::new());
         if lane != Lane::MAIN {
@@ -156,7 +156,7 @@ impl Upstream {
             if let Some(arrived) = arrived {
                 lock(&this.core).order.remove(&arrived);
             }
-            if confirms && let Some(endpoint) = this.endpoint() {
+            if confirms && let Some(endpoint) = &this.http {
                 this.listen(endpoint);
             }
         })
@@ -185,7 +185,7 @@ impl Upstream {
     }
 
     async fn converse(self: &Arc<Self>, post: &Post) -> PendingWork {
-        let Some(endpoint) = self.endpoint() else { return PendingWork::none() };
+        let Some(endpoint) = &self.http else { return PendingWork::none() };
         if let Some(after) = &post.after
             && tokio::time::timeout(CONFIRM_WAIT, after.said()).await.is_err()
         {
@@ -238,7 +238,8 @@ impl Upstream {
         let shown = self.credentials(None).await?;
         lock(&endpoint.headers).clone_from(&shown);
         let response = endpoint.fetch.send(request(endpoint)).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || self.server.credential().is_none() {
+        if response.status() != StatusCode::UNAUTHORIZED || self.server.details.credential.is_none()
+        {
             return Ok(response);
         }
         let other = self.credentials(Some(&shown)).await?;
@@ -252,7 +253,7 @@ impl Upstream {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
             if half.is_greeting() {
-                self.server.traffic().add_greeted_again();
+                add(&self.server.traffic().greeted_again, 1);
                 endpoint.forget(&post.session);
             }
         })
@@ -269,7 +270,7 @@ impl Upstream {
                 return;
             }
             if !half.is_greeting() {
-                self.server.traffic().add_greeted_again();
+                add(&self.server.traffic().greeted_again, 1);
                 endpoint.forget(session);
             }
             half.renew_session(now);
@@ -282,14 +283,13 @@ impl Upstream {
         post: &Post,
         response: Response<Incoming>,
     ) -> PendingWork {
-        if post.greets() {
-            endpoint.handle_offer(response.headers());
-        } else if post.is_call() {
+        let offered = post.greets().then(|| HttpSession::offered(response.headers()));
+        if post.is_call() && offered.is_none() {
             self.listen_again();
         }
         let media = content_type(response.headers()).unwrap_or_default();
         if is_event_stream(media) {
-            return self.follow(endpoint, post, response).await;
+            return self.follow(endpoint, post, offered.as_ref(), response).await;
         }
         if !is_json(media) {
             let why = Failure::NotMcp { status: 200, media: Some(media.into()) };
@@ -298,8 +298,8 @@ impl Upstream {
         match Limited::new(response.into_body(), self.limits.message).collect().await {
             Ok(body) => {
                 let text = body.to_bytes();
-                if post.greets() {
-                    self.handle_greeted(endpoint, &text);
+                if let Some(offered) = offered {
+                    self.handle_greeted(endpoint, &offered, &text);
                 }
                 let mut works = self.from_server(post.lane, text);
                 if post.is_call() && self.is_open(post.lane) {
@@ -315,10 +315,16 @@ impl Upstream {
         }
     }
 
-    /// The server has answered a greeting: this is the right transport, and a session begins.
-    fn handle_greeted(&self, endpoint: &HttpEndpoint, answer: &[u8]) {
+    /// The server has answered a greeting: this is the right transport. If the answer is no
+    /// error, a session begins. Its version goes on every request, from the revision on that
+    /// has the header.
+    fn handle_greeted(&self, endpoint: &HttpEndpoint, offered: &HttpSession, answer: &[u8]) {
         lock(&self.core).fallback = Fallback::Settled;
-        endpoint.handle_greeted(answer);
+        let Some(welcome) = Part::new(answer).get(&["result"]) else { return };
+        let name = welcome.string("protocolVersion").unwrap_or_default();
+        let has_header = Revision::legacy_at_most(&name).rules().version_header;
+        let version = HeaderValue::from_str(&name).ok().filter(|_| has_header);
+        endpoint.begin(HttpSession { version, ..offered.clone() });
     }
 
     fn is_open(&self, lane: Lane) -> bool {
@@ -387,30 +393,6 @@ impl Upstream {
         // The sender is ours, so waiting cannot fail.
         _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
-
-    /// The endpoint; none if the server is a command.
-    pub(super) fn endpoint(&self) -> Option<&HttpEndpoint> {
-        let (Target::Url { url, headers, .. }, Some(fetch)) =
-            (self.server.target(), self.server.fetch())
-        else {
-            return None;
-        };
-        let is_deaf = self.deaf.load(Ordering::Relaxed);
-        Some(self.http.get_or_init(|| HttpEndpoint {
-            fetch: fetch.clone(),
-            url: url.clone(),
-            via: self.server.via().cloned(),
-            headers: Mutex::new(Arc::new(headers.clone())),
-            session: Mutex::default(),
-            offered: Mutex::default(),
-            listening: watch::Sender::default(),
-            first_listening: if is_deaf { ListenState::Refused } else { ListenState::NotYet },
-            was_heard: AtomicBool::new(false),
-            missed: AtomicBool::new(false),
-            strain: Mutex::default(),
-            last_event: Mutex::default(),
-        }))
-    }
 }
 
 /// Whether a server says more because of it than its answer, and perhaps where
@@ -436,11 +418,9 @@ pub(super) struct HttpEndpoint {
     headers: Mutex<Arc<HeaderMap>>,
     /// Another one comes only together with another listen stream.
     session: Mutex<HttpSession>,
-    /// The id that came with the answer to a greeting: it is one with the result.
-    offered: Mutex<Option<HeaderValue>>,
     listening: watch::Sender<ListenState>,
-    /// How it begins in each session.
-    first_listening: ListenState,
+    /// No client would ever be told what belongs to no call: we do not listen for it.
+    pub(super) is_deaf: AtomicBool,
     /// The server has let us listen, in this session or an earlier one.
     pub(super) was_heard: AtomicBool,
     /// The server could not be listened to for a while.
@@ -464,6 +444,24 @@ pub(super) struct HttpSession {
 const DELETE_WAIT: Duration = Duration::from_secs(2);
 
 impl HttpEndpoint {
+    /// The endpoint of a server; none if it is a command.
+    pub(super) fn new(server: &ServerTarget) -> Option<Self> {
+        let Target::Url { url, headers, .. } = server.target() else { return None };
+        Some(Self {
+            fetch: server.details.fetch.clone()?,
+            url: url.clone(),
+            via: server.via().cloned(),
+            headers: Mutex::new(Arc::new(headers.clone())),
+            session: Mutex::default(),
+            listening: watch::Sender::default(),
+            is_deaf: AtomicBool::new(false),
+            was_heard: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
+            strain: Mutex::default(),
+            last_event: Mutex::default(),
+        })
+    }
+
     /// A request with the user's headers; ours come later and win (HDR-15).
     pub(super) fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
@@ -514,39 +512,15 @@ impl HttpEndpoint {
         }
     }
 
-    /// An answer to a greeting has begun.
-    pub(super) fn handle_offer(&self, headers: &HeaderMap) {
-        *lock(&self.offered) = headers.get(header::SESSION_ID).cloned().map(|mut id| {
-            id.set_sensitive(true);
-            id
-        });
-    }
-
-    /// The session that it may come to, for the rest of that answer.
-    pub(super) fn offered(&self) -> HttpSession {
-        HttpSession { id: lock(&self.offered).clone(), ..HttpSession::default() }
-    }
-
-    /// The session has begun, if the answer is no error. Its version goes on every
-    /// request, from the revision on that has the header.
-    pub(super) fn handle_greeted(&self, answer: &[u8]) {
-        let Some(welcome) = Part::new(answer).get(&["result"]) else { return };
-        let id = lock(&self.offered).take();
-        self.begin(id);
-        let name = welcome.string("protocolVersion").unwrap_or_default();
-        if Revision::legacy_at_most(&name).rules().version_header {
-            lock(&self.session).version = HeaderValue::from_str(&name).ok();
-        }
-    }
-
     /// Another session, or none, in the place of this one.
-    fn begin(&self, id: Option<HeaderValue>) -> HttpSession {
+    fn begin(&self, next: HttpSession) -> HttpSession {
         let mut before = HttpSession::default();
         self.listening.send_modify(|listening| {
             let mut session = lock(&self.session);
             let number = session.number + 1;
-            before = std::mem::replace(&mut session, HttpSession { number, id, version: None });
-            *listening = self.first_listening;
+            before = std::mem::replace(&mut session, HttpSession { number, ..next });
+            let is_deaf = self.is_deaf.load(Ordering::Relaxed);
+            *listening = if is_deaf { ListenState::Refused } else { ListenState::NotYet };
         });
         // Whoever greets a server again tells what that means.
         self.missed.store(false, Ordering::Relaxed);
@@ -555,7 +529,7 @@ impl HttpEndpoint {
 
     /// Ends the session at the server, if there is one. Failing is no matter.
     pub(super) async fn delete_session(&self) {
-        let session = self.begin(None);
+        let session = self.begin(HttpSession::default());
         if session.id.is_none() {
             return;
         }
@@ -569,6 +543,13 @@ impl HttpEndpoint {
 }
 
 impl HttpSession {
+    /// The session that an answer to a greeting may come to: its id is one with the result.
+    fn offered(headers: &HeaderMap) -> Self {
+        let mut id = headers.get(header::SESSION_ID).cloned();
+        id.iter_mut().for_each(|id| id.set_sensitive(true));
+        Self { id, ..Self::default() }
+    }
+
     fn add_to(&self, headers: &mut HeaderMap) {
         if let Some(id) = &self.id {
             headers.insert(header::SESSION_ID, id.clone());

@@ -22,7 +22,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Notify;
 
 use super::target::Piped;
-use super::{Core, Fallback, Target, Transport, Upstream, http, sse, via};
+use super::{Core, Fallback, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
 use crate::connection::{lock, now};
 use crate::drive::{Either, race};
@@ -184,7 +184,7 @@ async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
         Some(via) => command.clone().env(via::VARIABLE, via.variable()),
         None => command.clone(),
     };
-    let mut child = match command.spawn(up.server.environment()) {
+    let mut child = match command.spawn(&up.server.details.environment) {
         Ok(child) => child,
         Err(error) => {
             return PipeEnd::Broke(Failure::NotStarted { source: FailureSource::new(error) });
@@ -351,7 +351,7 @@ impl Upstream {
         }
         core.outbound.unwritten = messages.len();
         drop(core);
-        self.server.traffic().add_sent(sent);
+        add(&self.server.traffic().sent, sent);
         self.progressed.notify_waiters();
         messages
     }

@@ -43,27 +43,12 @@ struct SseStream {
     decoder: EventDecoder,
 }
 
-/// Why there is no stream.
-struct NoStream {
-    failure: Failure,
-    wrong_transport: bool,
-}
-
-impl From<Failure> for NoStream {
-    fn from(failure: Failure) -> Self {
-        Self { failure, wrong_transport: false }
-    }
-}
-
 /// Connects and serves the stream until it ends or we are told to stop.
 pub(super) async fn run(up: &Arc<Upstream>) -> PipeEnd {
     let (mut stream, post_to) = match up.stop.until(connect(up)).await {
         None => return PipeEnd::Stopped,
         Some(Ok(connected)) => connected,
-        Some(Err(why)) if why.wrong_transport && up.may_change_transport() => {
-            return PipeEnd::WrongTransport(why.failure);
-        }
-        Some(Err(why)) => return PipeEnd::Broke(why.failure),
+        Some(Err(end)) => return end,
     };
     lock(&up.core).fallback = Fallback::Settled;
     up.handle_hearing(true);
@@ -73,24 +58,28 @@ pub(super) async fn run(up: &Arc<Upstream>) -> PipeEnd {
     }
 }
 
-/// Opens the stream; where messages go.
-async fn connect(up: &Arc<Upstream>) -> Result<(SseStream, Uri), NoStream> {
-    let (Some(endpoint), Target::Url { url, .. }) = (up.endpoint(), up.server.target()) else {
-        return Err(Failure::CLOSED.into());
+/// Opens the stream; where messages go, or why there is no stream.
+async fn connect(up: &Arc<Upstream>) -> Result<(SseStream, Uri), PipeEnd> {
+    let (Some(endpoint), Target::Url { url, .. }) = (&up.http, up.server.target()) else {
+        return Err(PipeEnd::Broke(Failure::CLOSED));
     };
     up.renew_credentials().await;
     let session = HttpSession::default();
-    let response = up.send(endpoint, |endpoint| endpoint.get_request(&session, None)).await?;
+    let sending = up.send(endpoint, |endpoint| endpoint.get_request(&session, None));
+    let response = sending.await.map_err(PipeEnd::Broke)?;
+    let no_stream = |failure, may_be_http: bool| {
+        let changes = may_be_http && up.may_change_transport();
+        if changes { PipeEnd::WrongTransport(failure) } else { PipeEnd::Broke(failure) }
+    };
     let status = response.status();
     if !status.is_success() {
-        let wrong_transport = matches!(status.as_u16(), 400 | 404 | 405 | 406);
         let failure = HttpRefusal::read(response, endpoint).await.failure(up);
-        return Err(NoStream { failure, wrong_transport });
+        return Err(no_stream(failure, matches!(status.as_u16(), 400 | 404 | 405 | 406)));
     }
     if !is_event_stream(content_type(response.headers()).unwrap_or_default()) {
         let (status, text) = (status.as_u16(), "no event stream at this URL".into());
         let failure = Failure::HttpStatus { status, text, challenge: None };
-        return Err(NoStream { failure, wrong_transport: true });
+        return Err(no_stream(failure, true));
     }
     let decoder = EventDecoder::new(up.limits.message);
     let mut stream = SseStream { body: response.into_body(), decoder };
@@ -106,7 +95,7 @@ async fn connect(up: &Arc<Upstream>) -> Result<(SseStream, Uri), NoStream> {
         Ok(_) => "the event stream did not begin with an endpoint event",
         Err(_) => "Timed out waiting for SSE endpoint",
     };
-    Err(Failure::WrongTransport { why }.into())
+    Err(PipeEnd::Broke(Failure::WrongTransport { why }))
 }
 
 impl SseStream {
@@ -153,7 +142,7 @@ async fn write(up: &Arc<Upstream>, post_to: &Uri) {
 }
 
 async fn post(up: Arc<Upstream>, post_to: Uri, message: Message) {
-    let Some(endpoint) = up.endpoint() else { return };
+    let Some(endpoint) = &up.http else { return };
     let _in_flight = up.count_in_flight(&message);
     let mut request = endpoint.request(Method::POST, message.text().clone());
     *request.uri_mut() = post_to;

@@ -25,7 +25,7 @@ use crate::stdio::child::Command;
 /// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTarget {
-    details: Arc<TargetDetails>,
+    pub(super) details: Arc<TargetDetails>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
     /// The bridge that it is reached through, if it is.
@@ -33,19 +33,19 @@ pub struct ServerTarget {
 }
 
 #[derive(Clone)]
-struct TargetDetails {
+pub(super) struct TargetDetails {
     target: Target,
-    environment: Vec<(OsString, OsString)>,
-    fetch: Option<Fetch>,
-    credential: Option<Arc<dyn Credential>>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) fetch: Option<Fetch>,
+    pub(super) credential: Option<Arc<dyn Credential>>,
     /// How many pipes to it there are, if somebody counts them.
     pipes: Option<watch::Sender<usize>>,
-    known_eras: Arc<KnownEras>,
+    pub(super) known_eras: Arc<KnownEras>,
     traffic: Arc<Traffic>,
     /// Callers do not hear in its own words why it is in trouble.
-    is_discreet: bool,
+    pub(super) is_discreet: bool,
     /// Its place in chains of gateways, where loops are looked for.
-    via: Option<Arc<Via>>,
+    pub(super) via: Option<Arc<Via>>,
 }
 
 /// A pipe that counts.
@@ -129,7 +129,7 @@ impl ServerTarget {
 
     /// The same server with something different about it. Its eras are not known; what
     /// is counted of both is one.
-    fn but(&self, change: impl FnOnce(&mut TargetDetails)) -> Self {
+    pub(super) fn but(&self, change: impl FnOnce(&mut TargetDetails)) -> Self {
         let mut details = TargetDetails::clone(&self.details);
         (details.pipes, details.known_eras) = (None, Arc::default());
         change(&mut details);
@@ -141,14 +141,6 @@ impl ServerTarget {
     #[must_use]
     pub fn discreet(&self) -> Self {
         self.but(|details| details.is_discreet = true)
-    }
-
-    pub(super) fn is_discreet(&self) -> bool {
-        self.details.is_discreet
-    }
-
-    pub(super) fn with_via(&self, via: Option<Arc<Via>>) -> Self {
-        self.but(|details| details.via = via)
     }
 
     pub(super) fn via(&self) -> Option<&Arc<Via>> {
@@ -195,10 +187,6 @@ impl ServerTarget {
     /// The bridge that it is reached through, if it is.
     pub(crate) fn through(&self) -> Option<&ViaBridge> {
         self.behind.as_ref()
-    }
-
-    pub(super) fn credential(&self) -> Option<&Arc<dyn Credential>> {
-        self.details.credential.as_ref()
     }
 
     /// What is at the other end.
@@ -249,10 +237,6 @@ impl ServerTarget {
         &self.details.traffic
     }
 
-    pub(super) fn known_eras(&self) -> &KnownEras {
-        &self.details.known_eras
-    }
-
     pub(super) fn first_transport(&self, era: Era) -> Transport {
         let Target::Url { strategy, .. } = &self.details.target else { return Transport::Pipe };
         match strategy {
@@ -267,14 +251,6 @@ impl ServerTarget {
     pub(super) fn has_other_transport(&self) -> bool {
         let Target::Url { strategy, .. } = &self.details.target else { return false };
         matches!(strategy, Strategy::HttpFirst | Strategy::SseFirst)
-    }
-
-    pub(super) fn environment(&self) -> &[(OsString, OsString)] {
-        &self.details.environment
-    }
-
-    pub(super) fn fetch(&self) -> Option<&Fetch> {
-        self.details.fetch.as_ref()
     }
 }
 
@@ -348,7 +324,7 @@ impl Upstream {
             return Ok(Arc::clone(known));
         }
         let none = HeaderMap::new();
-        let found = match (self.server.credential(), self.server.target()) {
+        let found = match (&self.server.details.credential, self.server.target()) {
             (Some(credential), _) => {
                 let found = credential.headers(self.server.passed().unwrap_or(&none)).await;
                 let mut found = found.map_err(|why| {

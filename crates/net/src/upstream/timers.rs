@@ -10,7 +10,7 @@ use switchboard_proto::jsonrpc::{Id, Message};
 use switchboard_proto::method;
 
 use super::era::AnswerWaiter;
-use super::{Core, Target, Upstream};
+use super::{Core, Upstream};
 use crate::call::Call;
 use crate::connection::{lock, now};
 use crate::drive::race;
@@ -64,34 +64,23 @@ impl Core {
     }
 }
 
-/// Sends pings until told to stop.
+/// Sends pings to a legacy server while no call is open, until told to stop. Modern servers
+/// have no sessions, and no such method.
 pub(super) async fn send_pings(up: Arc<Upstream>) {
     while up.stop.sleep(up.limits.ping).await {
-        if up.may_ping() {
-            up.ping().await;
+        let may_ping = {
+            let half = &lock(&up.core).half;
+            matches!(half, ClientHalf::Legacy(_)) && !half.is_greeting() && half.calls() == 0
+        };
+        if !may_ping {
+            continue;
         }
-    }
-}
-
-impl Upstream {
-    /// Whether the user wants pings to be sent to such a server.
-    pub(super) fn wants_pings(&self) -> bool {
-        !self.limits.ping.is_zero() && matches!(self.server.target(), Target::Url { .. })
-    }
-
-    /// Modern servers have no sessions, and no such method.
-    fn may_ping(&self) -> bool {
-        let half = &lock(&self.core).half;
-        matches!(half, ClientHalf::Legacy(_)) && !half.is_greeting() && half.calls() == 0
-    }
-
-    async fn ping(self: &Arc<Self>) {
         let (waiter, answer) = AnswerWaiter::new();
         let call = Call::new(waiter, Exchange(1));
         let ping = Message::request(&Id::from(1), method::PING, None);
         // Not by `open`: a ping is no use of the connection.
-        self.begin(&call, &ping, &None).detach();
-        _ = self.stop.until(tokio::time::timeout(ANSWER_WAIT, answer)).await;
+        up.begin(&call, &ping, &None).detach();
+        _ = up.stop.until(tokio::time::timeout(ANSWER_WAIT, answer)).await;
         call.cancel(None).detach();
     }
 }

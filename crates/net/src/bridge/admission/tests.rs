@@ -379,7 +379,9 @@ fn a_call_hears_when_its_server_is_tried_again() {
     let next = Some(now + Duration::from_secs(40));
     let down = |why| {
         let state = ServerState::down(ServerPhase::Failed, why, next);
-        failure(&("s".into(), state), now).to_string()
+        let mut queue: AdmissionQueue<()> = AdmissionQueue::new(1, Duration::ZERO, now);
+        queue.handle_state(&"s".into(), &state, now);
+        queue.failure(now).to_string()
     };
     assert_eq!(down(Failure::CLOSED), "server \"s\" is down (Transport closed); next try in 40 s");
     let looped = down(Failure::LOOP);

@@ -35,7 +35,7 @@ use crate::connection::{lock, now};
 use crate::drive::{Either, race};
 use crate::http::{content_type, is_event_stream};
 use crate::upstream::flood::too_long;
-use crate::upstream::{Transport, Upstream};
+use crate::upstream::{Transport, Upstream, add};
 
 /// Attempts in a row that bring nothing before a stream is given up.
 const ATTEMPTS: u32 = 5;
@@ -114,15 +114,15 @@ impl Upstream {
         self: &Arc<Self>,
         endpoint: &HttpEndpoint,
         post: &Post,
+        offered: Option<&HttpSession>,
         response: Response<Incoming>,
     ) -> PendingWork {
         let mut stream = StreamState::new(Reconnect::new(ATTEMPTS));
-        let session = if post.greets() { endpoint.offered() } else { post.session.clone() };
+        let session = offered.unwrap_or(&post.session);
         let mut response = Some(response);
         loop {
             if let Some(response) = response.take() {
-                let greets = post.greets();
-                match self.read(endpoint, (post.lane, greets), &mut stream, response).await {
+                match self.read(endpoint, (post.lane, offered), &mut stream, response).await {
                     StreamEnd::Answered => return PendingWork::none(),
                     StreamEnd::Ended if stream.polls && stream.last_event.is_some() => {
                         // A server that lets a call's connection go means its client's too.
@@ -143,7 +143,7 @@ impl Upstream {
             if !resumable || !self.pause(&mut stream).await {
                 return self.no_answer_unless_note(post);
             }
-            match self.get(endpoint, &session, &stream).await {
+            match self.get(endpoint, session, &stream).await {
                 Ok(again) => response = again,
                 Err(_) => return self.no_answer_unless_note(post),
             }
@@ -176,7 +176,7 @@ impl Upstream {
     async fn read(
         self: &Arc<Self>,
         endpoint: &HttpEndpoint,
-        (lane, greets): (Lane, bool),
+        (lane, offered): (Lane, Option<&HttpSession>),
         stream: &mut StreamState,
         response: Response<Incoming>,
     ) -> StreamEnd {
@@ -212,8 +212,8 @@ impl Upstream {
                 }
                 if event.is_message() {
                     stream.reconnect.handle_success();
-                    if greets {
-                        self.handle_greeted(endpoint, &event.data);
+                    if let Some(offered) = offered {
+                        self.handle_greeted(endpoint, offered, &event.data);
                     }
                     self.receive(lane, event.data).await;
                 }
@@ -246,7 +246,7 @@ impl Upstream {
         match response.status() {
             StatusCode::OK if is_event_stream(media) => {
                 if last.is_some() {
-                    self.server.traffic().add_resumed();
+                    add(&self.server.traffic().resumed, 1);
                 }
                 Ok(Some(response))
             }
@@ -258,14 +258,20 @@ impl Upstream {
 
 /// The listen stream.
 impl HttpEndpoint {
-    fn change_listening(&self, from: ListenState, to: ListenState) {
+    /// Changes how we listen, if the state so far is meant.
+    fn change_listening(&self, is_meant: impl FnOnce(ListenState) -> bool, to: ListenState) {
         self.listening.send_if_modified(|listening| {
-            let changes = *listening == from;
+            let changes = is_meant(*listening);
             if changes {
                 *listening = to;
             }
             changes
         });
+    }
+
+    /// The server has let us listen, or takes too long to say so.
+    fn heard(&self) {
+        self.change_listening(|it| it == ListenState::Asking, ListenState::Listening);
     }
 
     /// Waits until the server has let us listen, or has not: what it says before
@@ -278,11 +284,11 @@ impl HttpEndpoint {
         // Too late or not, the calls have to begin, and the next ones at once.
         let begun = listening.wait_for(|listening| *listening != ListenState::NotYet);
         if tokio::time::timeout(HANDSHAKE_WAIT, begun).await.is_err() {
-            return self.change_listening(ListenState::NotYet, ListenState::Late);
+            return self.change_listening(|it| it == ListenState::NotYet, ListenState::Late);
         }
         let settled = listening.wait_for(|listening| listening.is_settled());
         if tokio::time::timeout(HEAR_WAIT, settled).await.is_err() {
-            self.change_listening(ListenState::Asking, ListenState::Listening);
+            self.heard();
         }
     }
 
@@ -292,37 +298,19 @@ impl HttpEndpoint {
         // The sender is ours, so waiting cannot fail.
         _ = self.listening.subscribe().wait_for(is_after).await;
     }
-
-    /// How the listening of a session ended, if no other has come.
-    fn end_listening(&self, session: &HttpSession, end: ListenState) {
-        self.listening.send_if_modified(|listening| {
-            let is_ours = self.session().number == session.number;
-            if is_ours {
-                *listening = end;
-            }
-            is_ours
-        });
-    }
-
-    /// Whether the server has ever let us listen.
-    fn offers_listening(&self) -> bool {
-        self.was_heard.load(Ordering::Relaxed)
-    }
 }
 
 impl Upstream {
     /// Listens for what belongs to no call, if that is not done already.
     pub(super) fn listen(self: &Arc<Self>, endpoint: &HttpEndpoint) {
         let mut session = None;
-        endpoint.listening.send_if_modified(|listening| {
-            use ListenState::{Asking, Late, Lost, NotYet};
-            let begins = matches!(*listening, NotYet | Late | Lost);
-            if begins {
-                *listening = Asking;
-                session = Some(endpoint.session());
-            }
+        let begins = |listening| {
+            use ListenState::{Late, Lost, NotYet};
+            let begins = matches!(listening, NotYet | Late | Lost);
+            session = begins.then(|| endpoint.session());
             begins
-        });
+        };
+        endpoint.change_listening(begins, ListenState::Asking);
         if let Some(session) = session {
             self.spawn(Arc::clone(self).keep_listening(session));
         }
@@ -331,7 +319,7 @@ impl Upstream {
     /// Waits until it is known whether the server lets us listen.
     pub(crate) async fn until_listening(&self) {
         let by_http = lock(&self.core).transport == Transport::Http;
-        if let Some(endpoint) = self.http.get().filter(|_| by_http) {
+        if let Some(endpoint) = self.http.as_ref().filter(|_| by_http) {
             self.stop.until(endpoint.until_heard()).await;
         }
     }
@@ -344,7 +332,7 @@ impl Upstream {
     /// Time to listen again, if that had been given up: the server has answered,
     /// or a client begins to wait for what it says.
     pub(in crate::upstream) fn listen_again(self: &Arc<Self>) {
-        let Some(endpoint) = self.http.get() else { return };
+        let Some(endpoint) = &self.http else { return };
         let is_lost = *endpoint.listening.borrow() == ListenState::Lost;
         if is_lost {
             *lock(&endpoint.strain) = None;
@@ -359,7 +347,7 @@ impl Upstream {
 
     /// Listens until the session is over or the server does not offer it.
     async fn keep_listening(self: Arc<Self>, session: HttpSession) {
-        let Some(endpoint) = self.endpoint() else { return };
+        let Some(endpoint) = &self.http else { return };
         let reconnect = lock(&endpoint.strain).take().unwrap_or_else(|| Reconnect::new(ATTEMPTS));
         let mut stream = StreamState::new(reconnect);
         let last = lock(&endpoint.last_event).take();
@@ -368,7 +356,8 @@ impl Upstream {
         let listening = race(endpoint.until_after(&session), hearing);
         let Some(Either::Right(end)) = self.stop.until(listening).await else { return };
         *lock(&endpoint.last_event) = stream.last_event.map(|last| (session.number, last));
-        endpoint.end_listening(&session, end);
+        let is_ours = |_| endpoint.session().number == session.number;
+        endpoint.change_listening(is_ours, end);
         if end != ListenState::Lost || !self.is_awaited() {
             return;
         }
@@ -390,7 +379,7 @@ impl Upstream {
         let mut was_heard = false;
         loop {
             let got = self.get(endpoint, session, stream).await;
-            endpoint.change_listening(ListenState::Asking, ListenState::Listening);
+            endpoint.heard();
             match got {
                 Ok(Some(response)) => {
                     was_heard = true;
@@ -400,9 +389,9 @@ impl Upstream {
                     if missed && stream.last_event.is_none() {
                         self.step(ClientHalf::handle_gap).detach();
                     }
-                    self.read(endpoint, (Lane::MAIN, false), stream, response).await;
+                    self.read(endpoint, (Lane::MAIN, None), stream, response).await;
                 }
-                Err(status) if is_final(status, endpoint.offers_listening()) => {
+                Err(status) if is_final(status, endpoint.was_heard.load(Ordering::Relaxed)) => {
                     self.handle_hearing(false);
                     tracing::debug!(server = self.name, "no listening stream: HTTP {status}");
                     return ListenState::Refused;
@@ -413,7 +402,9 @@ impl Upstream {
                 }
                 // What was said before we were ever heard is not missed.
                 Ok(None) | Err(_) => {
-                    endpoint.missed.store(endpoint.offers_listening(), Ordering::Relaxed);
+                    endpoint
+                        .missed
+                        .store(endpoint.was_heard.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             }
             if !self.pause(stream).await {
@@ -473,7 +464,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_is_made_soon_though_the_server_does_not_say_that_it_is_heard() {
         let up = upstream();
-        let endpoint = up.endpoint().unwrap();
+        let endpoint = up.http.as_ref().unwrap();
         endpoint.listening.send_replace(ListenState::Asking);
         let begun = tokio::time::Instant::now();
         endpoint.until_heard().await;
@@ -485,7 +476,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_wait_once_for_a_client_that_never_ends_its_handshake() {
         let up = upstream();
-        let endpoint = up.endpoint().unwrap();
+        let endpoint = up.http.as_ref().unwrap();
         let begun = tokio::time::Instant::now();
         endpoint.until_heard().await;
         assert_eq!(begun.elapsed(), HANDSHAKE_WAIT);
