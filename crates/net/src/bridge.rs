@@ -429,7 +429,11 @@ impl Bridge {
             ConnectionKey::All(client.era())
         };
         let state = lock(&self.state);
-        let own = state.connections.iter().filter(|(whose, _)| whose.is_own(client));
+        let is_own = |whose: &ConnectionKey| {
+            let is_call = matches!(whose, ConnectionKey::Call(..));
+            whose.sharing() == Sharing::Alone && !is_call && whose.serves(client)
+        };
+        let own = state.connections.iter().filter(|(whose, _)| is_own(whose));
         let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
         let shared = state.connections.get(&whose).cloned().filter(|_| own.is_empty());
         drop(state);
@@ -644,11 +648,6 @@ impl ConnectionKey {
             Self::User(_, user) | Self::Alike(user, _) => Some(user),
             _ => None,
         }
-    }
-
-    /// Whether it is for this client alone, and for more than one of its calls.
-    fn is_own(self, client: &ClientConnection) -> bool {
-        matches!(self, Self::Client(_) | Self::Able(..)) && self.serves(client)
     }
 
     /// Whether both are the same caller's, who may have declared something else.

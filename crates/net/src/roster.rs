@@ -42,7 +42,7 @@ mod supervisor;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -542,11 +542,15 @@ impl RosterShared {
         });
     }
 
-    /// A server offers these lists.
-    fn offer(&self, entry: &ServerEntry, lists: Vec<ReadList>) {
-        for kind in entry.set(lists) {
+    fn tell_definitions(&self, entry: &ServerEntry, kinds: Vec<ListKind>) {
+        for kind in kinds {
             self.tell_change(Change::Definitions { server: Arc::clone(&entry.name), kind });
         }
+    }
+
+    /// A server offers these lists.
+    fn offer(&self, entry: &ServerEntry, lists: Vec<ReadList>) {
+        self.tell_definitions(entry, entry.set(lists));
     }
 
     /// Keeps what a server offers for another time.
@@ -559,11 +563,22 @@ impl RosterShared {
         }
     }
 
-    /// Has the cache asked, for as long as the server is there.
+    /// Has the cache asked what a server offered at an earlier time, for as long as the
+    /// server is there.
     fn recall(self: &Arc<Self>, entry: &Arc<ServerEntry>) {
         let _runtime = self.runtime.enter();
-        let recalling = recall(Arc::downgrade(self), Arc::downgrade(entry));
-        *lock(&entry.recalling) = Some(OwnedTask::spawn(recalling));
+        let key = entry.key.clone();
+        let load = self.options.cache.clone().map(|cache| move || cache.load(&key));
+        let (roster, weak) = (Arc::downgrade(self), Arc::downgrade(entry));
+        *lock(&entry.recalling) = Some(OwnedTask::spawn(async move {
+            let found = match load {
+                Some(load) => tokio::task::spawn_blocking(load).await.ok().flatten(),
+                None => None,
+            };
+            if let (Some(roster), Some(entry)) = (roster.upgrade(), weak.upgrade()) {
+                roster.tell_definitions(&entry, entry.handle_recalled(found));
+            }
+        }));
     }
 
     /// Lets go of every server; what is left to wait for.
@@ -571,33 +586,6 @@ impl RosterShared {
         self.stop.say();
         let entries = self.entries();
         entries.iter().filter_map(|entry| self.remove(&entry.name)).collect()
-    }
-}
-
-/// Asks the cache what a server offered at an earlier time.
-async fn recall(roster: Weak<RosterShared>, entry: Weak<ServerEntry>) {
-    let cache = roster.upgrade().and_then(|roster| roster.options.cache.clone());
-    let key = entry.upgrade().map(|entry| entry.key.clone());
-    let found = match cache.zip(key) {
-        Some((cache, key)) => {
-            let loading = tokio::task::spawn_blocking(move || cache.load(&key));
-            loading.await.ok().flatten()
-        }
-        None => None,
-    };
-    let (Some(roster), Some(entry)) = (roster.upgrade(), entry.upgrade()) else { return };
-    let mut told = Vec::new();
-    entry.lists.send_modify(|lists| {
-        lists.is_loaded = true;
-        // A server that was quicker knows better.
-        if let Some(found) = found.filter(|_| !lists.is_known) {
-            told.extend(ListKind::ALL.into_iter().filter(|&kind| !found.list(kind).is_empty()));
-            lists.definitions = Arc::new(found);
-            lists.is_known = true;
-        }
-    });
-    for kind in told {
-        roster.tell_change(Change::Definitions { server: Arc::clone(&entry.name), kind });
     }
 }
 

@@ -108,9 +108,7 @@ struct Core {
     lanes: HashMap<Lane, Arc<Notify>>,
     /// Over HTTP: what must arrive before what follows it.
     order: http::PostOrder,
-    /// The deadlines are watched.
-    is_watched: bool,
-    /// When they are looked at next.
+    /// When the deadlines are looked at next, if they are watched.
     next_look: Option<Instant>,
     /// When a client last opened a call.
     used: Instant,
@@ -162,7 +160,6 @@ impl Upstream {
             is_piped: false,
             lanes: HashMap::new(),
             order: http::PostOrder::default(),
-            is_watched: false,
             next_look: None,
             used: now(),
         };
@@ -299,7 +296,8 @@ impl Upstream {
 
     /// Starts the tasks of the connection: the transport is needed.
     fn start(self: &Arc<Self>, core: &mut Core) {
-        if !std::mem::replace(&mut core.is_watched, true) {
+        if core.next_look.is_none() {
+            core.next_look = Some(now());
             self.spawn(timers::watch_deadlines(Arc::clone(self)));
             let is_url = matches!(self.server.target(), Target::Url { .. });
             if is_url && !self.limits.ping.is_zero() {

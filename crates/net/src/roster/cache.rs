@@ -21,7 +21,6 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -87,7 +86,7 @@ impl Cache {
     }
 
     /// What is known of a server. Blocks.
-    pub(super) fn load(&self, key: &CacheKey) -> Option<Definitions> {
+    pub(super) fn load(&self, key: &str) -> Option<Definitions> {
         if !is_private(&self.folder).ok()? {
             tracing::warn!("the folder of the cache is not used: others may write to it");
             return None;
@@ -103,7 +102,7 @@ impl Cache {
 
     /// Keeps what is known of a server, and lets go of the oldest if that is too
     /// much. Blocks.
-    pub(super) fn store(&self, key: &CacheKey, definitions: &Definitions) -> io::Result<()> {
+    pub(super) fn store(&self, key: &str, definitions: &Definitions) -> io::Result<()> {
         make_private_folder(&self.folder)?;
         if !is_private(&self.folder)? {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
@@ -123,7 +122,7 @@ impl Cache {
         self.evict(key)
     }
 
-    fn entry(&self, key: &CacheKey) -> PathBuf {
+    fn entry(&self, key: &str) -> PathBuf {
         self.folder.join(format!("{key}.{ENTRY}"))
     }
 
@@ -145,7 +144,7 @@ impl Cache {
     }
 
     /// Removes the oldest entries until the rest is within bounds; never that of `newest`.
-    fn evict(&self, newest: &CacheKey) -> io::Result<()> {
+    fn evict(&self, newest: &str) -> io::Result<()> {
         let newest = self.entry(newest);
         let mut entries = Vec::new();
         for file in fs::read_dir(&self.folder)?.flatten() {
@@ -183,40 +182,29 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// A digest of all that leads to a server and decides who we are to it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct CacheKey(String);
-
-impl CacheKey {
-    pub(super) fn of(server: &ServerTarget) -> Self {
-        let mut parts = DigestParts(Context::new(&SHA256));
-        match server.target() {
-            Target::Command(command) => {
-                parts.add("command", [command.program.as_bytes()]);
-                parts.add("args", command.args.iter().map(String::as_bytes));
-                let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
-                parts.add("cwd", cwd);
-                let mut env: Vec<_> = command.env.iter().collect();
-                env.sort();
-                parts.add("env", env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
-            }
-            Target::Url { url, headers, .. } => {
-                parts.add("url", [url.to_string().as_bytes()]);
-                let mut pairs: Vec<_> = headers.iter().collect();
-                pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
-                parts.add("headers", pairs.iter().flat_map(|(k, v)| [k.as_ref(), v.as_bytes()]));
-            }
+pub(super) fn cache_key(server: &ServerTarget) -> String {
+    let mut parts = DigestParts(Context::new(&SHA256));
+    match server.target() {
+        Target::Command(command) => {
+            parts.add("command", [command.program.as_bytes()]);
+            parts.add("args", command.args.iter().map(String::as_bytes));
+            let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
+            parts.add("cwd", cwd);
+            let mut env: Vec<_> = command.env.iter().collect();
+            env.sort();
+            parts.add("env", env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
         }
-        Self(hex(parts.0.finish().as_ref()))
+        Target::Url { url, headers, .. } => {
+            parts.add("url", [url.to_string().as_bytes()]);
+            let mut pairs: Vec<_> = headers.iter().collect();
+            pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
+            parts.add("headers", pairs.iter().flat_map(|(k, v)| [k.as_ref(), v.as_bytes()]));
+        }
     }
+    hex(parts.0.finish().as_ref())
 }
 
-impl fmt::Display for CacheKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// DigestParts with their lengths, so that no two lists of parts look alike.
+/// Parts with their lengths, so that no two lists of parts look alike.
 struct DigestParts(Context);
 
 impl DigestParts {

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
-use super::cache::CacheKey;
+use super::cache::cache_key;
 use super::state::{Deferred, Definition, Definitions, ListKind, ListTerms};
 use super::state::{ServerPhase, ServerState};
 use super::{Roster, RosterError, RosterShared};
@@ -41,7 +41,8 @@ pub(super) struct ServerEntry {
     pub(super) options: ClientOptions,
     /// How long connecting and reading the lists may take.
     connect: Duration,
-    pub(super) key: CacheKey,
+    /// Where the cache has its lists.
+    pub(super) key: String,
     pub(super) state: watch::Sender<ServerState>,
     pub(super) lists: watch::Sender<ServerLists>,
     /// There while the server is ready; while it sleeps, as it was.
@@ -83,7 +84,7 @@ impl ServerEntry {
         options: ClientOptions,
         connect: Duration,
     ) -> Arc<Self> {
-        let key = CacheKey::of(&server);
+        let key = cache_key(&server);
         let remembered = Mutex::new(options.remembered);
         Arc::new(Self {
             name,
@@ -146,6 +147,22 @@ impl ServerEntry {
             }
             known.definitions = Arc::new(definitions);
             known.is_known = true;
+        });
+        different
+    }
+
+    /// The cache has answered; the lists that are different now.
+    pub(super) fn handle_recalled(&self, found: Option<Definitions>) -> Vec<ListKind> {
+        let mut different = Vec::new();
+        self.lists.send_modify(|lists| {
+            lists.is_loaded = true;
+            // A server that was quicker knows better.
+            if let Some(found) = found.filter(|_| !lists.is_known) {
+                let has = |kind: &ListKind| !found.list(*kind).is_empty();
+                different.extend(ListKind::ALL.into_iter().filter(has));
+                lists.definitions = Arc::new(found);
+                lists.is_known = true;
+            }
         });
         different
     }

@@ -196,7 +196,10 @@ impl Upstream {
             // Too late or not, it is our turn.
             _ = tokio::time::timeout(PROGRESS_WAIT, progress.said()).await;
         }
-        if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
+        let method = post.message.method();
+        // The server may say more than its answer, and only a listen stream may hear that.
+        let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
+        if self.era() == Era::Legacy && is_followed_by_more {
             endpoint.until_heard().await;
         }
         if post.greets() {
@@ -393,12 +396,6 @@ impl Upstream {
         // The sender is ours, so waiting cannot fail.
         _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
     }
-}
-
-/// Whether a server says more because of it than its answer, and perhaps where
-/// only a listen stream hears it.
-fn is_followed_by_more(method: &str) -> bool {
-    method == method::SUBSCRIBE || method::may_ask(method)
 }
 
 /// The lane of the call with this id.

@@ -457,7 +457,7 @@ mod tests {
         let limits = Arc::new(Limits { backlog: BACKLOG, ..Limits::default() });
         let up = Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, limits);
         let mut core = lock(&up.core);
-        (core.is_piped, core.is_watched, core.pipe) = (true, true, PipeState::Here);
+        (core.is_piped, core.next_look, core.pipe) = (true, Some(now()), PipeState::Here);
         while more(&core.outbound) {
             up.enqueue(&mut core, Message::result(&Id::from(1), b"{}"));
         }
