@@ -68,7 +68,7 @@ struct BridgeState {
     pool: VecDeque<Arc<Upstream>>,
     /// The task that ends what no client uses, while there is such a connection.
     sweeping: Option<OwnedTask>,
-    /// How many connections there may be for users whom the server can tell from others.
+    /// How many connections there may be for users that the server can tell from others.
     /// Each is a child or a session there.
     places: usize,
     closing: JoinSet<()>,
@@ -102,7 +102,7 @@ impl Bridge {
 
     /// A bridge with a bound on the calls that the server gets at once; further
     /// ones wait for their turn. They also wait for a server that is not there,
-    /// for `start` at most: [`follow`](Self::follow) says who supervises it,
+    /// for `start` at most: [`follow`](Self::follow) names its supervisor,
     /// and until then it is being started.
     pub fn guarding(
         server: ServerTarget,
@@ -184,7 +184,7 @@ impl Bridge {
     }
 
     /// The process that all share did not come up as it should: the next attempt
-    /// is with another, unless somebody uses this one.
+    /// is with another, unless a client uses this one.
     pub(crate) fn begin_anew(&self) {
         if !self.is_common() {
             return;
@@ -195,7 +195,7 @@ impl Bridge {
             && state.is_quiet()
             && let Some(upstream) = state.connections.remove(&ConnectionKey::Everybody)
         {
-            // Nobody knows it yet, nor what it speaks.
+            // No client knows it yet, nor what it speaks.
             return state.close(upstream);
         }
         state.rest();
@@ -254,8 +254,8 @@ impl Backend for Bridge {
         let mut state = lock(&self.state);
         state.hellos.remove(&client.number());
         state.era.opens.retain(|open| open.client.number() != client.number());
-        state.close_if(|whose, _| whose.sharing() == Sharing::Alone && whose.serves(client));
-        let shared = state.connections.iter().filter(|(whose, _)| whose.serves(client));
+        state.close_if(|key, _| key.sharing() == Sharing::Alone && key.serves(client));
+        let shared = state.connections.iter().filter(|(key, _)| key.serves(client));
         let shared: Vec<_> = shared.map(|(_, upstream)| Arc::clone(upstream)).collect();
         drop(state);
         for upstream in shared {
@@ -294,10 +294,10 @@ impl Bridge {
     /// Passes a call on to the connection that it belongs to.
     fn connect(&self, opening: &Opening) -> PendingWork {
         let Opening { client, call, request, said } = opening;
-        let whose = self.whose(client, call.exchange(), request);
+        let key = self.choose_key(client, call.exchange(), request);
         let found = match self.hidden.refuses(request) {
             Some(why) => Err(why.into()),
-            None => self.upstream_for(client, whose, self.eras(client), request),
+            None => self.upstream_for(client, key, self.eras(client), request),
         };
         let upstream = match found {
             Ok(upstream) => upstream,
@@ -311,18 +311,18 @@ impl Bridge {
             upstream.attach(&call.listener());
         }
         if request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
-            self.watch_greeting(opening, &upstream, whose);
+            self.watch_greeting(opening, &upstream, key);
         } else if self.hidden.concerns(request) {
             call.set_rewrite(Arc::<Hidden>::clone(&self.hidden));
         }
         let works = upstream.open(call, client.era() == upstream.era(), request, said);
-        if let ConnectionKey::Call(..) = whose {
+        if let ConnectionKey::Call(..) = key {
             // A connection for one call ends with it.
             let bridge = Weak::clone(&self.this);
             lock(&self.state).spawn(async move {
                 upstream.until(|it| it.calls() == 0).await;
                 if let Some(bridge) = bridge.upgrade() {
-                    lock(&bridge.state).connections.remove(&whose);
+                    lock(&bridge.state).connections.remove(&key);
                 }
                 upstream.close().await;
             });
@@ -330,7 +330,7 @@ impl Bridge {
         works
     }
 
-    /// Who speaks what, when this client calls.
+    /// The eras of this client and of the server.
     fn eras(&self, client: &ClientConnection) -> Eras {
         let other = |era| if era == Era::Legacy { Era::Modern } else { Era::Legacy };
         let clients = client.era();
@@ -348,7 +348,7 @@ impl Bridge {
     fn upstream_for(
         &self,
         client: &ClientConnection,
-        whose: ConnectionKey,
+        key: ConnectionKey,
         eras: Eras,
         request: &Message,
     ) -> Result<Arc<Upstream>, Failure> {
@@ -361,52 +361,52 @@ impl Bridge {
         if greets && self.children == Children::PerRequest {
             state.hellos.insert(client.number(), request.clone());
         }
-        if let Some(upstream) = state.connections.get(&whose) {
+        if let Some(upstream) = state.connections.get(&key) {
             upstream.touch();
             return Ok(Arc::clone(upstream));
         }
-        state.make_room(whose)?;
-        let tenant = self.tenant(&mut state, whose, client)?;
-        if whose.is_swept() {
+        state.make_room(key)?;
+        let tenant = self.tenant(&mut state, key, client)?;
+        if key.is_swept() {
             let sweep = || OwnedTask::spawn(idle::sweep(Weak::clone(&self.this)));
             state.sweeping.get_or_insert_with(sweep);
         }
-        let hello = match whose {
+        let hello = match key {
             ConnectionKey::Call(number, _) if !greets => state.hellos.get(&number).cloned(),
             _ => None,
         };
         let server = self.server_for(client);
         let is_alike = |spare: &mut Arc<Upstream>| spare.passed() == server.passed();
-        let fits = eras.clients == Era::Modern || whose == ConnectionKey::Everybody;
+        let fits = eras.clients == Era::Modern || key == ConnectionKey::Everybody;
         let spare = state.era.spare.take_if(|spare| fits && is_alike(spare));
         let spare = spare.or_else(|| state.take_warm());
         let upstream = if let Some(spare) = spare {
-            spare.turn(eras, whose.sharing());
+            spare.turn(eras, key.sharing());
             spare
         } else {
             let limits = self.limits();
-            Upstream::new(server, eras, whose.sharing(), hello, limits)
+            Upstream::new(server, eras, key.sharing(), hello, limits)
         };
         if let Some(tenant) = tenant {
             upstream.let_to(tenant);
         }
-        if client.is_bare() && whose.sharing() == Sharing::Alone {
+        if client.is_bare() && key.sharing() == Sharing::Alone {
             upstream.go_deaf();
         }
-        state.connections.insert(whose, Arc::clone(&upstream));
+        state.connections.insert(key, Arc::clone(&upstream));
         drop(state);
         self.fill_pool();
         Ok(upstream)
     }
 
-    /// Whom a connection is for; none if it is for everybody.
+    /// The user that a connection is for; none if it is for all clients.
     fn tenant(
         &self,
         state: &mut BridgeState,
-        whose: ConnectionKey,
+        key: ConnectionKey,
         client: &ClientConnection,
     ) -> Result<Option<Tenant>, Refusal> {
-        if matches!(whose, ConnectionKey::Everybody | ConnectionKey::All(_)) {
+        if matches!(key, ConnectionKey::Everybody | ConnectionKey::All(_)) {
             return Ok(None);
         }
         let who = client.who();
@@ -416,28 +416,28 @@ impl Bridge {
         if !matches!(self.server.target(), Target::Command(_)) {
             return Ok(Some(Tenant::visiting(who)));
         }
-        let tenant = Tenant::housed(who, || state.end_unused(whose));
+        let tenant = Tenant::housed(who, || state.end_unused(key));
         tenant.map(Some).ok_or(Refusal::TooManyProcesses)
     }
 
     /// The connections that hear what belongs to no call: those of this client
     /// alone, else the one that it shares with others.
     fn hearing(&self, client: &ClientConnection, message: &Message) -> Vec<Arc<Upstream>> {
-        let whose = if self.children.is_shared() {
-            self.whose(client, Exchange(0), message)
+        let key = if self.children.is_shared() {
+            self.choose_key(client, Exchange(0), message)
         } else {
             ConnectionKey::All(client.era())
         };
         let state = lock(&self.state);
-        let is_own = |whose: &ConnectionKey| {
-            let is_call = matches!(whose, ConnectionKey::Call(..));
-            whose.sharing() == Sharing::Alone && !is_call && whose.serves(client)
+        let is_own = |key: &ConnectionKey| {
+            let is_call = matches!(key, ConnectionKey::Call(..));
+            key.sharing() == Sharing::Alone && !is_call && key.serves(client)
         };
-        let own = state.connections.iter().filter(|(whose, _)| is_own(whose));
+        let own = state.connections.iter().filter(|(key, _)| is_own(key));
         let own: Vec<_> = own.map(|(_, upstream)| Arc::clone(upstream)).collect();
-        let shared = state.connections.get(&whose).cloned().filter(|_| own.is_empty());
+        let shared = state.connections.get(&key).cloned().filter(|_| own.is_empty());
         drop(state);
-        // To a modern server this means that somebody wants to hear of changes.
+        // To a modern server this means that a client wants to hear of changes.
         let is_vain = message.method() == method::INITIALIZED && client.is_bare();
         let hears = |upstream: &Arc<Upstream>| !is_vain || upstream.era() == Era::Legacy;
         own.into_iter().chain(shared).filter(hears).collect()
@@ -448,8 +448,8 @@ impl Bridge {
         self.server.passing(self.server.passed_of(client.carried()))
     }
 
-    /// Who goes by the connection that a call goes by.
-    fn whose(
+    /// The key of the connection that a call goes by.
+    fn choose_key(
         &self,
         client: &ClientConnection,
         exchange: Exchange,
@@ -459,25 +459,25 @@ impl Bridge {
             return ConnectionKey::Everybody;
         }
         let (eras, passed) = (self.eras(client), self.server.passed_of(client.carried()));
-        let whose = self.children.whose(client, exchange, request, eras.server, &passed);
-        self.keeper(whose, client, request).unwrap_or(whose)
+        let key = self.children.choose_key(client, exchange, request, eras.server, &passed);
+        self.keeper(key, client, request).unwrap_or(key)
     }
 
     /// The connection by which the same caller began the task that a request is
     /// about: its id is enough, whatever the request declares besides.
     fn keeper(
         &self,
-        whose: ConnectionKey,
+        key: ConnectionKey,
         client: &ClientConnection,
         request: &Message,
     ) -> Option<ConnectionKey> {
         let task = subject(request)?;
         let state = lock(&self.state);
         let has_it = |upstream: &Upstream| upstream.has_task(&task, client.principal());
-        if state.connections.get(&whose).is_some_and(|upstream| has_it(upstream)) {
+        if state.connections.get(&key).is_some_and(|upstream| has_it(upstream)) {
             return None;
         }
-        let mut theirs = state.connections.iter().filter(|(other, _)| other.is_alike(whose));
+        let mut theirs = state.connections.iter().filter(|(other, _)| other.is_alike(key));
         theirs.find(|(_, upstream)| has_it(upstream)).map(|(other, _)| *other)
     }
 }
@@ -503,7 +503,7 @@ impl BridgeState {
 }
 
 impl Drop for Bridge {
-    /// Nobody waits for the end, but it comes.
+    /// No caller waits for the end, but it comes.
     fn drop(&mut self) {
         let state = lock(&self.state);
         let all = state.connections.values().chain(&state.pool);
@@ -511,12 +511,12 @@ impl Drop for Bridge {
     }
 }
 
-/// How many connections to the server there are, and who shares them.
+/// How many connections to the server there are, and which clients share them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Children {
     /// One for each legacy session; modern clients share one, for each of
     /// their requests stands alone (GW-81). A legacy server knows nothing of
-    /// that: there, those share one who can do the same (GW-41), and a client
+    /// that: there, clients that can do the same share one (GW-41), and a client
     /// on a pipe has one for whatever its requests say that it can do.
     #[default]
     PerSession,
@@ -535,7 +535,7 @@ pub enum Children {
 /// they are: no two that differ are known to have the same.
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
-/// Somebody whom the server can tell from others, and the principal behind them:
+/// A user that the server can tell from others, and the principal behind it:
 /// one for each name, whatever else its clients show.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct ConnectionUser {
@@ -543,14 +543,14 @@ struct ConnectionUser {
     said: Digest,
 }
 
-/// Who goes by a connection: all clients, those of an era, those of one user, modern
+/// The clients that go by a connection: all clients, those of an era, those of one user, modern
 /// clients that are alike, one client, its calls that are alike, or one call of it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum ConnectionKey {
     Everybody,
     All(Era),
     User(Era, ConnectionUser),
-    /// By who they are, and by what they can do besides.
+    /// By user, and by what the clients can do besides.
     Alike(ConnectionUser, Digest),
     Client(u64),
     /// A modern client on a pipe, by what it can do: each request says that anew.
@@ -559,9 +559,9 @@ enum ConnectionKey {
 }
 
 impl Children {
-    /// Who goes by the connection that a call goes by, to a server of this era.
+    /// The key of the connection that a call goes by, to a server of this era.
     /// What is passed on of a client's headers is shown by no other's connection.
-    fn whose(
+    fn choose_key(
         self,
         client: &ClientConnection,
         exchange: Exchange,
@@ -642,7 +642,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Whose it is, if it is somebody's whom the server can tell from others.
+    /// The user it is for, if the server can tell that user from others.
     fn user(self) -> Option<ConnectionUser> {
         match self {
             Self::User(_, user) | Self::Alike(user, _) => Some(user),
@@ -650,7 +650,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Whether both are the same caller's, who may have declared something else.
+    /// Whether both are of the same caller, which may have declared something else.
     fn is_alike(self, other: Self) -> bool {
         match (self, other) {
             (Self::Alike(one, _), Self::Alike(other, _)) => one == other,
@@ -659,7 +659,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Whether it is there for as long as somebody uses it, and no longer.
+    /// Whether it ends when no client has used it for a while.
     fn is_swept(self) -> bool {
         matches!(self, Self::User(..) | Self::Alike(..) | Self::Able(..))
     }
@@ -688,7 +688,7 @@ fn subject(request: &Message) -> Option<Cow<'_, str>> {
 /// The bounds of connections that are shared like this.
 fn fitting(children: Children, limits: Arc<Limits>) -> Arc<Limits> {
     match children {
-        // A child that has answered is gone: nobody could ask it for a task.
+        // A child that has answered is gone: no client could ask it for a task.
         Children::PerRequest => Arc::new(Limits { tasks: 0, ..Limits::clone(&limits) }),
         _ => limits,
     }

@@ -73,7 +73,7 @@ pub struct Roster {
     _end: Arc<RosterEnd>,
 }
 
-/// Ends the connections with their last user. Nobody waits for it, but it comes.
+/// Ends the connections with the last clone of the roster. No caller waits for it.
 #[derive(Debug)]
 struct RosterEnd(Arc<RosterShared>);
 
@@ -96,7 +96,7 @@ impl Roster {
         self.add_with(name, server, self.shared.options.client.clone())
     }
 
-    /// The same with something different about how to connect, or whom to ask.
+    /// The same with something different about how to connect, or which callbacks answer.
     pub fn add_with(
         &self,
         name: impl Into<Arc<str>>,
@@ -179,8 +179,8 @@ impl Roster {
         self.shared.step(|supervisor, now| supervisor.restart(name, now))
     }
 
-    /// Ends the connection to a server that nobody uses; what it offers is offered
-    /// as before, and whoever wants it wakes it. False if it is not ready.
+    /// Ends the connection to a server that no client uses; what it offers is offered
+    /// as before, and the next use wakes it. False if it is not ready.
     pub fn sleep(&self, name: &str) -> bool {
         self.shared.step(|supervisor, _| supervisor.sleep(name))
     }
@@ -197,7 +197,7 @@ impl Roster {
         entry.is_some_and(|entry| entry.state.borrow().phase == ServerPhase::Ready)
     }
 
-    /// Connects a server that sleeps; nobody waits for it.
+    /// Connects a server that sleeps, without waiting for it.
     pub fn wake(&self, name: &str) {
         self.shared.step(|supervisor, now| supervisor.want(name, now));
     }
@@ -251,7 +251,7 @@ impl Roster {
     }
 
     /// How long others may keep the lists of one kind of these servers together,
-    /// and by whom it may be shared: the least that any of them allows (GW-83).
+    /// and whether users may share them: the least that any of them allows (GW-83).
     /// None if none of them has such a list.
     pub fn hints(&self, kind: ListKind, of: impl Fn(&str) -> bool) -> Option<Hints> {
         let (entries, now) = (self.shared.entries(), now());
@@ -492,7 +492,7 @@ impl RosterShared {
         if !matches!(change, Change::State { .. }) {
             self.edition.fetch_add(1, Ordering::AcqRel);
         }
-        // Nobody need listen.
+        // Perhaps no front listens.
         _ = self.changes.send(change);
     }
 

@@ -427,7 +427,7 @@ impl Upstream {
         self.server.passed()
     }
 
-    /// Whether there is a child, or a stream; by POSTs nobody can tell.
+    /// Whether there is a child, or a stream; over HTTP that cannot be told.
     pub(crate) fn is_linked(&self) -> bool {
         let core = lock(&self.core);
         core.transport == Transport::Http || matches!(core.pipe, PipeState::Ahead | PipeState::Here)
@@ -599,7 +599,7 @@ impl Upstream {
         }
     }
 
-    /// No client will ever be told what belongs to no call: nobody need listen for it.
+    /// No client will ever be told what belongs to no call: we do not listen for it.
     pub(crate) fn go_deaf(&self) {
         if let Some(endpoint) = &self.http {
             endpoint.is_deaf.store(true, Ordering::Relaxed);

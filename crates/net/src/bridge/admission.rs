@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   call ──▶ the server has failed ─────────────────▶ refused, with why
-//!       ──▶ it is not there, nor a link to it ──────▶ waits for it, but not for long
+//!       ──▶ it is not there, nor a connection ───▶ waits for it, but not for long
 //!       ──▶ as many calls are open as may be ───────▶ waits for its turn, in order
 //!       ──▶ else ───────────────────────────────────▶ goes on, and counts until it is over
 //! ```
@@ -73,8 +73,8 @@ impl Bridge {
         let is_open = lock(admission).queue.state.accepts_calls;
         // Whether the call has a living connection to go by.
         let linked = !is_open && {
-            let whose = self.whose(client, call.exchange(), request);
-            lock(&self.state).connections.get(&whose).is_some_and(|it| it.is_linked())
+            let connection = self.choose_key(client, call.exchange(), request);
+            lock(&self.state).connections.get(&connection).is_some_and(|it| it.is_linked())
         };
         let (key, principal) = (key(&opening), principal(client.principal()));
         let this: Weak<Self> = Weak::clone(&self.this);
@@ -296,7 +296,7 @@ type CallKey = (u64, Exchange);
 /// Calls that may wait for one server: more are a flood, and waiting helps none of them.
 const MOST_WAITING: usize = 1024;
 
-/// Those of one principal, where clients show who they are.
+/// Those of one principal, where clients have a key.
 const SHARE_WAITING: usize = MOST_WAITING - MOST_WAITING / 4;
 
 /// The principal of clients that show none.
@@ -394,7 +394,7 @@ impl<W> AdmissionQueue<W> {
         for principal in self.open.values() {
             *turns.entry(*principal).or_default() += 1;
         }
-        // Of those that have waited longest, that of whoever has the fewest turns.
+        // Of those that have waited longest, that of the principal with the fewest turns.
         let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| may_go(waiter));
         let next = waiting.min_by_key(|(_, waiter)| {
             turns.get(&waiter.call.principal).copied().unwrap_or_default()
@@ -408,7 +408,7 @@ impl<W> AdmissionQueue<W> {
         Some(waiter.what)
     }
 
-    /// A call is over, or nobody wants it any more. True if it was waiting: it was never made.
+    /// A call is over, or not wanted any more. True if it was waiting: it was never made.
     fn leave(&mut self, key: CallKey, now: Instant) -> bool {
         if self.open.remove(&key).is_some() {
             self.used = now;
@@ -455,7 +455,7 @@ impl<W> AdmissionQueue<W> {
         Vec::new()
     }
 
-    /// Those who have waited for the server for too long.
+    /// Calls that have waited for the server for too long.
     fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
         if self.state.accepts_calls {
             return Vec::new();

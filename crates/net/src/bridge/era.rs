@@ -37,13 +37,13 @@ impl Bridge {
         &self,
         opening: &Opening,
         upstream: &Arc<Upstream>,
-        whose: ConnectionKey,
+        key: ConnectionKey,
     ) {
         let (bridge, upstream) = (Weak::clone(&self.this), Arc::downgrade(upstream));
         let greeting = opening.clone();
         opening.call.set_intercept(move |answer| match (bridge.upgrade(), upstream.upgrade()) {
             (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
-                bridge.reconsider(greeting, whose, upstream, answer.clone());
+                bridge.reconsider(greeting, key, upstream, answer.clone());
                 true
             }
             _ => false,
@@ -91,19 +91,19 @@ impl Bridge {
     fn reconsider(
         &self,
         greeting: Opening,
-        whose: ConnectionKey,
+        key: ConnectionKey,
         old: Arc<Upstream>,
         answer: Message,
     ) {
         let server = self.server_for(&greeting.client);
         let (modern, limits) = (Eras::both(Era::Modern), self.limits());
         // A child that refused may be gone, or may answer nothing else any more.
-        let fresh = Upstream::new(server, modern, whose.sharing(), None, limits);
+        let fresh = Upstream::new(server, modern, key.sharing(), None, limits);
         let bridge = Weak::clone(&self.this);
         lock(&self.state).spawn(async move {
             let is_modern = names_modern(&answer) || fresh.find_era().await == EraFound::Modern;
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
-            if is_modern && bridge.replace(whose, &old, &fresh) {
+            if is_modern && bridge.replace(key, &old, &fresh) {
                 fresh.open(&greeting.call, false, &greeting.request, &None).detach();
                 old.close().await;
             } else {
@@ -114,13 +114,13 @@ impl Bridge {
     }
 
     /// The server is modern: its client goes by a connection that translates.
-    fn replace(&self, whose: ConnectionKey, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
+    fn replace(&self, key: ConnectionKey, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
         tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
         self.server.learn(Era::Legacy, false);
         self.server.learn(Era::Modern, true);
-        fresh.turn(Eras { clients: Era::Legacy, server: Era::Modern }, whose.sharing());
+        fresh.turn(Eras { clients: Era::Legacy, server: Era::Modern }, key.sharing());
         let mut state = lock(&self.state);
-        let current = state.connections.get_mut(&whose).filter(|it| Arc::ptr_eq(it, old));
+        let current = state.connections.get_mut(&key).filter(|it| Arc::ptr_eq(it, old));
         current.map(|current| *current = Arc::clone(fresh)).is_some()
     }
 }

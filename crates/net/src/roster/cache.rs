@@ -6,7 +6,7 @@
 //! it away. What a server offers is private to the user: `0600` in a folder of
 //! `0700`, and a folder that others own or may write to is not used.
 //!
-//! Whoever writes holds the lock of the folder, writes beside the entry and
+//! A writer holds the lock of the folder, writes beside the entry and
 //! renames. So a reader needs no lock and sees an entry whole or not at all.
 //! The cache is a convenience: what cannot be read is not there, and what
 //! cannot be written is not kept.
@@ -66,10 +66,10 @@ const ENTRY: &str = "definitions";
 /// What an entry is called while it is written.
 const UNFINISHED: &str = "unfinished";
 
-/// Held by whoever writes.
+/// Held by the process that writes.
 const LOCK: &str = "lock";
 
-/// How long to wait for another who writes. Writing takes milliseconds.
+/// How long to wait for another writer. Writing takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 impl Cache {
@@ -114,7 +114,7 @@ impl Cache {
             return gone(fs::remove_file(self.entry(key)));
         }
         let unfinished = self.folder.join(format!("{key}.{UNFINISHED}"));
-        // Left by somebody who was killed: whoever writes has the lock, and we have it.
+        // Left by a process that was killed: a writer has the lock, and we have it.
         gone(fs::remove_file(&unfinished))?;
         let mut file = private_file().create_new(true).write(true).open(&unfinished)?;
         file.write_all(&text)?;

@@ -204,8 +204,8 @@ impl ServerEntry {
         (!is_up).then(|| Deferred { name: Arc::clone(&self.name), state, is_cached })
     }
 
-    /// Something to keep those who share a server from coming back all at once.
-    /// A child is nobody else's.
+    /// Keeps gateways that share a server from coming back all at once. A child
+    /// is ours alone.
     pub(super) fn jitter(&self) -> Duration {
         let mut chance = [0; 1];
         match self.server.target() {

@@ -16,7 +16,7 @@ use super::cache::Cache;
 use crate::client::{self, ClientOptions};
 
 /// What the supervisor of a server knows of it. The supervisor publishes it in a
-/// [`watch`](tokio::sync::watch) channel, and nobody else decides whether a server is up.
+/// [`watch`](tokio::sync::watch) channel, and nothing else decides whether a server is up.
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerState {
@@ -43,7 +43,7 @@ pub enum ServerPhase {
     Starting,
     /// It can be called, and its lists are its own.
     Ready,
-    /// Nobody has used it for long. Its lists are its own, and the next use wakes it.
+    /// No client has used it for long. Its lists are its own, and the next use wakes it.
     Sleeping,
     /// It broke or could not be reached, and is tried again soon.
     Retrying,
@@ -247,7 +247,7 @@ pub enum Change {
     Definitions { server: Arc<str>, kind: ListKind },
     /// A server was removed.
     Removed { server: Arc<str> },
-    /// Whoever reads this was too slow: look at everything again.
+    /// The reader was too slow: look at everything again.
     Missed,
 }
 

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! With a [`probe`](RosterOptions::probe) one that failed is also tried every now and
-//! then. Nobody is told of that but of its success.
+//! then. Only its success is published.
 //!
 //! Attempts are numbered, and what is told about an old one changes nothing.
 //! An attempt that takes long gives up its place, but not itself: servers that
@@ -245,7 +245,7 @@ impl Supervisor {
         self.fill(now);
     }
 
-    /// Gives free places to those who wait.
+    /// Gives free places to servers that wait.
     fn fill(&mut self, now: Instant) {
         let mut taken = 0;
         for member in self.members.values_mut() {
@@ -297,7 +297,7 @@ impl SupervisedServer {
         Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
     }
 
-    /// When it is tried again, if that is not somebody else's to say.
+    /// When it is tried again, if the supervisor decides that.
     fn due(&self) -> Option<Instant> {
         match self.phase {
             MemberPhase::Retrying { at } => Some(at),

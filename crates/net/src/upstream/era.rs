@@ -40,7 +40,7 @@ const CHILD_WAIT: Duration = Duration::from_secs(5);
 /// The same for an endpoint.
 const HTTP_WAIT: Duration = Duration::from_secs(30);
 
-/// Who speaks what.
+/// The era of the clients, and that of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Eras {
     pub(crate) clients: Era,
@@ -103,7 +103,7 @@ impl Eras {
 
 impl Upstream {
     /// From here on clients of one era are served, and the server is spoken to
-    /// in the other or the same, by the link that is there. Nothing may be open.
+    /// in the other or the same, on the pipe that is there. Nothing may be open.
     pub(crate) fn turn(&self, eras: Eras, sharing: Sharing) {
         let mut core = lock(&self.core);
         core.transport = self.server.first_transport(eras.server);

@@ -167,7 +167,7 @@ impl Upstream {
         let works = if post.is_call() {
             let Either::Right(works) = race(post.ended.notified(), self.converse(&post)).await
             else {
-                // The caller that opened the lane closed it: there is nobody to tell.
+                // The caller that opened the lane closed it, and waits no more.
                 return;
             };
             let mut core = lock(&self.core);
@@ -356,7 +356,7 @@ impl Upstream {
                 }
             }
         }
-        // Who is let in is between the server and us: no answer to the call.
+        // Our credentials are between the server and us: no answer to the call.
         let is_about_us = matches!(refused.status.as_u16(), 401 | 403);
         let id = post.message.id().filter(|_| post.is_call() && !is_about_us);
         match id.and_then(|id| refused.answer(id)) {
@@ -519,7 +519,7 @@ impl HttpEndpoint {
             let is_deaf = self.is_deaf.load(Ordering::Relaxed);
             *listening = if is_deaf { ListenState::Refused } else { ListenState::NotYet };
         });
-        // Whoever greets a server again tells what that means.
+        // The half tells clients what a new greeting means.
         self.missed.store(false, Ordering::Relaxed);
         before
     }

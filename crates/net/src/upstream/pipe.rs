@@ -2,7 +2,7 @@
 //! the pipe to a child process. `sse.rs` has the other kind.
 //!
 //! A pipe is made when there is something to write, and made again after it
-//! broke when there is something to write again: nothing runs for nobody.
+//! broke when there is something to write again: no process runs without a call.
 
 use std::collections::VecDeque;
 use std::pin::pin;

@@ -38,7 +38,7 @@ pub(super) struct TargetDetails {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) fetch: Option<Fetch>,
     pub(super) credential: Option<Arc<dyn Credential>>,
-    /// How many pipes to it there are, if somebody counts them.
+    /// How many pipes to it there are, if the roster counts them.
     pipes: Option<watch::Sender<usize>>,
     pub(super) known_eras: Arc<KnownEras>,
     traffic: Arc<Traffic>,
@@ -268,7 +268,7 @@ const OURS: [HeaderName; 9] = [
 ];
 
 /// Leaves the headers that a user may set. Whatever a user sends along may be a
-/// secret, and somebody may print us.
+/// secret, and a target may be printed.
 fn tidy(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
         OURS.contains(name) || name.as_str().starts_with("mcp-") || name == "last-event-id"

@@ -1,4 +1,4 @@
-//! Whom a connection is for, and what goes by it.
+//! The user that a connection is for, and what goes by it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use crate::who::Who;
 static TAKEN: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 /// One name has one in so many of all processes, so that no single key takes all
-/// places. Whoever has no name is everybody.
+/// places. Clients without a name share no bound.
 const PART: usize = 2;
 
-/// Somebody whom a connection is for.
+/// The user that a connection is for.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     who: Who,
@@ -26,13 +26,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// Somebody at a server that is a URL: it takes no process.
+    /// A user at a server that is a URL: it takes no process.
     pub(crate) fn visiting(who: &Who) -> Self {
         Self { who: who.clone(), is_counted: false }
     }
 
-    /// Somebody with a process; none if as many run for them as may. `gives_way` ends
-    /// another of theirs if it can: this one comes in its place.
+    /// A user with a process; none if as many run for it as may. `gives_way` ends
+    /// another of them if it can: this one comes in its place.
     pub(crate) fn housed(who: &Who, gives_way: impl FnOnce() -> bool) -> Option<Self> {
         Self::among(most_children(), who, gives_way)
     }
@@ -69,7 +69,7 @@ impl Upstream {
         _ = self.tenant.set(tenant);
     }
 
-    /// Whether it is for somebody who may not come in any more.
+    /// Whether it is for a user whose key was removed.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.tenant.get().is_some_and(|tenant| !tenant.who.is_known())
     }

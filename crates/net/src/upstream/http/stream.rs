@@ -438,7 +438,7 @@ impl Upstream {
 }
 
 /// Whether a refusal means that there is no listening, and not that it is
-/// troubled: who has let us listen before offers it.
+/// troubled: a server that has let us listen before offers it.
 fn is_final(status: StatusCode, was_heard: bool) -> bool {
     let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
     status == StatusCode::METHOD_NOT_ALLOWED || !was_heard && !passes.contains(&status)
