@@ -381,7 +381,7 @@ impl Bridge {
         let spare = state.era.spare.take_if(|spare| fits && is_alike(spare));
         let spare = spare.or_else(|| state.take_warm());
         let upstream = if let Some(spare) = spare {
-            spare.turn(eras, key.sharing());
+            spare.change_eras(eras, key.sharing());
             spare
         } else {
             let limits = self.limits();

@@ -118,7 +118,7 @@ impl Bridge {
         tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
         self.server.learn(Era::Legacy, false);
         self.server.learn(Era::Modern, true);
-        fresh.turn(Eras { clients: Era::Legacy, server: Era::Modern }, key.sharing());
+        fresh.change_eras(Eras { clients: Era::Legacy, server: Era::Modern }, key.sharing());
         let mut state = lock(&self.state);
         let current = state.connections.get_mut(&key).filter(|it| Arc::ptr_eq(it, old));
         current.map(|current| *current = Arc::clone(fresh)).is_some()

@@ -21,6 +21,7 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -251,7 +252,11 @@ fn parse(text: &Bytes) -> Option<Definitions> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Eras {
 impl Upstream {
     /// From here on clients of one era are served, and the server is spoken to
     /// in the other or the same, on the pipe that is there. Nothing may be open.
-    pub(crate) fn turn(&self, eras: Eras, sharing: Sharing) {
+    pub(crate) fn change_eras(&self, eras: Eras, sharing: Sharing) {
         let mut core = lock(&self.core);
         core.transport = self.server.first_transport(eras.server);
         core.half = eras.half(core.transport, sharing, None, &self.limits);
@@ -114,18 +114,18 @@ impl Upstream {
 
     /// The server does not know the era it was asked in: from here on it is
     /// spoken to in another, on the same pipe. Nothing may be open.
-    pub(crate) fn turn_to(&self, era: Era) {
+    pub(crate) fn change_era(&self, era: Era) {
         let sharing = lock(&self.core).sharing;
-        self.turn(Eras::both(era), sharing);
+        self.change_eras(Eras::both(era), sharing);
     }
 
     /// Says whether it is asked for its era only. Of an attempt whose first child
     /// does not survive that question, only the second counts as one that broke.
-    pub(crate) fn probes_era(&self, probes: bool) {
+    pub(crate) fn set_probing(&self, probes: bool) {
         self.probes_era.store(probes, Ordering::Relaxed);
     }
 
-    /// Asks the server which era it speaks. Say [`turn`](Self::turn) when it is known.
+    /// Asks the server which era it speaks. Say [`change_eras`](Self::change_eras) when it is known.
     pub(crate) async fn find_era(self: &Arc<Self>) -> EraFound {
         let us = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
         let question = probe::question(&Id::from(1), &us);
@@ -145,8 +145,8 @@ impl Upstream {
     }
 
     async fn ask_child(self: &Arc<Self>, question: &Message) -> EraFound {
-        self.turn_to(Era::Modern);
-        self.probes_era(true);
+        self.change_era(Era::Modern);
+        self.set_probing(true);
         let (waiter, answer) = AnswerWaiter::new();
         let call = Call::new(waiter, Exchange(1));
         self.open(&call, true, question, &None).detach();
@@ -157,7 +157,7 @@ impl Upstream {
             Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
             Some(Ok(_)) => Reply::Broken,
         };
-        self.probes_era(false);
+        self.set_probing(false);
         call.cancel(None).detach();
         match reply {
             Reply::Silence | Reply::Broken => EraFound::Silent,
@@ -210,11 +210,7 @@ impl Upstream {
     async fn read_probe(&self, endpoint: &HttpEndpoint, response: Response<Incoming>) -> Probed {
         let code = response.status().as_u16();
         let media = content_type(response.headers()).unwrap_or_default();
-        let (answer, is_sse, failure) = if !response.status().is_success() {
-            let refused = HttpRefusal::read(response, endpoint).await;
-            let failure = refused.failure(self);
-            (refused.error, false, Some(failure))
-        } else {
+        let (answer, is_sse, failure) = if response.status().is_success() {
             let (answer, is_sse) = if is_event_stream(media) {
                 self.first_answer(response.into_body()).await
             } else {
@@ -224,6 +220,10 @@ impl Upstream {
             let failure = Failure::NotMcp { status: code, media: None };
             let failure = answer.is_none().then_some(failure);
             (answer, is_sse, failure)
+        } else {
+            let refused = HttpRefusal::read(response, endpoint).await;
+            let failure = refused.failure(self);
+            (refused.error, false, Some(failure))
         };
         let reply = match &answer {
             Some(answer) => probe::reply(Some(code), answer),

@@ -543,7 +543,9 @@ impl HttpSession {
     /// The session that an answer to a greeting may come to: its id is one with the result.
     fn offered(headers: &HeaderMap) -> Self {
         let mut id = headers.get(header::SESSION_ID).cloned();
-        id.iter_mut().for_each(|id| id.set_sensitive(true));
+        if let Some(id) = &mut id {
+            id.set_sensitive(true);
+        }
         Self { id, ..Self::default() }
     }
 

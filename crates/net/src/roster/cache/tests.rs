@@ -224,7 +224,7 @@ fn another_way_to_a_server_is_another_entry_and_secrets_are_not_in_its_name() {
     ];
     for (at, key) in keys.iter().enumerate() {
         assert!(!keys[..at].contains(key), "{at}");
-        assert!(key.to_string().len() == 64 && !key.to_string().contains("secret"));
+        assert!(key.len() == 64 && !key.contains("secret"));
     }
     let ab = command(&[], &[("A", "1"), ("B", "2")]);
     assert_eq!(ab, command(&[], &[("B", "2"), ("A", "1")]), "order does not matter");
