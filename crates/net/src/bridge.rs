@@ -650,6 +650,11 @@ impl ConnectionKey {
         }
     }
 
+    /// Whether it is for a user of this principal.
+    fn is_of(self, principal: Digest) -> bool {
+        self.user().is_some_and(|user| user.principal == principal)
+    }
+
     /// Whether both are of the same caller, which may have declared something else.
     fn is_alike(self, other: Self) -> bool {
         match (self, other) {

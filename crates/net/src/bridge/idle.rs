@@ -48,19 +48,9 @@ impl BridgeState {
     /// one that no client uses: of the same user, of the same principal, or of one
     /// that has more.
     pub(super) fn make_room(&mut self, key: ConnectionKey) -> Result<(), Refusal> {
-        if let ConnectionKey::Able(client, _) = key {
-            let of_one =
-                |it: ConnectionKey| matches!(it, ConnectionKey::Able(of, _) if of == client);
-            return self.keep_below(MOST_OF_ONE, of_one);
-        }
+        self.keep_below(MOST_OF_ONE, |it| it.is_alike(key))?;
         let Some(user) = key.user() else { return Ok(()) };
-        if let ConnectionKey::Alike(..) = key {
-            let of_one =
-                |it: ConnectionKey| matches!(it, ConnectionKey::Alike(theirs, _) if theirs == user);
-            self.keep_below(MOST_OF_ONE, of_one)?;
-        }
-        let of_principal =
-            |it: ConnectionKey| it.user().is_some_and(|it| it.principal == user.principal);
+        let of_principal = |it: ConnectionKey| it.is_of(user.principal);
         let places = self.places;
         // What the clients of one principal show is theirs to choose, and must cost no
         // other user a place: it keeps a quarter that are not used, and has three quarters in all.
@@ -79,7 +69,7 @@ impl BridgeState {
     /// if all are in use, or if this is a client's own.
     pub(super) fn end_unused(&mut self, key: ConnectionKey) -> bool {
         let Some(user) = key.user() else { return false };
-        self.end_oldest(|it| it.user().is_some_and(|it| it.principal == user.principal))
+        self.end_oldest(|it| it.is_of(user.principal))
     }
 
     fn count(&self, is_one: impl Fn(ConnectionKey) -> bool) -> usize {
@@ -119,8 +109,7 @@ impl BridgeState {
         let own = counts[&user.principal];
         let mut greedy: Vec<_> = counts.into_iter().filter(|(_, count)| *count >= own).collect();
         greedy.sort_unstable_by_key(|(it, count)| (Reverse(*count), *it != user.principal));
-        let of = |one| move |it: ConnectionKey| it.user().is_some_and(|it| it.principal == one);
-        greedy.into_iter().any(|(principal, _)| self.end_oldest(of(principal)))
+        greedy.into_iter().any(|(principal, _)| self.end_oldest(|it| it.is_of(principal)))
     }
 
     /// What each client on a pipe used last. It stays, as the only one of a legacy
