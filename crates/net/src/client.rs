@@ -57,6 +57,7 @@ pub use skill::Skill;
 pub use subscription::{ListenFilter, Listening};
 
 pub(crate) use methods::{RawList, elements};
+pub(crate) use options::ConnectionWatcher;
 
 /// How long a verdict about a server's era is worth remembering (NEG-9).
 const REMEMBER: Duration = Duration::from_hours(1);
@@ -105,7 +106,7 @@ impl Client {
             envelope.extend(level.map(|level| (Member::MetaLogLevel, level)));
         }
         // In the words of whom it speaks for, if there is somebody.
-        let theirs = server.through().map(|behind| behind.guise.envelope()).unwrap_or_default();
+        let theirs = server.through().map(|behind| behind.identity.envelope()).unwrap_or_default();
         for (name, value) in &mut envelope {
             if let Some((_, said)) = theirs.iter().find(|(theirs, _)| theirs == name) {
                 value.clone_from(said);

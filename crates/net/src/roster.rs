@@ -36,46 +36,48 @@
 //! What servers offer is not renamed, even if two offer the same.
 
 mod cache;
-mod connection;
-mod definition;
-mod entry;
-mod inner;
+mod server_entry;
 mod state;
 mod supervisor;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use switchboard_proto::failure::Failure;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{timeout, timeout_at};
 
 pub use cache::{Bounds, Cache};
-pub use definition::{Definition, ListKind};
-pub use state::{AddError, Change, Deferred, RosterError, RosterOptions, ServerPhase, ServerState};
+pub use state::{
+    AddError, Change, Deferred, Definition, ListKind, RosterError, RosterOptions, ServerPhase,
+    ServerState,
+};
 pub use switchboard_proto::project::CacheHints as Hints;
 
 use crate::client::{CallOptions, Client, ClientOptions};
-use crate::connection::now;
-use crate::drive::race;
+use crate::connection::{lock, now};
+use crate::drive::{OwnedTask, Stop, race};
 use crate::upstream::ServerTarget;
-use connection::Link;
-use entry::ServerEntry;
-use inner::Inner;
+use server_entry::{ReadList, ServerConnection, ServerEntry};
+use supervisor::{Action, Supervisor};
 
 /// Named servers. Clones share them; the last one dropped lets go of them.
 #[derive(Clone, Debug)]
 pub struct Roster {
-    inner: Arc<Inner>,
-    _end: Arc<End>,
+    shared: Arc<RosterShared>,
+    _end: Arc<RosterEnd>,
 }
 
-/// Ends the connections with their last user. Nobody waits for it, but it comes.
+/// Ends the connections with the last clone of the roster. No caller waits for it.
 #[derive(Debug)]
-struct End(Arc<Inner>);
+struct RosterEnd(Arc<RosterShared>);
 
-impl Drop for End {
+impl Drop for RosterEnd {
     fn drop(&mut self) {
         self.0.shut();
     }
@@ -84,24 +86,24 @@ impl Drop for End {
 impl Roster {
     /// No servers yet. Must be called within a tokio runtime.
     pub fn new(options: RosterOptions) -> Self {
-        let inner = Inner::new(options);
-        let end = Arc::new(End(Arc::clone(&inner)));
-        Self { inner, _end: end }
+        let shared = RosterShared::new(options);
+        let end = Arc::new(RosterEnd(Arc::clone(&shared)));
+        Self { shared, _end: end }
     }
 
     /// Adds a server and begins to connect it.
     pub fn add(&self, name: impl Into<Arc<str>>, server: ServerTarget) -> Result<(), AddError> {
-        self.add_with(name, server, self.inner.options.client.clone())
+        self.add_with(name, server, self.shared.options.client.clone())
     }
 
-    /// The same with something different about how to connect, or whom to ask.
+    /// The same with something different about how to connect, or which callbacks answer.
     pub fn add_with(
         &self,
         name: impl Into<Arc<str>>,
         server: ServerTarget,
         options: ClientOptions,
     ) -> Result<(), AddError> {
-        self.add_within(name, server, options, self.inner.options.connect)
+        self.add_within(name, server, options, self.shared.options.connect)
     }
 
     /// The same for a server that may take another time to start.
@@ -112,7 +114,23 @@ impl Roster {
         options: ClientOptions,
         connect: Duration,
     ) -> Result<(), AddError> {
-        self.inner.add(ServerEntry::new(name.into(), server, options, connect))
+        let entry = ServerEntry::new(name.into(), server, options, connect);
+        let name = Arc::clone(&entry.name);
+        let most = self.shared.options.servers;
+        let mut core = lock(&self.shared.core);
+        if self.shared.stop.is_said() {
+            return Err(AddError::Closed);
+        }
+        if core.entries.contains_key(&name) {
+            return Err(AddError::Taken { name: name.to_string() });
+        }
+        if core.entries.len() >= most {
+            return Err(AddError::Full { most });
+        }
+        self.shared.insert(&mut core, &entry);
+        drop(core);
+        self.shared.recall(&entry);
+        Ok(())
     }
 
     /// Removes a server and waits for its end. False if there is none of that name.
@@ -129,8 +147,8 @@ impl Roster {
     /// Removes a server; what is returned waits for its end, which comes anyway.
     /// None if there is none of that name.
     pub fn let_go(&self, name: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let entry = self.inner.remove(name)?;
-        Some(gone(entry, self.inner.options.close))
+        let entry = self.shared.remove(name)?;
+        Some(gone(entry, self.shared.options.close))
     }
 
     /// Puts another server in the place of one. What that one offered is offered
@@ -142,44 +160,53 @@ impl Roster {
         server: ServerTarget,
         connect: Duration,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let options = self.inner.options.client.clone();
-        let entry = self.inner.replace(ServerEntry::new(name.into(), server, options, connect))?;
-        Some(gone(entry, self.inner.options.close))
+        let options = self.shared.options.client.clone();
+        let entry = ServerEntry::new(name.into(), server, options, connect);
+        let mut core = lock(&self.shared.core);
+        let old = core.entries.get(name).filter(|_| !self.shared.stop.is_said()).cloned()?;
+        entry.succeed(&old);
+        core.supervisor.remove(name, now());
+        self.shared.act(&mut core);
+        old.publish(ServerState::new(ServerPhase::Draining));
+        self.shared.insert(&mut core, &entry);
+        drop(core);
+        self.shared.recall(&entry);
+        Some(gone(old, self.shared.options.close))
     }
 
     /// Connects a server anew, whatever it is doing. False if there is none of that name.
     pub fn restart(&self, name: &str) -> bool {
-        self.inner.step(|supervisor, now| supervisor.restart(name, now))
+        self.shared.step(|supervisor, now| supervisor.restart(name, now))
     }
 
-    /// Ends the connection to a server that nobody uses; what it offers is offered
-    /// as before, and whoever wants it wakes it. False if it is not ready.
+    /// Ends the connection to a server that no client uses; what it offers is offered
+    /// as before, and the next use wakes it. False if it is not ready.
     pub fn sleep(&self, name: &str) -> bool {
-        self.inner.step(|supervisor, _| supervisor.sleep(name))
+        self.shared.step(|supervisor, _| supervisor.sleep(name))
     }
 
     /// What the supervisor of a server knows of it, from here on. The last thing that it
     /// says is [`ServerPhase::Draining`]. None if there is no server of that name.
     pub fn state(&self, name: &str) -> Option<watch::Receiver<ServerState>> {
-        self.inner.entry(name).map(|entry| entry.state.subscribe())
+        self.shared.entry(name).map(|entry| entry.state.subscribe())
     }
 
     /// Whether a server can be called.
     pub fn is_ready(&self, name: &str) -> bool {
-        let entry = self.inner.entry(name);
+        let entry = self.shared.entry(name);
         entry.is_some_and(|entry| entry.state.borrow().phase == ServerPhase::Ready)
     }
 
-    /// Connects a server that sleeps; nobody waits for it.
+    /// Connects a server that sleeps, without waiting for it.
     pub fn wake(&self, name: &str) {
-        self.inner.step(|supervisor, now| supervisor.want(name, now));
+        self.shared.step(|supervisor, now| supervisor.want(name, now));
     }
 
     /// Waits until every server is ready or known to be broken, or until
     /// [`patience`](RosterOptions::patience) is over; those that are not ready.
     pub async fn ready(&self) -> Vec<Deferred> {
-        let until = now() + self.inner.options.patience;
-        for entry in self.inner.entries() {
+        let until = now() + self.shared.options.patience;
+        for entry in self.shared.entries() {
             let (mut state, mut lists) = (entry.state.subscribe(), entry.lists.subscribe());
             let settled = async {
                 _ = state.wait_for(|state| !state.is_pending()).await;
@@ -196,12 +223,12 @@ impl Roster {
 
     /// The servers that are not ready, by name.
     pub fn deferred(&self) -> Vec<Deferred> {
-        self.inner.entries().iter().filter_map(|entry| entry.deferred()).collect()
+        self.shared.entries().iter().filter_map(|entry| entry.deferred()).collect()
     }
 
     /// All servers and how they stand, by name.
     pub fn servers(&self) -> Vec<(Arc<str>, ServerState)> {
-        let entries = self.inner.entries();
+        let entries = self.shared.entries();
         let state =
             |entry: &Arc<ServerEntry>| (Arc::clone(&entry.name), entry.state.borrow().clone());
         entries.iter().map(state).collect()
@@ -209,39 +236,39 @@ impl Roster {
 
     /// What changes from here on.
     pub fn changes(&self) -> Changes {
-        Changes { heard: self.inner.heard() }
+        Changes { heard: self.shared.changes.subscribe() }
     }
 
     /// Another number whenever a server offers something else: what was made of
     /// [`definitions`](Self::definitions) under this number is still true.
     pub fn edition(&self) -> u64 {
-        self.inner.edition()
+        self.shared.edition.load(Ordering::Acquire)
     }
 
     /// What all servers offer of one kind: by name, in the order of each.
     pub fn definitions(&self, kind: ListKind) -> Vec<Definition> {
-        self.inner.entries().iter().flat_map(|entry| entry.definitions(kind)).collect()
+        self.shared.entries().iter().flat_map(|entry| entry.definitions(kind)).collect()
     }
 
     /// How long others may keep the lists of one kind of these servers together,
-    /// and by whom it may be shared: the least that any of them allows (GW-83).
+    /// and whether users may share them: the least that any of them allows (GW-83).
     /// None if none of them has such a list.
     pub fn hints(&self, kind: ListKind, of: impl Fn(&str) -> bool) -> Option<Hints> {
-        let (entries, now) = (self.inner.entries(), now());
+        let (entries, now) = (self.shared.entries(), now());
         let each = entries.iter().filter(|entry| of(&entry.name));
         each.filter_map(|entry| entry.hints(kind, now)).reduce(Hints::least)
     }
 
     /// Has lists of one kind read again whose time is over, without waiting for them.
     pub fn freshen(&self, kind: ListKind, of: impl Fn(&str) -> bool) {
-        let (entries, now) = (self.inner.entries(), now());
+        let (entries, now) = (self.shared.entries(), now());
         entries.iter().filter(|entry| of(&entry.name)).for_each(|entry| entry.freshen(kind, now));
     }
 
     /// The names of all that a server lists of a kind; none if its lists are not
     /// known, of whatever time.
     pub fn listed(&self, server: &str, kind: ListKind) -> Option<Vec<String>> {
-        let entry = self.inner.entry(server)?;
+        let entry = self.shared.entry(server)?;
         let is_known = entry.lists.borrow().is_known;
         let definitions = entry.definitions(kind).into_iter();
         is_known.then(|| definitions.map(|it| it.name().into_owned()).collect())
@@ -250,7 +277,7 @@ impl Roster {
     /// Waits until the lists of a server are known, or it has broken, for
     /// `patience` at most.
     pub async fn until_listed(&self, server: &str, patience: Duration) {
-        let Some(entry) = self.inner.entry(server) else { return };
+        let Some(entry) = self.shared.entry(server) else { return };
         let (mut lists, mut state) = (entry.lists.subscribe(), entry.state.subscribe());
         let is_known = lists.wait_for(|lists| lists.is_known);
         let is_over = race(is_known, state.wait_for(|state| !state.is_pending()));
@@ -297,8 +324,8 @@ impl Roster {
         args: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, RosterError> {
-        let (client, link) = self.reach(server, &options).await?;
-        link.noting(client.call_tool_with(tool, args, options).await)
+        let (client, connection) = self.reach(server, &options).await?;
+        connection.noting(client.call_tool_with(tool, args, options).await)
     }
 
     /// Calls any method of a server; the result as it came.
@@ -309,8 +336,8 @@ impl Roster {
         params: impl Serialize,
         options: CallOptions,
     ) -> Result<Value, RosterError> {
-        let (client, link) = self.reach(server, &options).await?;
-        link.noting(client.request_with(method, params, options).await)
+        let (client, connection) = self.reach(server, &options).await?;
+        connection.noting(client.request_with(method, params, options).await)
     }
 
     /// The connection to a server, for whatever else it can do. It ends when
@@ -322,13 +349,13 @@ impl Roster {
     /// The connection to a server that is ready, at once.
     pub fn present(&self, server: &str) -> Option<Client> {
         let is_ready = |state: &ServerState| state.phase == ServerPhase::Ready;
-        Some(self.inner.entry(server)?.client_if(is_ready)?.0)
+        Some(self.shared.entry(server)?.client_if(is_ready)?.0)
     }
 
     /// What a server that is ready, or sleeps, has said of itself. One that
     /// sleeps cannot be called by it.
     pub fn known(&self, server: &str) -> Option<Client> {
-        Some(self.inner.entry(server)?.client_if(ServerState::is_up)?.0)
+        Some(self.shared.entry(server)?.client_if(ServerState::is_up)?.0)
     }
 
     /// Waits for a server within the time of a call to it.
@@ -336,11 +363,11 @@ impl Roster {
         &self,
         name: &str,
         options: &CallOptions,
-    ) -> Result<(Client, Arc<Link>), RosterError> {
+    ) -> Result<(Client, Arc<ServerConnection>), RosterError> {
         let unknown = || RosterError::Unknown { name: name.to_owned() };
-        let entry = self.inner.entry(name).ok_or_else(unknown)?;
-        self.inner.step(|supervisor, now| supervisor.want(name, now));
-        let time = options.timeout.unwrap_or(entry.options.timeout).min(self.inner.options.wait);
+        let entry = self.shared.entry(name).ok_or_else(unknown)?;
+        self.shared.step(|supervisor, now| supervisor.want(name, now));
+        let time = options.timeout.unwrap_or(entry.options.timeout).min(self.shared.options.wait);
         let mut state = entry.state.subscribe();
         let is_over = |state: &ServerState| {
             use ServerPhase::{Draining, Failed, Ready};
@@ -361,14 +388,14 @@ impl Roster {
     /// Lets go of every server and waits for its end, for
     /// [`close`](RosterOptions::close) at most. What is open fails.
     pub async fn close(&self) {
-        let entries = self.inner.shut();
+        let entries = self.shared.shut();
         let ending = async {
             for entry in entries {
                 entry.gone().await;
             }
         };
         // What takes longer ends by itself.
-        _ = timeout(self.inner.options.close, ending).await;
+        _ = timeout(self.shared.options.close, ending).await;
     }
 }
 
@@ -390,6 +417,193 @@ impl Changes {
             Ok(change) => Some(change),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(Change::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Changes that a reader may be behind before it hears [`Change::Missed`]. The places are
+/// allocated at once, and a gateway has a roster for each user it remembers.
+const BEHIND: usize = 32;
+
+/// What the clones of a roster share. It does what the [`Supervisor`] says, and tells it what
+/// happened: the only place that decides how a server stands, and publishes it.
+#[derive(Debug)]
+struct RosterShared {
+    options: Arc<RosterOptions>,
+    changes: broadcast::Sender<Change>,
+    /// Counts what was offered otherwise.
+    edition: AtomicU64,
+    stop: Stop,
+    core: Mutex<RosterCore>,
+    /// The time of the next timer may be another.
+    woken: Notify,
+    runtime: Handle,
+}
+
+#[derive(Debug)]
+struct RosterCore {
+    supervisor: Supervisor,
+    entries: BTreeMap<Arc<str>, Arc<ServerEntry>>,
+}
+
+impl RosterShared {
+    fn new(options: RosterOptions) -> Arc<Self> {
+        let options = Arc::new(options);
+        let supervisor = Supervisor::new(Arc::clone(&options));
+        let shared = Arc::new(Self {
+            options,
+            changes: broadcast::Sender::new(BEHIND),
+            edition: AtomicU64::new(0),
+            stop: Stop::new(),
+            core: Mutex::new(RosterCore { supervisor, entries: BTreeMap::new() }),
+            woken: Notify::new(),
+            runtime: Handle::current(),
+        });
+        shared.runtime.spawn(watch_time(Arc::clone(&shared)));
+        shared
+    }
+
+    /// Runs one step of the supervisor under its lock, and does what it says.
+    fn step<R>(self: &Arc<Self>, step: impl FnOnce(&mut Supervisor, Instant) -> R) -> R {
+        let mut core = lock(&self.core);
+        let result = step(&mut core.supervisor, now());
+        self.act(&mut core);
+        result
+    }
+
+    fn act(self: &Arc<Self>, core: &mut RosterCore) {
+        while let Some((name, action)) = core.supervisor.poll() {
+            let Some(entry) = core.entries.get(&name) else { continue };
+            match action {
+                Action::Connect { attempt } => entry.connect(self, attempt),
+                Action::Release { attempt } => entry.release(attempt),
+                Action::Tell { state } => {
+                    tracing::debug!(server = &*entry.name, "{state}");
+                    entry.publish(state.clone());
+                    self.tell_change(Change::State { server: name, state });
+                }
+            }
+        }
+        self.woken.notify_one();
+    }
+
+    /// What is told here has happened: it shows in the edition before anybody hears of it.
+    fn tell_change(&self, change: Change) {
+        if !matches!(change, Change::State { .. }) {
+            self.edition.fetch_add(1, Ordering::AcqRel);
+        }
+        // Perhaps no front listens.
+        _ = self.changes.send(change);
+    }
+
+    fn insert(self: &Arc<Self>, core: &mut RosterCore, entry: &Arc<ServerEntry>) {
+        core.entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
+        core.supervisor.add(&entry.name, now());
+        self.act(core);
+    }
+
+    /// Removes a server; what is left to wait for.
+    fn remove(self: &Arc<Self>, name: &str) -> Option<Arc<ServerEntry>> {
+        let mut core = lock(&self.core);
+        core.supervisor.remove(name, now());
+        self.act(&mut core);
+        let entry = core.entries.remove(name)?;
+        entry.publish(ServerState::new(ServerPhase::Draining));
+        self.tell_change(Change::Removed { server: Arc::clone(&entry.name) });
+        Some(entry)
+    }
+
+    fn entry(&self, name: &str) -> Option<Arc<ServerEntry>> {
+        lock(&self.core).entries.get(name).cloned()
+    }
+
+    /// All servers, by name.
+    fn entries(&self) -> Vec<Arc<ServerEntry>> {
+        lock(&self.core).entries.values().cloned().collect()
+    }
+
+    /// A connection, or an attempt at one, has come to an end.
+    fn handle_broken(self: &Arc<Self>, entry: &ServerEntry, attempt: u64, error: Failure) {
+        if !entry.server.leads_back() {
+            let jitter = entry.jitter();
+            return self.step(|supervisor, now| {
+                supervisor.handle_broken(&entry.name, attempt, error, now, jitter);
+            });
+        }
+        // What it offers is our own, and trying it again soon would not help.
+        let none = |kind| ReadList { kind, items: Vec::new(), terms: None };
+        self.offer(entry, ListKind::ALL.map(none).into());
+        let is_known = matches!(entry.state.borrow().reason, Some(Failure::Loop { .. }));
+        if !is_known {
+            tracing::error!("{}", entry.server.loop_advice(&entry.name));
+        }
+        self.step(|supervisor, now| {
+            supervisor.handle_hopeless(&entry.name, attempt, Failure::LOOP, now);
+        });
+    }
+
+    fn tell_definitions(&self, entry: &ServerEntry, kinds: Vec<ListKind>) {
+        for kind in kinds {
+            self.tell_change(Change::Definitions { server: Arc::clone(&entry.name), kind });
+        }
+    }
+
+    /// A server offers these lists.
+    fn offer(&self, entry: &ServerEntry, lists: Vec<ReadList>) {
+        self.tell_definitions(entry, entry.set(lists));
+    }
+
+    /// Keeps what a server offers for another time.
+    async fn store(&self, entry: &ServerEntry) {
+        let Some(cache) = self.options.cache.clone() else { return };
+        let (key, definitions) = (entry.key.clone(), Arc::clone(&entry.lists.borrow().definitions));
+        let stored = tokio::task::spawn_blocking(move || cache.store(&key, &definitions)).await;
+        if let Ok(Err(error)) = stored {
+            tracing::warn!(server = &*entry.name, "its lists are not kept: {error}");
+        }
+    }
+
+    /// Has the cache asked what a server offered at an earlier time, for as long as the
+    /// server is there.
+    fn recall(self: &Arc<Self>, entry: &Arc<ServerEntry>) {
+        let _runtime = self.runtime.enter();
+        let key = entry.key.clone();
+        let load = self.options.cache.clone().map(|cache| move || cache.load(&key));
+        let (roster, weak) = (Arc::downgrade(self), Arc::downgrade(entry));
+        *lock(&entry.recalling) = Some(OwnedTask::spawn(async move {
+            let found = match load {
+                Some(load) => tokio::task::spawn_blocking(load).await.ok().flatten(),
+                None => None,
+            };
+            if let (Some(roster), Some(entry)) = (roster.upgrade(), weak.upgrade()) {
+                roster.tell_definitions(&entry, entry.handle_recalled(found));
+            }
+        }));
+    }
+
+    /// Lets go of every server; what is left to wait for.
+    fn shut(self: &Arc<Self>) -> Vec<Arc<ServerEntry>> {
+        self.stop.say();
+        let entries = self.entries();
+        entries.iter().filter_map(|entry| self.remove(&entry.name)).collect()
+    }
+}
+
+/// Tells the supervisor the time whenever it wants to know.
+async fn watch_time(roster: Arc<RosterShared>) {
+    loop {
+        let next = lock(&roster.core).supervisor.poll_timeout();
+        let due = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        if roster.stop.until(race(roster.woken.notified(), due)).await.is_none() {
+            return;
+        }
+        if next.is_some_and(|at| at <= now()) {
+            roster.step(Supervisor::handle_timeout);
         }
     }
 }

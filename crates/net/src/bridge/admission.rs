@@ -1,5 +1,16 @@
-//! Calls that wait at the gate of a bridge, and are let on in turn.
+//! Which calls may go on to the server now, and where the others wait.
+//!
+//! ```text
+//!   call ──▶ the server has failed ─────────────────▶ refused, with why
+//!       ──▶ it is not there, nor a connection ───▶ waits for it, but not for long
+//!       ──▶ as many calls are open as may be ───────▶ waits for its turn, in order
+//!       ──▶ else ───────────────────────────────────▶ goes on, and counts until it is over
+//! ```
+//!
+//! [`AdmissionQueue`] decides, and knows no server and no clock. The bridge does what it
+//! says, and tells it what the supervisor of the server publishes.
 
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, Weak};
@@ -7,19 +18,16 @@ use std::time::{Duration, Instant};
 
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::failure::{Failure, Outcome};
-use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use tokio::sync::watch;
 
-use super::queue::{self, AdmissionQueue, Entry, Key, NOBODY};
 use super::{Bridge, Opening};
-use crate::call::Call;
-use crate::connection::{ClientConnection, lock, now};
+use crate::connection::{lock, now};
 use crate::drive::OwnedTask;
-use crate::roster::ServerState;
+use crate::roster::{ServerPhase, ServerState};
 
-/// The gate, and what is under way at it.
+/// The queue of a bridge, and what is under way at it.
 #[derive(Debug)]
 pub(super) struct Admission {
     queue: AdmissionQueue<Opening>,
@@ -32,12 +40,13 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    pub(super) fn new(queue: AdmissionQueue<Opening>) -> Mutex<Self> {
+    pub(super) fn new(calls: usize, start: Duration) -> Mutex<Self> {
+        let queue = AdmissionQueue::new(calls, start, now());
         Mutex::new(Self { queue, watching: None, following: None, is_draining: false })
     }
 
-    /// The next call that may go on. With none, the loop that asks is over: whoever makes
-    /// room later begins another.
+    /// The next call that may go on. With none, the loop that asks is over: the next call
+    /// that leaves begins another.
     fn next(&mut self) -> Option<Opening> {
         let next = self.queue.poll(now());
         self.is_draining = next.is_some();
@@ -56,54 +65,41 @@ impl Drop for Draining<'_> {
     }
 }
 
-/// Tells principals apart.
-fn mark(principal: &[u8]) -> u64 {
-    if principal.is_empty() {
-        return NOBODY;
-    }
-    let mut mark = DefaultHasher::new();
-    principal.hash(&mut mark);
-    mark.finish() | 1
-}
-
-/// Greetings and listens take no turn: the one comes before all calls, the
-/// other lasts as long as its client likes.
-fn counts(request: &Message) -> bool {
-    !matches!(request.method(), method::INITIALIZE | method::LISTEN | method::PING)
-}
-
 impl Bridge {
     /// Lets a call on, or keeps it until its turn.
     pub(super) fn admit(&self, opening: Opening) -> Option<Opening> {
         let Some(admission) = &self.admission else { return Some(opening) };
         let Opening { client, call, request, .. } = &opening;
-        let counts = !call.is_internal() && counts(request);
-        let linked =
-            !lock(admission).queue.is_open() && self.is_linked(client, call.exchange(), request);
-        let (key, principal) = (key(&opening), mark(client.principal()));
+        let is_open = lock(admission).queue.state.accepts_calls;
+        // Whether the call has a living connection to go by.
+        let linked = !is_open && {
+            let connection = self.choose_key(client, call.exchange(), request);
+            lock(&self.state).connections.get(&connection).is_some_and(|it| it.is_linked())
+        };
+        let (key, principal) = (key(&opening), principal(client.principal()));
         let this: Weak<Self> = Weak::clone(&self.this);
         if !call.hold(this) {
             return None;
         }
         let waiting = call.clone();
-        let call = queue::Call { key, principal, counts, linked };
-        let entry = lock(admission).queue.enter(call, opening, now());
+        let call = QueuedCall { key, principal, counts: opening.counts(), linked };
+        let decision = lock(admission).queue.enter(call, opening, now());
         self.stirred.notify_waiters();
-        let (opening, why) = match entry {
-            Entry::Passes(opening) => {
+        let (opening, why) = match decision {
+            Decision::Passes(opening) => {
                 self.permit(&opening);
                 return Some(opening);
             }
-            Entry::Waits => {
-                self.watch_gate(admission);
+            Decision::Waits => {
+                self.watch_queue(admission);
                 if waiting.is_over() {
                     // It was cancelled before it was in the queue.
-                    self.leave_queue(&waiting);
+                    self.leave_queue(|queue| queue.withdraw(|opening| opening.call == waiting));
                 }
                 return None;
             }
-            Entry::Fails(opening, why) => (opening, Outcome::from(why)),
-            Entry::Crowded(opening) => (opening, Refusal::TooManyCalls.into()),
+            Decision::Fails(opening, why) => (opening, Outcome::from(why)),
+            Decision::Crowded(opening) => (opening, Refusal::TooManyCalls.into()),
         };
         opening.call.finish(why);
         None
@@ -111,33 +107,21 @@ impl Bridge {
 
     /// The call was let on: its permit ends with it.
     fn permit(&self, opening: &Opening) {
-        if !opening.call.is_internal() && counts(&opening.request) {
+        if opening.counts() {
             let (bridge, key) = (Weak::clone(&self.this), key(opening));
             opening.call.set_permit(Permit { bridge, key });
         }
     }
 
-    /// A call that waits is not wanted any more.
-    pub(super) fn leave_queue(&self, call: &Call) {
-        if let Some(admission) = &self.admission {
-            lock(admission).queue.withdraw(|opening| opening.call == *call);
-            self.call_next();
-        }
-    }
-
-    /// Whether a call has a link to go by that lives.
-    fn is_linked(&self, client: &ClientConnection, exchange: Exchange, request: &Message) -> bool {
-        let whose = self.whose(client, exchange, request);
-        lock(&self.state).connections.get(&whose).is_some_and(|upstream| upstream.is_linked())
-    }
-
-    /// Lets on the calls whose turn it is, one after the other.
+    /// Changes the queue, if there is one, and lets on the calls whose turn it is then, one
+    /// after the other.
     ///
     /// A call that is refused at once is over before `go_on` returns, and its end leads
-    /// here again. The loop that is under way takes the next call then, whoever runs it:
-    /// a thousand calls that are refused need no more stack than one.
-    fn call_next(&self) {
+    /// here again. The loop that is under way takes the next call then, whichever thread
+    /// runs it: a thousand calls that are refused need no more stack than one.
+    pub(super) fn leave_queue(&self, change: impl FnOnce(&mut AdmissionQueue<Opening>)) {
         let Some(admission) = &self.admission else { return };
+        change(&mut lock(admission).queue);
         self.stirred.notify_waiters();
         if std::mem::replace(&mut lock(admission).is_draining, true) {
             return;
@@ -157,22 +141,29 @@ impl Bridge {
     /// server by.
     pub fn follow(&self, name: &str, mut state: watch::Receiver<ServerState>) {
         let Some(admission) = &self.admission else { return };
-        let now = state.borrow_and_update().clone();
         let (bridge, name) = (Weak::clone(&self.this), Arc::from(name));
-        self.handle_state(&name, &now);
-        lock(admission).following = Some(OwnedTask::spawn(follow(bridge, name, state)));
+        let now = state.borrow_and_update().clone();
+        self.handle_state(admission, &name, &now);
+        lock(admission).following = Some(OwnedTask::spawn(async move {
+            while state.changed().await.is_ok() {
+                let Some(bridge) = bridge.upgrade() else { return };
+                let Some(admission) = &bridge.admission else { return };
+                let now = state.borrow_and_update().clone();
+                bridge.handle_state(admission, &name, &now);
+            }
+        }));
     }
 
-    fn handle_state(&self, name: &Arc<str>, state: &ServerState) {
-        let Some(admission) = &self.admission else { return };
-        let (opens, vain) = {
+    fn handle_state(&self, admission: &Mutex<Admission>, name: &Arc<str>, state: &ServerState) {
+        let (opens, vain, waits_for_server) = {
             let queue = &mut lock(admission).queue;
-            let opens = state.accepts_calls && !queue.is_open();
+            let opens = state.accepts_calls && !queue.state.accepts_calls;
             if opens {
                 // A server that took long to start does not sleep the moment it is there.
-                queue.touch(now());
+                queue.used = now();
             }
-            (opens, queue.handle_state(name, state, now()))
+            let vain = queue.handle_state(name, state, now());
+            (opens, vain, queue.poll_timeout().is_some())
         };
         for (opening, why) in vain {
             opening.call.finish(why);
@@ -180,56 +171,51 @@ impl Bridge {
         if opens {
             self.fill_pool();
         }
-        let waits_for_server = lock(admission).queue.poll_timeout().is_some();
         if waits_for_server {
-            self.watch_gate(admission);
+            self.watch_queue(admission);
         }
-        self.call_next();
+        self.leave_queue(|_| {});
     }
 
     /// Other bounds for a bridge that has some: what [`guarding`](Self::guarding) wants.
     pub fn set_bounds(&self, (calls, start): (NonZeroUsize, Duration)) {
-        let Some(admission) = &self.admission else { return };
-        lock(admission).queue.set_bounds(calls.get(), start);
-        self.call_next();
+        self.leave_queue(|queue| (queue.most, queue.patience) = (calls.get(), start));
     }
 
     /// How many calls wait for their turn, or for the server.
     pub fn queued(&self) -> usize {
-        self.admission.as_ref().map_or(0, |admission| lock(admission).queue.queued())
+        self.admission.as_ref().map_or(0, |admission| lock(admission).queue.waiting.len())
     }
 
-    /// Whether no call is open, waits, or is on its way from the gate.
+    /// Whether no call is open, waits, or is on its way from the queue.
     pub fn is_idle(&self) -> bool {
-        let is_left = |admission: &Mutex<Admission>| lock(admission).queue.idle_since().is_some();
-        self.admission.as_ref().is_none_or(is_left) && self.calls() == 0
+        (self.admission.is_none() || self.unused_since().is_some()) && self.calls() == 0
     }
 
-    /// A client is gone.
-    pub(super) fn leave_gate(&self, client: &ClientConnection) {
-        if let Some(admission) = &self.admission {
-            lock(admission).queue.forget(client.number());
-            self.call_next();
-        }
-    }
-
-    /// Makes sure that somebody looks at the time while calls wait for the server.
-    fn watch_gate(&self, admission: &Mutex<Admission>) {
-        let watch = || OwnedTask::spawn(watch(Weak::clone(&self.this)));
+    /// Makes sure that a task looks at the time while calls wait for the server.
+    fn watch_queue(&self, admission: &Mutex<Admission>) {
+        let watch = || {
+            let bridge = Weak::clone(&self.this);
+            OwnedTask::spawn(async move {
+                while let Some(next) = bridge.upgrade().and_then(|it| it.fail_late()) {
+                    tokio::time::sleep_until(next.into()).await;
+                }
+            })
+        };
         lock(admission).watching.get_or_insert_with(watch);
     }
 
-    /// Fails who has waited for too long; whether somebody still waits for the server.
-    fn look_at_gate(&self) -> Option<Instant> {
-        let admission = self.admission.as_ref()?;
+    /// Fails calls that have waited for too long; when to look again, if calls still wait
+    /// for the server.
+    fn fail_late(&self) -> Option<Instant> {
         let (late, next, waited, server) = {
-            let mut admission = lock(admission);
+            let mut admission = lock(self.admission.as_ref()?);
             let late = admission.queue.handle_timeout(now());
             let next = admission.queue.poll_timeout();
             if next.is_none() {
                 admission.watching = None;
             }
-            (late, next, admission.queue.patience(), admission.queue.name())
+            (late, next, admission.queue.patience, Arc::clone(&admission.queue.name))
         };
         for opening in late {
             let server = Arc::clone(&server);
@@ -243,11 +229,11 @@ impl Bridge {
         lock(self.admission.as_ref()?).queue.idle_since()
     }
 
-    /// Lets go of a server that nobody has used for so long: children end, and
-    /// sessions there too. Whoever calls next begins anew. False if it was used.
+    /// Lets go of a server that no client has used for so long: children end, and
+    /// sessions there too. The next call begins anew. False if it was used.
     pub fn rest(&self, idle: Duration) -> bool {
         let Some(admission) = &self.admission else { return false };
-        // Held, so that nobody comes by meanwhile.
+        // Held, so that no call comes by meanwhile.
         let admission = lock(admission);
         let since = admission.queue.idle_since();
         if since.is_none_or(|since| now().saturating_duration_since(since) < idle) {
@@ -256,112 +242,258 @@ impl Bridge {
         lock(&self.state).rest()
     }
 
-    /// Somebody wanted something of the server that took no call.
+    /// A client wanted something of the server that took no call.
     pub fn touch(&self) {
         if let Some(admission) = &self.admission {
-            lock(admission).queue.touch(now());
+            lock(admission).queue.used = now();
             self.stirred.notify_waiters();
         }
     }
 }
 
-async fn watch(bridge: Weak<Bridge>) {
-    loop {
-        let next = match bridge.upgrade() {
-            Some(bridge) => bridge.look_at_gate(),
-            None => None,
-        };
-        let Some(next) = next else { return };
-        tokio::time::sleep_until(next.into()).await;
+impl Opening {
+    /// Whether it takes a turn. Greetings and listens take none: the one comes before all
+    /// calls, the other lasts as long as its client likes.
+    fn counts(&self) -> bool {
+        let method = self.request.method();
+        let is_free = matches!(method, method::INITIALIZE | method::LISTEN | method::PING);
+        !self.call.is_internal() && !is_free
     }
 }
 
-fn key(opening: &Opening) -> Key {
+fn key(opening: &Opening) -> CallKey {
     (opening.client.number(), opening.call.exchange())
 }
 
-async fn follow(bridge: Weak<Bridge>, name: Arc<str>, mut state: watch::Receiver<ServerState>) {
-    while state.changed().await.is_ok() {
-        let Some(bridge) = bridge.upgrade() else { return };
-        let now = state.borrow_and_update().clone();
-        bridge.handle_state(&name, &now);
+/// Tells principals apart.
+fn principal(name: &[u8]) -> u64 {
+    if name.is_empty() {
+        return NOBODY;
     }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 /// The place of one call among those that the server may have at once. It is free again
 /// when this is dropped.
 pub(crate) struct Permit {
     bridge: Weak<Bridge>,
-    key: Key,
+    key: CallKey,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(bridge) = self.bridge.upgrade()
-            && let Some(admission) = &bridge.admission
-        {
-            lock(admission).queue.leave(self.key, now());
-            bridge.call_next();
+        if let Some(bridge) = self.bridge.upgrade() {
+            bridge.leave_queue(|queue| _ = queue.leave(self.key, now()));
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use switchboard_proto::exchange::Carrier;
-    use switchboard_proto::jsonrpc::parse;
-    use switchboard_proto::limits::Limits;
-    use switchboard_proto::revision::Era;
+/// A client's call: the number of the client, and what it calls the call.
+type CallKey = (u64, Exchange);
 
-    use super::*;
-    use crate::backend::Backend as _;
-    use crate::bridge::Children;
-    use crate::roster::ServerPhase;
-    use crate::stdio::child::Command;
-    use crate::upstream::ServerTarget;
+/// Calls that may wait for one server: more are a flood, and waiting helps none of them.
+const MOST_WAITING: usize = 1024;
 
-    #[tokio::test]
-    async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_server() {
-        let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
-        let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
-        let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
-        let backend: Arc<Bridge> = Arc::clone(&bridge);
-        let client =
-            ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), false);
-        let exchange = Exchange(1);
-        let request = Message::request(&1.into(), method::CALL_TOOL, None);
-        let call = Call::new(Arc::<ClientConnection>::clone(&client), exchange);
-        bridge.open(&client, &call, request, None).detach();
-        assert_eq!(bridge.queued(), 1, "the server is not there yet");
-        let admission = bridge.admission.as_ref().unwrap();
-        // As `follow` does, but nobody lets the call on.
-        let ready = ServerState::new(ServerPhase::Ready);
-        lock(admission).queue.handle_state(&"a".into(), &ready, now());
-        let open = lock(admission).next().unwrap();
-        call.cancel(None).detach();
-        bridge.permit(&open);
-        bridge.go_on(open).detach();
-        assert_eq!(bridge.calls(), 0, "nobody waits for it");
-        bridge.close().await;
+/// Those of one principal, where clients have a key.
+const SHARE_WAITING: usize = MOST_WAITING - MOST_WAITING / 4;
+
+/// The principal of clients that show none.
+const NOBODY: u64 = 0;
+
+/// What is let on, and what waits.
+#[derive(Debug)]
+pub(super) struct AdmissionQueue<W> {
+    most: usize,
+    patience: Duration,
+    /// What callers know the server by.
+    name: Arc<str>,
+    /// What the supervisor of the server has published last.
+    state: ServerState,
+    /// Those that have a turn, and whose they are.
+    open: HashMap<CallKey, u64>,
+    waiting: VecDeque<Waiter<W>>,
+    /// When something last came by.
+    used: Instant,
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    what: W,
+    call: QueuedCall,
+    /// How long it waits for the server.
+    until: Instant,
+}
+
+/// What must be known of a call.
+#[derive(Clone, Copy, Debug)]
+struct QueuedCall {
+    key: CallKey,
+    /// The principal behind it; the same for all clients that show none.
+    principal: u64,
+    /// It takes a turn.
+    counts: bool,
+    /// Its way to the server is there, however the server stands.
+    linked: bool,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Eq, PartialEq)]
+enum Decision<W> {
+    Passes(W),
+    Waits,
+    /// The server cannot be reached; why.
+    Fails(W, Failure),
+    /// Too many wait.
+    Crowded(W),
+}
+
+impl<W> AdmissionQueue<W> {
+    fn new(most: usize, patience: Duration, now: Instant) -> Self {
+        let (open, waiting) = (HashMap::new(), VecDeque::new());
+        let (name, state) = (Arc::from(""), ServerState::new(ServerPhase::Starting));
+        Self { most, patience, name, state, open, waiting, used: now }
     }
 
-    #[tokio::test]
-    async fn a_client_that_leaves_before_its_greeting_is_answered_leaves_nothing_behind() {
-        let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
-        let bridge = Bridge::new(server, Children::PerSession, Arc::default());
-        let backend: Arc<Bridge> = Arc::clone(&bridge);
-        let (era, limits) = (Era::Legacy, Limits::default());
-        let client = ClientConnection::new(era, Carrier::Http, backend, &limits, false);
-        let params = br#"{"protocolVersion":"x","capabilities":{}}"#;
-        let greeting = Message::request(&1.into(), method::INITIALIZE, Some(params));
-        let greeting = parse(greeting.text().clone()).unwrap();
-        let lane = client.open_lane();
-        client.step(|half| half.handle_incoming(lane, greeting, None)).1.detach();
-        assert_eq!(bridge.calls(), 1, "the server does not answer");
-        client.end();
-        bridge.close().await;
-        let gone = Arc::downgrade(&client);
-        drop(client);
-        assert!(gone.upgrade().is_none());
+    /// A call comes by.
+    fn enter(&mut self, call: QueuedCall, what: W, now: Instant) -> Decision<W> {
+        self.used = now;
+        if !call.linked && self.state.phase == ServerPhase::Failed {
+            return Decision::Fails(what, self.failure(now));
+        }
+        let is_first = !self.waiting.iter().any(|waiter| self.may_reach(&waiter.call));
+        if self.may_reach(&call) && (!call.counts || is_first && self.open.len() < self.most) {
+            if call.counts {
+                self.open.insert(call.key, call.principal);
+            }
+            return Decision::Passes(what);
+        }
+        let own = self.waiting.iter().filter(|it| it.call.principal == call.principal).count();
+        let most = if call.principal == NOBODY { MOST_WAITING } else { SHARE_WAITING };
+        if self.waiting.len() >= MOST_WAITING || own >= most {
+            return Decision::Crowded(what);
+        }
+        self.waiting.push_back(Waiter { what, call, until: now + self.patience });
+        Decision::Waits
+    }
+
+    fn may_reach(&self, call: &QueuedCall) -> bool {
+        call.linked || self.state.accepts_calls
+    }
+
+    /// The next one that may go on.
+    fn poll(&mut self, now: Instant) -> Option<W> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let has_turn = self.open.len() < self.most;
+        let may_go =
+            |waiter: &Waiter<W>| self.may_reach(&waiter.call) && (has_turn || !waiter.call.counts);
+        let mut turns: HashMap<u64, usize> = HashMap::new();
+        for principal in self.open.values() {
+            *turns.entry(*principal).or_default() += 1;
+        }
+        // Of those that have waited longest, that of the principal with the fewest turns.
+        let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| may_go(waiter));
+        let next = waiting.min_by_key(|(_, waiter)| {
+            turns.get(&waiter.call.principal).copied().unwrap_or_default()
+        });
+        let at = next?.0;
+        let waiter = self.waiting.remove(at)?;
+        if waiter.call.counts {
+            self.open.insert(waiter.call.key, waiter.call.principal);
+        }
+        self.used = now;
+        Some(waiter.what)
+    }
+
+    /// A call is over, or not wanted any more. True if it was waiting: it was never made.
+    fn leave(&mut self, key: CallKey, now: Instant) -> bool {
+        if self.open.remove(&key).is_some() {
+            self.used = now;
+        }
+        let before = self.waiting.len();
+        self.waiting.retain(|waiter| waiter.call.key != key);
+        self.waiting.len() < before
+    }
+
+    /// Takes out what waits and is not wanted any more.
+    pub(super) fn withdraw(&mut self, is_meant: impl Fn(&W) -> bool) {
+        self.waiting.retain(|waiter| !is_meant(&waiter.what));
+    }
+
+    /// A client is gone.
+    pub(super) fn forget(&mut self, client: u64) {
+        self.open.retain(|(number, _), _| *number != client);
+        self.waiting.retain(|waiter| waiter.call.key.0 != client);
+    }
+
+    /// The supervisor has published this of the server, which callers know by this name.
+    /// The calls that wait in vain, and why.
+    ///
+    /// Calls wait for a server that is tried again. If it was never ready, whether it can
+    /// be started at all is not known: those that wait fail, and further ones wait.
+    fn handle_state(
+        &mut self,
+        name: &Arc<str>,
+        state: &ServerState,
+        now: Instant,
+    ) -> Vec<(W, Failure)> {
+        if self.state.accepts_calls && !state.accepts_calls {
+            // They were never sent: from here on they wait for the server, not for their turn.
+            let until = now + self.patience;
+            self.waiting.iter_mut().for_each(|waiter| waiter.until = until);
+        }
+        (self.name, self.state) = (Arc::clone(name), state.clone());
+        let is_new = state.phase == ServerPhase::Retrying && !state.was_ready;
+        if is_new || state.phase == ServerPhase::Failed {
+            let why = self.failure(now);
+            let vain = self.take(|waiter| !waiter.call.linked);
+            return vain.into_iter().map(|what| (what, why.clone())).collect();
+        }
+        Vec::new()
+    }
+
+    /// Calls that have waited for the server for too long.
+    fn handle_timeout(&mut self, now: Instant) -> Vec<W> {
+        if self.state.accepts_calls {
+            return Vec::new();
+        }
+        self.take(|waiter| !waiter.call.linked && waiter.until <= now)
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if ever.
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.state.accepts_calls {
+            return None;
+        }
+        let waiting = self.waiting.iter().filter(|waiter| !waiter.call.linked);
+        waiting.map(|waiter| waiter.until).min()
+    }
+
+    fn take(&mut self, is_meant: impl Fn(&Waiter<W>) -> bool) -> Vec<W> {
+        let (taken, kept): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_meant);
+        self.waiting = kept.into();
+        taken.into_iter().map(|waiter| waiter.what).collect()
+    }
+
+    /// Since when nothing has come by; none while something is open.
+    fn idle_since(&self) -> Option<Instant> {
+        (self.open.is_empty() && self.waiting.is_empty()).then_some(self.used)
+    }
+    /// Why a call to a server that is down fails now.
+    fn failure(&self, now: Instant) -> Failure {
+        let server = Arc::clone(&self.name);
+        let why = self.state.reason.clone().unwrap_or(Failure::CLOSED);
+        if let Failure::Loop { .. } = why {
+            // Trying again does not help.
+            return Failure::Loop { server: Some(server) };
+        }
+        let next = self.state.next_attempt.map(|next| next.saturating_duration_since(now));
+        Failure::Down { server, why: Arc::new(why), next }
     }
 }
+
+#[cfg(test)]
+mod tests;

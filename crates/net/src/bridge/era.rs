@@ -14,104 +14,55 @@ use switchboard_proto::client::Sharing;
 use switchboard_proto::client::probe::{self, Verdict};
 use switchboard_proto::exchange::Carrier;
 use switchboard_proto::jsonrpc::{Kind, Message};
-use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::{Bridge, ConnectionKey, Hidden, Opening};
-use crate::call::Call;
-use crate::connection::{ClientConnection, lock};
-use crate::upstream::{Eras, Found, Upstream};
+use super::{Bridge, ConnectionKey, Opening};
+use crate::connection::lock;
+use crate::upstream::{EraFound, Eras, Upstream};
 
 /// What waits until the server's era is known.
 #[derive(Default)]
-pub(super) struct Waiting {
-    opens: Vec<Opening>,
+pub(super) struct EraWait {
+    pub(super) opens: Vec<Opening>,
     /// The server is being asked, by this connection.
     pub(super) asking: Option<Arc<Upstream>>,
-    /// The connection that it was asked by, for whoever needs one first.
+    /// The connection that it was asked by, for the client that needs one first.
     pub(super) spare: Option<Arc<Upstream>>,
 }
 
-impl Waiting {
-    /// Whether nobody waits, and the server is not being asked.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.calls() == 0 && self.asking.is_none()
-    }
-
-    pub(super) fn calls(&self) -> usize {
-        self.opens.len()
-    }
-
-    /// A call is not wanted any more.
-    pub(super) fn remove(&mut self, call: &Call) {
-        self.opens.retain(|open| open.call != *call);
-    }
-
-    pub(super) fn forget(&mut self, client: &ClientConnection) {
-        self.opens.retain(|open| open.client.number() != client.number());
-    }
-}
-
 impl Bridge {
-    /// Who speaks what, when this client calls.
-    pub(super) fn eras(&self, client: &ClientConnection) -> Eras {
-        let clients = client.era();
-        let is_other = self.server.speaks(clients) == Some(false);
-        let server = if is_other { other(clients) } else { clients };
-        if self.is_common() {
-            // Clients of that era pass by the layer.
-            let server = self.common_era().unwrap_or(server);
-            return Eras { clients: other(server), server };
-        }
-        Eras { clients, server }
-    }
-
-    /// What must be known of the answer before its client has it: that to a greeting
-    /// may be about the era, and that to a list may name tools that are hidden.
-    pub(super) fn prepare(
+    /// The answer to a greeting may be about the era: then the client does not get it yet.
+    pub(super) fn watch_greeting(
         &self,
         opening: &Opening,
         upstream: &Arc<Upstream>,
-        whose: ConnectionKey,
+        key: ConnectionKey,
     ) {
-        let call = &opening.call;
-        // The supervisor must hear of the server's end.
-        if call.is_internal() && self.is_common() {
-            upstream.attach(&call.listener());
-        }
-        if opening.request.method() == method::INITIALIZE && upstream.era() == Era::Legacy {
-            let (bridge, upstream) = (Weak::clone(&self.this), Arc::downgrade(upstream));
-            let greeting = Greeting { opening: opening.clone(), whose };
-            call.set_intercept(move |answer| match (bridge.upgrade(), upstream.upgrade()) {
-                (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
-                    bridge.reconsider(greeting, upstream, answer.clone());
-                    true
-                }
-                _ => false,
-            });
-        } else if self.hidden.concerns(&opening.request) {
-            call.set_rewrite(Arc::<Hidden>::clone(&self.hidden));
-        }
+        let (bridge, upstream) = (Weak::clone(&self.this), Arc::downgrade(upstream));
+        let greeting = opening.clone();
+        opening.call.set_intercept(move |answer| match (bridge.upgrade(), upstream.upgrade()) {
+            (Some(bridge), Some(upstream)) if may_be_era(answer) && !upstream.is_stopped() => {
+                bridge.reconsider(greeting, key, upstream, answer.clone());
+                true
+            }
+            _ => false,
+        });
     }
 
-    /// Keeps a modern client's call until it is known what the server speaks.
+    /// Keeps a call until it is known what the server speaks.
     pub(super) fn hold_back(&self, opening: Opening) -> Option<Opening> {
-        let era = opening.client.era();
-        if era == Era::Legacy && !self.is_common() {
-            return Some(opening);
-        }
         let mut state = lock(&self.state);
         // Where all share one it is not started twice, and what it speaks is settled.
         let is_unknown = match state.connections.get(&ConnectionKey::Everybody) {
             Some(_) => false,
-            None if era == Era::Legacy => state.waiting.asking.is_some(),
+            None if opening.client.era() == Era::Legacy => state.era.asking.is_some(),
             None => self.server.speaks(Era::Modern).is_none(),
         };
         if !is_unknown {
             return Some(opening);
         }
-        if state.closed || state.waiting.opens.len() >= self.limits().calls {
+        if state.closed || state.era.opens.len() >= self.limits().calls {
             drop(state);
             opening.call.finish(Refusal::TooManyCalls);
             return None;
@@ -120,114 +71,100 @@ impl Bridge {
         if !opening.call.hold(this) {
             return None;
         }
-        if state.waiting.asking.is_none() {
+        if state.era.asking.is_none() {
             let server = self.server_for(&opening.client);
-            let asking = Upstream::new(server, Era::Modern, Sharing::Shared, None, self.limits());
-            state.waiting.asking = Some(Arc::clone(&asking));
-            let bridge = Weak::clone(&self.this);
-            state.close(async move { settle(&bridge, asking).await });
+            let asking = Upstream::new(
+                server,
+                Eras::both(Era::Modern),
+                Sharing::Shared,
+                None,
+                self.limits(),
+            );
+            state.era.asking = Some(Arc::clone(&asking));
+            state.spawn(find_era(Weak::clone(&self.this), asking));
         }
-        state.waiting.opens.push(opening);
+        state.era.opens.push(opening);
         None
     }
 
     /// A legacy client's greeting was refused: is that because of its era?
-    fn reconsider(&self, greeting: Greeting, old: Arc<Upstream>, answer: Message) {
-        let server = self.server_for(&greeting.opening.client);
-        let limits = self.limits();
-        let sharing = greeting.whose.sharing();
+    fn reconsider(
+        &self,
+        greeting: Opening,
+        key: ConnectionKey,
+        old: Arc<Upstream>,
+        answer: Message,
+    ) {
+        let server = self.server_for(&greeting.client);
+        let (modern, limits) = (Eras::both(Era::Modern), self.limits());
         // A child that refused may be gone, or may answer nothing else any more.
-        let fresh = Upstream::new(server, Era::Modern, sharing, None, limits);
+        let fresh = Upstream::new(server, modern, key.sharing(), None, limits);
         let bridge = Weak::clone(&self.this);
-        lock(&self.state).close(async move {
-            let found = if names_modern(&answer) { Found::Modern } else { fresh.find_era().await };
+        lock(&self.state).spawn(async move {
+            let is_modern = names_modern(&answer) || fresh.find_era().await == EraFound::Modern;
             let Some(bridge) = bridge.upgrade() else { return fresh.close().await };
-            if found == Found::Modern && bridge.replace(&greeting, &old, &fresh) {
-                let Opening { call, request, .. } = greeting.opening;
-                fresh.open(&call, false, &request, &None).detach();
+            if is_modern && bridge.replace(key, &old, &fresh) {
+                fresh.open(&greeting.call, false, &greeting.request, &None).detach();
                 old.close().await;
             } else {
-                greeting.opening.call.finish(answer);
+                greeting.call.finish(answer);
                 fresh.close().await;
             }
         });
     }
 
     /// The server is modern: its client goes by a connection that translates.
-    fn replace(&self, greeting: &Greeting, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
+    fn replace(&self, key: ConnectionKey, old: &Arc<Upstream>, fresh: &Arc<Upstream>) -> bool {
         tracing::info!(server = fresh.name(), "modern only: translating for legacy clients");
         self.server.learn(Era::Legacy, false);
         self.server.learn(Era::Modern, true);
-        let eras = Eras { clients: Era::Legacy, server: Era::Modern };
-        fresh.turn(eras, greeting.whose.sharing());
+        fresh.change_eras(Eras { clients: Era::Legacy, server: Era::Modern }, key.sharing());
         let mut state = lock(&self.state);
-        let current = state.connections.get_mut(&greeting.whose);
-        match current.filter(|current| Arc::ptr_eq(current, old)) {
-            Some(current) => {
-                *current = Arc::clone(fresh);
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-fn other(era: Era) -> Era {
-    match era {
-        Era::Legacy => Era::Modern,
-        Era::Modern => Era::Legacy,
+        let current = state.connections.get_mut(&key).filter(|it| Arc::ptr_eq(it, old));
+        current.map(|current| *current = Arc::clone(fresh)).is_some()
     }
 }
 
 /// Asks the server, and lets everything go on that waited for it.
-async fn settle(bridge: &Weak<Bridge>, asking: Arc<Upstream>) {
+async fn find_era(bridge: Weak<Bridge>, asking: Arc<Upstream>) {
     let found = asking.find_era().await;
     let Some(bridge) = bridge.upgrade() else { return asking.close().await };
     match found {
-        Found::Modern => bridge.server.learn(Era::Modern, true),
+        EraFound::Modern => bridge.server.learn(Era::Modern, true),
         // It may not have started: if it has, its connection remembers what it speaks.
-        Found::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
-        Found::Legacy | Found::Silent | Found::Old => {
+        EraFound::Silent if bridge.is_common() => bridge.server.guess(Era::Modern, false),
+        EraFound::Legacy | EraFound::Silent => {
             tracing::info!(server = asking.name(), "legacy only: translating for modern clients");
             bridge.server.learn(Era::Modern, false);
         }
         // Whatever is the matter, the server may say it itself.
-        Found::Nothing => bridge.server.guess(Era::Modern, true),
+        EraFound::Nothing => bridge.server.guess(Era::Modern, true),
     }
     // Some take the question for the beginning of a modern conversation, and
     // refuse any other; so a legacy server begins anew (NEG-7). Where all share
-    // one it is not started twice, unless it refuses (see `common.rs`).
-    let is_kept = found == Found::Modern || found == Found::Legacy && bridge.is_common();
+    // one it is not started twice, unless it refuses.
+    let is_kept = found == EraFound::Modern || found == EraFound::Legacy && bridge.is_common();
     if !is_kept && bridge.is_common() {
         asking.close().await;
     }
     let opens = {
         let mut state = lock(&bridge.state);
-        state.waiting.asking = None;
+        state.era.asking = None;
         if is_kept && !state.closed {
-            state.waiting.spare = Some(Arc::clone(&asking));
+            state.era.spare = Some(Arc::clone(&asking));
         }
-        std::mem::take(&mut state.waiting.opens)
+        std::mem::take(&mut state.era.opens)
     };
     for open in opens {
         bridge.connect(&open).detach();
     }
-    let unused = {
-        let mut state = lock(&bridge.state);
-        // Nobody may have needed it: its client has gone, or has a connection.
-        state.waiting.spare.take()
-    };
+    // Perhaps no client needed it: the client has gone, or has a connection.
+    let unused = lock(&bridge.state).era.spare.take();
     bridge.stirred.notify_waiters();
     let unused = unused.or_else(|| (!is_kept).then_some(asking));
     if let Some(unused) = unused {
         unused.close().await;
     }
-}
-
-/// A greeting on its way.
-struct Greeting {
-    opening: Opening,
-    whose: ConnectionKey,
 }
 
 /// Whether an answer says that the server is modern: by the versions it names

@@ -1,4 +1,4 @@
-//! Connections that nobody uses: started ahead of their clients, ended when they are
+//! Connections that no client uses: started ahead of their clients, ended when they are
 //! idle or too many (GW-41).
 
 use std::cmp::Reverse;
@@ -11,55 +11,26 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::Era;
 use tokio::sync::futures::Notified;
 
-use super::children::User;
-use super::{Bridge, Children, ConnectionKey, State};
+use super::{Bridge, BridgeState, Children, ConnectionKey, ConnectionUser};
 use crate::connection::{lock, now};
 use crate::drive::race;
-use crate::upstream::{Target, Upstream};
+use crate::upstream::{Eras, Target, Upstream};
 
 /// How long a session at the server outlives its last call: what the server
 /// remembers for clients that are alike goes with it.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// How often somebody looks.
+/// How often unused connections are looked for.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Sessions of one user, or of one client on a pipe, for clients that are alike:
-/// what a client can do it says itself, and must keep nobody out by it.
+/// what a client can do it says itself, and must keep no other client out by it.
 const MOST_OF_ONE: usize = 16;
 
-/// How many connections there are for users whom the server can tell from others.
-/// Each is a child or a session there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Places(pub(super) usize);
-
-impl Default for Places {
-    fn default() -> Self {
-        Self(Bridge::PLACES)
-    }
-}
-
-impl Places {
-    /// Connections of one principal that stay though nobody uses them: what its
-    /// clients show besides is theirs to choose, and must cost nobody else a place.
-    fn kept(self) -> usize {
-        (self.0 / 4).max(1)
-    }
-
-    /// Connections of one principal in all.
-    fn of_principal(self) -> usize {
-        (self.0 - self.0 / 4).max(1)
-    }
-}
-
 impl Bridge {
-    /// Ends the connections of those who may not come in any more.
+    /// Ends the connections of clients that may not come in any more.
     pub fn evict(&self) {
-        let mut state = lock(&self.state);
-        let gone: Vec<_> = state.connections.extract_if(|_, it| it.is_orphaned()).collect();
-        for (_, upstream) in gone {
-            state.close(async move { upstream.close().await });
-        }
+        lock(&self.state).close_if(|_, upstream| upstream.is_orphaned());
     }
 
     /// How many connections there are for users that the server can tell apart,
@@ -68,35 +39,27 @@ impl Bridge {
 
     /// Has at most so many connections for users that the server can tell apart.
     pub fn set_places(&self, most: usize) {
-        lock(&self.state).places = Places(most);
+        lock(&self.state).places = most;
     }
 }
 
-impl State {
+impl BridgeState {
     /// Sees to it that there is a place for one more, if need be in the place of
-    /// one that nobody uses: of the same user, of the same principal, or of one
+    /// one that no client uses: of the same user, of the same principal, or of one
     /// that has more.
-    pub(super) fn make_room(&mut self, whose: ConnectionKey) -> Result<(), Refusal> {
+    pub(super) fn make_room(&mut self, key: ConnectionKey) -> Result<(), Refusal> {
+        self.keep_below(MOST_OF_ONE, |it| it.is_alike(key))?;
+        let Some(user) = key.user() else { return Ok(()) };
+        let of_principal = |it: ConnectionKey| it.is_of(user.principal);
         let places = self.places;
-        if let ConnectionKey::Able(client, _) = whose {
-            let of_one =
-                |it: ConnectionKey| matches!(it, ConnectionKey::Able(of, _) if of == client);
-            return self.keep_below(MOST_OF_ONE, of_one);
-        }
-        let Some(user) = whose.user() else { return Ok(()) };
-        if let ConnectionKey::Alike(..) = whose {
-            let of_one =
-                |it: ConnectionKey| matches!(it, ConnectionKey::Alike(theirs, _) if theirs == user);
-            self.keep_below(MOST_OF_ONE, of_one)?;
-        }
-        let of_principal =
-            |it: ConnectionKey| it.user().is_some_and(|it| it.principal == user.principal);
-        if self.count(of_principal) >= places.kept() {
+        // What the clients of one principal show is theirs to choose, and must cost no
+        // other user a place: it keeps a quarter that are not used, and has three quarters in all.
+        if self.count(of_principal) >= (places / 4).max(1) {
             // Those that are used stay, as long as there are places.
-            self.end_unused(whose);
+            self.end_unused(key);
         }
-        self.keep_below(places.of_principal(), of_principal)?;
-        if self.count(|it| it.user().is_some()) < places.0 {
+        self.keep_below((places - places / 4).max(1), of_principal)?;
+        if self.count(|it| it.user().is_some()) < places {
             return Ok(());
         }
         self.end_greediest(user).then_some(()).ok_or(Refusal::TooManySessions)
@@ -104,13 +67,13 @@ impl State {
 
     /// Ends the connection of the same principal that was not used for longest; false
     /// if all are in use, or if this is a client's own.
-    pub(super) fn end_unused(&mut self, whose: ConnectionKey) -> bool {
-        let Some(user) = whose.user() else { return false };
-        self.end_oldest(|it| it.user().is_some_and(|it| it.principal == user.principal))
+    pub(super) fn end_unused(&mut self, key: ConnectionKey) -> bool {
+        let Some(user) = key.user() else { return false };
+        self.end_oldest(|it| it.is_of(user.principal))
     }
 
     fn count(&self, is_one: impl Fn(ConnectionKey) -> bool) -> usize {
-        self.connections.keys().filter(|whose| is_one(**whose)).count()
+        self.connections.keys().filter(|key| is_one(**key)).count()
     }
 
     /// Ends the one that was not used for longest, if there are so many.
@@ -128,58 +91,52 @@ impl State {
         let unused = self
             .connections
             .iter()
-            .filter(|(whose, it)| is_one(**whose) && !it.is_used() && !it.is_attached());
-        let oldest = unused.min_by_key(|(_, upstream)| upstream.used()).map(|(whose, _)| *whose);
+            .filter(|(key, it)| is_one(**key) && !it.is_used() && !it.is_attached());
+        let oldest = unused.min_by_key(|(_, upstream)| upstream.used()).map(|(key, _)| *key);
         let upstream = oldest.and_then(|oldest| self.connections.remove(&oldest));
         let Some(upstream) = upstream else { return false };
-        self.close(async move { upstream.close().await });
+        self.close(upstream);
         true
     }
 
-    /// Ends one of whoever has most, but of nobody who has less than this user's
+    /// Ends one of the principal that has most, but of none that has less than this user's
     /// principal; false if all of theirs are in use.
-    fn end_greediest(&mut self, user: User) -> bool {
+    fn end_greediest(&mut self, user: ConnectionUser) -> bool {
         let mut counts: HashMap<_, usize> = HashMap::from([(user.principal, 1)]);
-        for it in self.connections.keys().filter_map(|whose| whose.user()) {
+        for it in self.connections.keys().filter_map(|key| key.user()) {
             *counts.entry(it.principal).or_default() += 1;
         }
         let own = counts[&user.principal];
         let mut greedy: Vec<_> = counts.into_iter().filter(|(_, count)| *count >= own).collect();
         greedy.sort_unstable_by_key(|(it, count)| (Reverse(*count), *it != user.principal));
-        let of = |one| move |it: ConnectionKey| it.user().is_some_and(|it| it.principal == one);
-        greedy.into_iter().any(|(principal, _)| self.end_oldest(of(principal)))
+        greedy.into_iter().any(|(principal, _)| self.end_oldest(|it| it.is_of(principal)))
     }
 
     /// What each client on a pipe used last. It stays, as the only one of a legacy
     /// client does: the client is there, and the server may remember something.
     fn last_of_clients(&self) -> HashSet<ConnectionKey> {
         let mut last: HashMap<u64, (Instant, ConnectionKey)> = HashMap::new();
-        for (&whose, upstream) in &self.connections {
-            let ConnectionKey::Able(client, _) = whose else { continue };
+        for (&key, upstream) in &self.connections {
+            let ConnectionKey::Able(client, _) = key else { continue };
             let used = upstream.used();
-            let latest = last.entry(client).or_insert((used, whose));
+            let latest = last.entry(client).or_insert((used, key));
             if used > latest.0 {
-                *latest = (used, whose);
+                *latest = (used, key);
             }
         }
-        last.into_values().map(|(_, whose)| whose).collect()
+        last.into_values().map(|(_, key)| key).collect()
     }
 
-    fn swept(&self) -> usize {
-        self.connections.keys().filter(|whose| whose.is_swept()).count()
-    }
-
-    /// Takes away what has not been used for long.
-    fn take_idle(&mut self) -> Vec<Arc<Upstream>> {
+    /// Ends what has not been used for long.
+    fn close_idle(&mut self) {
         let now = now();
         let last = self.last_of_clients();
-        let is_idle = |whose: &ConnectionKey, upstream: &mut Arc<Upstream>| {
+        let is_idle = |key: &ConnectionKey, upstream: &mut Arc<Upstream>| {
             let unused = now.saturating_duration_since(upstream.used()) >= IDLE;
             let is_free = unused && !upstream.is_used() && !upstream.is_attached();
-            whose.is_swept() && is_free && !last.contains(whose)
+            key.is_swept() && is_free && !last.contains(key)
         };
-        let idle = self.connections.extract_if(is_idle);
-        idle.map(|(_, upstream)| upstream).collect()
+        self.close_if(is_idle);
     }
 }
 
@@ -189,10 +146,8 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
         tokio::time::sleep(LOOK).await;
         let Some(bridge) = bridge.upgrade() else { return };
         let mut state = lock(&bridge.state);
-        for upstream in state.take_idle() {
-            state.close(async move { upstream.close().await });
-        }
-        if state.closed || state.swept() == 0 {
+        state.close_idle();
+        if state.closed || !state.connections.keys().any(|key| key.is_swept()) {
             state.sweeping = None;
             return;
         }
@@ -201,7 +156,7 @@ pub(super) async fn sweep(bridge: Weak<Bridge>) {
 
 impl Bridge {
     /// Starts as many children ahead as there should be. They are greeted by
-    /// whoever takes them: what their clients can do is not known before.
+    /// the client that takes them: what their clients can do is not known before.
     pub(super) fn fill_pool(&self) {
         let Children::Pool(most) = self.children else { return };
         if !matches!(self.server.target(), Target::Command(_)) {
@@ -210,7 +165,7 @@ impl Bridge {
         let mut state = lock(&self.state);
         while !state.closed && state.pool.len() < most {
             let (server, limits) = (self.server.clone(), self.limits());
-            let warm = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
+            let warm = Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, limits);
             warm.warm();
             state.pool.push_back(warm);
         }
@@ -218,12 +173,12 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// Hears when somebody begins or ends to use the server.
+    /// Hears when a client begins or ends to use the server.
     pub(crate) fn stirred(&self) -> Notified<'_> {
         self.stirred.notified()
     }
 
-    /// Waits until no client has made a call for so long, whoever listens.
+    /// Waits until no client has made a call for so long, even if clients listen.
     pub(crate) async fn unused_for(&self, idle: Duration) {
         loop {
             let stirred = self.stirred();
@@ -235,12 +190,12 @@ impl Bridge {
         }
     }
 
-    /// Waits until nobody uses a connection, or waits for one.
+    /// Waits until no client uses a connection, or waits for one.
     pub(crate) async fn until_quiet(&self) {
         self.until(|| lock(&self.state).is_quiet(), |it| !it.is_used()).await;
     }
 
-    /// Waits until no call is open, waits, or is on its way from the gate.
+    /// Waits until no call is open, waits, or is on its way from the queue.
     pub async fn until_idle(&self) {
         self.until(|| self.is_idle(), |it| it.calls() == 0).await;
     }
@@ -252,7 +207,8 @@ impl Bridge {
             if is_so() {
                 return;
             }
-            let used = lock(&self.state).first(|it| !free(it) && !it.is_stopped());
+            let is_used = |it: &&Arc<Upstream>| !free(it) && !it.is_stopped();
+            let used = lock(&self.state).connections.values().find(is_used).cloned();
             match used {
                 Some(used) => _ = race(stirred, used.until(&free)).await,
                 None => stirred.await,
@@ -266,32 +222,27 @@ impl Bridge {
     }
 }
 
-impl State {
-    fn first(&self, is_it: impl Fn(&Upstream) -> bool) -> Option<Arc<Upstream>> {
-        self.connections.values().find(|it| is_it(it)).cloned()
-    }
-
-    /// Whether nobody uses a connection, or waits for one.
+impl BridgeState {
+    /// Whether no client uses a connection, or waits for one.
     pub(super) fn is_quiet(&self) -> bool {
         let is_used = self.connections.values().any(|upstream| upstream.is_used());
-        !is_used && self.waiting.is_quiet()
+        !is_used && self.era.opens.is_empty() && self.era.asking.is_none()
     }
 
-    /// Ends what nobody needs for now; what clients count on is remembered.
+    /// Ends what no client needs for now; what clients count on is remembered.
     pub(super) fn rest(&mut self) -> bool {
         if self.closed || !self.is_quiet() {
             return false;
         }
-        let is_needless = |whose: &ConnectionKey, upstream: &mut Arc<Upstream>| {
-            let is_remembered = whose.outlives_rest();
-            // One that somebody has come to use meanwhile goes on.
+        let is_needless = |key: &ConnectionKey, upstream: &mut Arc<Upstream>| {
+            let is_remembered = key.outlives_rest();
+            // One that a client has come to use meanwhile goes on.
             _ = is_remembered && upstream.rest();
             !is_remembered
         };
-        let needless: Vec<_> = self.connections.extract_if(is_needless).collect();
-        let needless = needless.into_iter().map(|(_, upstream)| upstream);
-        for upstream in needless.chain(std::mem::take(&mut self.pool)) {
-            self.close(async move { upstream.close().await });
+        self.close_if(is_needless);
+        while let Some(upstream) = self.pool.pop_front() {
+            self.close(upstream);
         }
         true
     }
@@ -302,7 +253,7 @@ impl State {
             if warm.is_linked() {
                 return Some(warm);
             }
-            self.close(async move { warm.close().await });
+            self.close(warm);
         }
         None
     }

@@ -20,7 +20,7 @@ use crate::bridge::Bridge;
 use crate::call::{Call, ReplySink};
 use crate::connection::{ClientConnection, now};
 use crate::drive::{Either, race};
-use crate::upstream::{ServerTarget, Upstream};
+use crate::upstream::{Eras, ServerTarget, Upstream};
 
 /// Everything that a call needs of a connection.
 #[derive(Clone, Debug)]
@@ -151,10 +151,10 @@ pub(super) enum Far {
 
 impl Far {
     pub(super) fn new(server: &ServerTarget, era: Era, limits: Arc<Limits>) -> Self {
-        match server.through() {
-            Some(behind) => Self::ViaBridge(Arc::clone(&behind.bridge), behind.client(era)),
-            None => Self::Own(Upstream::new(server.clone(), era, Sharing::Alone, None, limits)),
+        if let Some(behind) = server.through() {
+            return Self::ViaBridge(Arc::clone(&behind.bridge), behind.client(era));
         }
+        Self::Own(Upstream::new(server.clone(), Eras::both(era), Sharing::Alone, None, limits))
     }
 
     /// What tells us from others there, if somebody else gave it.
@@ -183,14 +183,14 @@ impl Far {
     /// The server does not speak what it was asked for first.
     pub(super) fn turn_legacy(&self) {
         if let Self::Own(upstream) = self {
-            upstream.turn_legacy();
+            upstream.change_era(Era::Legacy);
         }
     }
 
     /// Says whether it is asked for its era only.
     pub(super) fn scout(&self, scouts: bool) {
         if let Self::Own(upstream) = self {
-            upstream.scout(scouts);
+            upstream.set_probing(scouts);
         }
     }
 

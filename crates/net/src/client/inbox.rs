@@ -123,7 +123,20 @@ impl Inbox {
         for pending in open.into_values() {
             pending.finish(Failure::CLOSED.into());
         }
-        if was && let Some(told) = &self.options.callbacks.on_close {
+        if was {
+            self.tell_closed(None);
+        }
+    }
+
+    fn tell_closed(&self, why: Option<&Failure>) {
+        let callbacks = &self.options.callbacks;
+        if let Some(watcher) = &callbacks.watcher {
+            watcher.handle_close(why);
+        }
+        if let (Some(told), Some(why)) = (&callbacks.on_error, why) {
+            told(why.clone());
+        }
+        if let Some(told) = &callbacks.on_close {
             told(());
         }
     }
@@ -200,6 +213,9 @@ impl ReplySink for Inbox {
         if self.pending(exchange).is_some_and(|pending| pending.note(message)) {
             return;
         }
+        if let Some(watcher) = &self.options.callbacks.watcher {
+            watcher.handle_note(message.method());
+        }
         let ears = lock(&self.state).ears.clone();
         if self.options.callbacks.on_notification.is_none() && ears.is_empty() {
             return;
@@ -249,12 +265,7 @@ impl ReplySink for Inbox {
 
     fn lost(&self, why: &Failure) {
         if self.connected.swap(false, Ordering::Relaxed) {
-            if let Some(told) = &self.options.callbacks.on_error {
-                told(why.clone());
-            }
-            if let Some(told) = &self.options.callbacks.on_close {
-                told(());
-            }
+            self.tell_closed(Some(why));
         }
         for listener in &lock(&self.state).ears {
             // A listener that is behind will see that its link works again.

@@ -66,7 +66,7 @@ async fn negotiate_via_bridge(
     behind: &ViaBridge,
     options: &Arc<ClientOptions>,
 ) -> Result<Negotiated, ConnectError> {
-    let guise = &behind.guise;
+    let guise = &behind.identity;
     if guise.era() == Some(Era::Legacy) {
         return greet(Connection::new(server, Era::Legacy, options), options, guise.greeting())
             .await;
@@ -181,7 +181,7 @@ async fn negotiate_with_endpoint(
     let Ok(probed) = tokio::time::timeout(options.timeout, upstream.probe(&question)).await else {
         return Err(CallError::timeout(options.timeout).into());
     };
-    if probed.is_old && options.era.is_none() {
+    if probed.is_sse && options.era.is_none() {
         return greet(Connection::new(&server.sse_only(), Era::Legacy, options), options, None)
             .await;
     }

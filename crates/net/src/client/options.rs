@@ -100,6 +100,16 @@ pub struct Callbacks {
     pub(crate) on_notification: Option<Callback<Notification>>,
     pub(crate) on_close: Option<Callback<()>>,
     pub(crate) on_error: Option<Callback<Failure>>,
+    /// Told before the user's callbacks.
+    pub(crate) watcher: Option<Arc<dyn ConnectionWatcher>>,
+}
+
+/// Told what becomes of the connection of a client, where we made the client ourselves.
+pub(crate) trait ConnectionWatcher: Send + Sync {
+    /// The server sent a notification of this method.
+    fn handle_note(&self, method: &str);
+    /// The connection is gone; why, if it broke.
+    fn handle_close(&self, why: Option<&Failure>);
 }
 
 impl fmt::Debug for Callbacks {

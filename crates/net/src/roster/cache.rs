@@ -6,7 +6,7 @@
 //! it away. What a server offers is private to the user: `0600` in a folder of
 //! `0700`, and a folder that others own or may write to is not used.
 //!
-//! Whoever writes holds the lock of the folder, writes beside the entry and
+//! A writer holds the lock of the folder, writes beside the entry and
 //! renames. So a reader needs no lock and sees an entry whole or not at all.
 //! The cache is a convenience: what cannot be read is not there, and what
 //! cannot be written is not kept.
@@ -21,7 +21,7 @@
 //! Definitions stand in it as they came, byte for byte. An entry with another
 //! version, or one that does not fit its digest, is not read.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use ring::digest::{Context, SHA256, digest};
 
-use super::definition::{Definitions, ListKind};
+use super::state::{Definitions, ListKind};
 use crate::client::elements;
 use crate::platform::{is_private, make_private_folder, private_file};
 use crate::upstream::{ServerTarget, Target};
@@ -67,10 +67,10 @@ const ENTRY: &str = "definitions";
 /// What an entry is called while it is written.
 const UNFINISHED: &str = "unfinished";
 
-/// Held by whoever writes.
+/// Held by the process that writes.
 const LOCK: &str = "lock";
 
-/// How long to wait for another who writes. Writing takes milliseconds.
+/// How long to wait for another writer. Writing takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 impl Cache {
@@ -87,7 +87,7 @@ impl Cache {
     }
 
     /// What is known of a server. Blocks.
-    pub(super) fn load(&self, key: &Key) -> Option<Definitions> {
+    pub(super) fn load(&self, key: &str) -> Option<Definitions> {
         if !is_private(&self.folder).ok()? {
             tracing::warn!("the folder of the cache is not used: others may write to it");
             return None;
@@ -103,7 +103,7 @@ impl Cache {
 
     /// Keeps what is known of a server, and lets go of the oldest if that is too
     /// much. Blocks.
-    pub(super) fn store(&self, key: &Key, definitions: &Definitions) -> io::Result<()> {
+    pub(super) fn store(&self, key: &str, definitions: &Definitions) -> io::Result<()> {
         make_private_folder(&self.folder)?;
         if !is_private(&self.folder)? {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may write there"));
@@ -115,7 +115,7 @@ impl Cache {
             return gone(fs::remove_file(self.entry(key)));
         }
         let unfinished = self.folder.join(format!("{key}.{UNFINISHED}"));
-        // Left by somebody who was killed: whoever writes has the lock, and we have it.
+        // Left by a process that was killed: a writer has the lock, and we have it.
         gone(fs::remove_file(&unfinished))?;
         let mut file = private_file().create_new(true).write(true).open(&unfinished)?;
         file.write_all(&text)?;
@@ -123,7 +123,7 @@ impl Cache {
         self.evict(key)
     }
 
-    fn entry(&self, key: &Key) -> PathBuf {
+    fn entry(&self, key: &str) -> PathBuf {
         self.folder.join(format!("{key}.{ENTRY}"))
     }
 
@@ -145,7 +145,7 @@ impl Cache {
     }
 
     /// Removes the oldest entries until the rest is within bounds; never that of `newest`.
-    fn evict(&self, newest: &Key) -> io::Result<()> {
+    fn evict(&self, newest: &str) -> io::Result<()> {
         let newest = self.entry(newest);
         let mut entries = Vec::new();
         for file in fs::read_dir(&self.folder)?.flatten() {
@@ -183,47 +183,32 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// A digest of all that leads to a server and decides who we are to it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Key(String);
-
-impl Key {
-    pub(super) fn of(server: &ServerTarget) -> Self {
-        let mut parts = Parts(Context::new(&SHA256));
-        match server.target() {
-            Target::Command(command) => {
-                parts.add("command", [command.program.as_bytes()]);
-                parts.add("args", command.args.iter().map(String::as_bytes));
-                let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
-                parts.add("cwd", cwd);
-                let mut env: Vec<_> = command.env.iter().collect();
-                env.sort();
-                let pairs =
-                    env.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-                parts.add("env", pairs);
-            }
-            Target::Url { url, headers, .. } => {
-                parts.add("url", [url.to_string().as_bytes()]);
-                let mut pairs: Vec<_> = headers.iter().collect();
-                pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
-                let pairs =
-                    pairs.iter().flat_map(|(name, value)| [name.as_ref(), value.as_bytes()]);
-                parts.add("headers", pairs);
-            }
+pub(super) fn cache_key(server: &ServerTarget) -> String {
+    let mut parts = DigestParts(Context::new(&SHA256));
+    match server.target() {
+        Target::Command(command) => {
+            parts.add("command", [command.program.as_bytes()]);
+            parts.add("args", command.args.iter().map(String::as_bytes));
+            let cwd = command.cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
+            parts.add("cwd", cwd);
+            let mut env: Vec<_> = command.env.iter().collect();
+            env.sort();
+            parts.add("env", env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
         }
-        Self(hex(parts.0.finish().as_ref()))
+        Target::Url { url, headers, .. } => {
+            parts.add("url", [url.to_string().as_bytes()]);
+            let mut pairs: Vec<_> = headers.iter().collect();
+            pairs.sort_by_key(|(name, value)| (name.as_str(), value.as_bytes().to_vec()));
+            parts.add("headers", pairs.iter().flat_map(|(k, v)| [k.as_ref(), v.as_bytes()]));
+        }
     }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+    hex(parts.0.finish().as_ref())
 }
 
 /// Parts with their lengths, so that no two lists of parts look alike.
-struct Parts(Context);
+struct DigestParts(Context);
 
-impl Parts {
+impl DigestParts {
     fn add<'a>(&mut self, name: &str, parts: impl IntoIterator<Item = &'a [u8]>) {
         self.one(name.as_bytes());
         let parts: Vec<_> = parts.into_iter().collect();
@@ -243,19 +228,13 @@ impl Parts {
 const MARK: &str = "switchboard-definitions 1 ";
 
 fn print(definitions: &Definitions) -> Vec<u8> {
-    let mut body = vec![b'{'];
-    for kind in ListKind::ALL {
-        if kind != ListKind::ALL[0] {
-            body.push(b',');
-        }
-        body.extend_from_slice(format!("\"{}\":[", kind.member().key()).as_bytes());
-        body.extend_from_slice(&definitions.list(kind).join(&b','));
-        body.push(b']');
-    }
-    body.push(b'}');
-    let mut text = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref())).into_bytes();
-    text.append(&mut body);
-    text
+    let lists = ListKind::ALL.map(|kind| {
+        let name = format!("\"{}\":[", kind.member().key());
+        [name.as_bytes(), &definitions.list(kind).join(&b','), b"]"].concat()
+    });
+    let body = [b"{", &*lists.join(&b','), b"}"].concat();
+    let head = format!("{MARK}{}\n", hex(digest(&SHA256, &body).as_ref()));
+    [head.as_bytes(), &body].concat()
 }
 
 fn parse(text: &Bytes) -> Option<Definitions> {

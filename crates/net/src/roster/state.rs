@@ -1,17 +1,22 @@
-//! How a server stands, in words for the user, and how servers are brought up.
+//! What the supervisor publishes of a server, what servers offer, and how they are brought up.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use serde_json::Value;
 use switchboard_proto::failure::Failure;
+use switchboard_proto::jsonrpc::{Member, Part};
+use switchboard_proto::method;
+use switchboard_proto::project::CacheHints;
 
 use super::cache::Cache;
-use super::definition::ListKind;
 use crate::client::{self, ClientOptions};
 
 /// What the supervisor of a server knows of it. The supervisor publishes it in a
-/// [`watch`](tokio::sync::watch) channel, and nobody else decides whether a server is up.
+/// [`watch`](tokio::sync::watch) channel, and nothing else decides whether a server is up.
 #[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerState {
@@ -38,7 +43,7 @@ pub enum ServerPhase {
     Starting,
     /// It can be called, and its lists are its own.
     Ready,
-    /// Nobody has used it for long. Its lists are its own, and the next use wakes it.
+    /// No client has used it for long. Its lists are its own, and the next use wakes it.
     Sleeping,
     /// It broke or could not be reached, and is tried again soon.
     Retrying,
@@ -108,6 +113,129 @@ pub struct Deferred {
     pub is_cached: bool,
 }
 
+/// What a list is a list of.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ListKind {
+    /// Tools.
+    Tools,
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Patterns of resources.
+    Templates,
+}
+
+impl ListKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
+    /// The method that lists it, the member of the result that has the list, and the member
+    /// that tells one definition from another.
+    fn names(self) -> (&'static str, Member, &'static str) {
+        match self {
+            Self::Tools => (method::LIST_TOOLS, Member::Tools, "name"),
+            Self::Prompts => (method::LIST_PROMPTS, Member::Prompts, "name"),
+            Self::Resources => (method::LIST_RESOURCES, Member::Resources, "uri"),
+            Self::Templates => (method::LIST_TEMPLATES, Member::ResourceTemplates, "uriTemplate"),
+        }
+    }
+
+    /// The method that lists it.
+    pub fn method(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The member of the result that has the list.
+    pub fn member(self) -> Member {
+        self.names().1
+    }
+
+    /// The member that tells one definition from another.
+    pub fn key(self) -> &'static str {
+        self.names().2
+    }
+
+    /// The capability that a server declares for it.
+    pub fn capability(self) -> &'static str {
+        if self == Self::Templates { "resources" } else { self.member().key() }
+    }
+
+    /// What a notification says has changed.
+    pub(super) fn changed_by(note: &str) -> impl Iterator<Item = Self> {
+        let says = |kind: &Self| method::list_changed(kind.capability()) == Some(note);
+        Self::ALL.into_iter().filter(says)
+    }
+}
+
+/// One thing that a server offers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Definition {
+    /// The server that offers it.
+    pub server: Arc<str>,
+    /// What it is.
+    pub kind: ListKind,
+    /// The definition as it came.
+    pub text: Bytes,
+    /// Whether it is from an earlier time, for the server is not ready.
+    pub is_cached: bool,
+}
+
+impl Definition {
+    /// Its name, or its URI, or its pattern; empty if it has none.
+    pub fn name(&self) -> Cow<'_, str> {
+        Part::new(&self.text).string(self.kind.key()).unwrap_or_default()
+    }
+
+    /// The definition as a value.
+    pub fn value(&self) -> Value {
+        Part::new(&self.text).value().unwrap_or_default()
+    }
+}
+
+/// When a list was read, and how long its server lets it be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListTerms {
+    pub(super) read_at: Instant,
+    /// None where the era knows no such time: then a list stands until it is said to have changed.
+    pub(super) ttl: Option<Duration>,
+    pub(super) is_public: bool,
+}
+
+/// However short a time a server names, a list is not read again sooner.
+const SOONEST: Duration = Duration::from_secs(1);
+
+impl ListTerms {
+    /// Whether it is to be read again before it is shown much longer (CACHE-2).
+    pub(super) fn is_stale(self, now: Instant) -> bool {
+        self.ttl.is_some_and(|ttl| now >= self.read_at + ttl.max(SOONEST))
+    }
+
+    /// How long others may keep it from here on.
+    pub(super) fn hints(self, now: Instant) -> CacheHints {
+        let left = self.ttl.unwrap_or_default();
+        let left = left.saturating_sub(now.saturating_duration_since(self.read_at));
+        let ttl_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        CacheHints { ttl_ms, public: self.is_public }
+    }
+}
+
+/// All that one server offers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Definitions {
+    lists: [Vec<Bytes>; 4],
+}
+
+impl Definitions {
+    pub(super) fn list(&self, kind: ListKind) -> &[Bytes] {
+        &self.lists[kind as usize]
+    }
+
+    pub(super) fn set(&mut self, kind: ListKind, list: Vec<Bytes>) {
+        self.lists[kind as usize] = list;
+    }
+}
+
 /// Something about the servers is different.
 #[expect(missing_docs, reason = "the field names say it")]
 #[non_exhaustive]
@@ -119,7 +247,7 @@ pub enum Change {
     Definitions { server: Arc<str>, kind: ListKind },
     /// A server was removed.
     Removed { server: Arc<str> },
-    /// Whoever reads this was too slow: look at everything again.
+    /// The reader was too slow: look at everything again.
     Missed,
 }
 
@@ -208,5 +336,27 @@ impl Default for RosterOptions {
             close: Duration::from_secs(10),
             servers: 1024,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// wire: CACHE-2
+    #[test]
+    fn a_list_is_stale_when_its_time_is_over_and_others_may_keep_what_is_left_of_it() {
+        let start = crate::connection::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let terms = |ttl| ListTerms { read_at: start, ttl, is_public: true };
+        let minute = terms(Some(Duration::from_mins(1)));
+        assert!(!minute.is_stale(after(59)) && minute.is_stale(after(60)));
+        let left = [0, 45, 60, 90].map(|seconds| minute.hints(after(seconds)).ttl_ms);
+        assert_eq!(left, [60_000, 15_000, 0, 0]);
+        let at_once = terms(Some(Duration::ZERO));
+        assert!(!at_once.is_stale(start) && at_once.is_stale(after(1)), "not with every question");
+        let legacy = terms(None);
+        assert!(!legacy.is_stale(after(1_000_000)), "it says when it changes");
+        assert_eq!(legacy.hints(start).ttl_ms, 0);
     }
 }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! With a [`probe`](RosterOptions::probe) one that failed is also tried every now and
-//! then. Nobody is told of that but of its success.
+//! then. Only its success is published.
 //!
 //! Attempts are numbered, and what is told about an old one changes nothing.
 //! An attempt that takes long gives up its place, but not itself: servers that
@@ -112,19 +112,10 @@ impl Supervisor {
 
     /// A server is to be connected anew, whatever it is doing. False if it is not known.
     pub(super) fn restart(&mut self, name: &str, now: Instant) -> bool {
-        let Some((name, _)) = self.members.get_key_value(name) else { return false };
-        let name = Arc::clone(name);
-        if let Some(old) =
-            self.members.insert(Arc::clone(&name), SupervisedServer::new(&self.options))
-        {
-            self.release(&name, &old.phase);
-        }
-        self.queue.retain(|waiting| *waiting != name);
-        self.enqueue(&name, now);
-        true
+        self.remove(name, now) && self.add(&Arc::from(name), now)
     }
 
-    /// Somebody wants to use a server: one that sleeps, or was left alone long
+    /// A client wants to use a server: one that sleeps, or was left alone long
     /// enough, gets another attempt.
     pub(super) fn want(&mut self, name: &str, now: Instant) {
         let Some((name, member)) = self.members.get_key_value(name) else { return };
@@ -139,19 +130,15 @@ impl Supervisor {
         }
     }
 
-    /// Nobody uses a server: it is let go of until somebody does. False if it is not ready.
+    /// No client uses a server: it is let go of until one does. False if it is not ready.
     pub(super) fn sleep(&mut self, name: &str) -> bool {
         let Some((name, member)) = self.members.get_key_value(name) else { return false };
-        let name = Arc::clone(name);
-        if !matches!(member.phase, MemberPhase::Ready { .. }) {
-            return false;
+        let is_ready = matches!(member.phase, MemberPhase::Ready { .. });
+        if is_ready {
+            let state = ServerState::new(ServerPhase::Sleeping);
+            self.leave(&Arc::clone(name), MemberPhase::Sleeping, state);
         }
-        if let Some(member) = self.members.get_mut(&name) {
-            let old = std::mem::replace(&mut member.phase, MemberPhase::Sleeping);
-            self.release(&name, &old);
-            self.tell(&name, ServerState::new(ServerPhase::Sleeping));
-        }
-        true
+        is_ready
     }
 
     /// An attempt has succeeded.
@@ -203,7 +190,6 @@ impl Supervisor {
     /// A server is not there, and is tried again then; else now and then.
     fn fail(&mut self, name: &Arc<str>, error: Failure, next: Option<Instant>, now: Instant) {
         let RosterOptions { rest, probe, .. } = *self.options;
-        let Some(member) = self.members.get_mut(name) else { return };
         let (phase, state) = if let Some(at) = next {
             (MemberPhase::Retrying { at }, ServerState::down(ServerPhase::Retrying, error, next))
         } else {
@@ -211,9 +197,7 @@ impl Supervisor {
             let phase = MemberPhase::Failed { rested: probe.unwrap_or(now + rest), probe };
             (phase, ServerState::down(ServerPhase::Failed, error, probe))
         };
-        let old = std::mem::replace(&mut member.phase, phase);
-        self.release(name, &old);
-        self.tell(name, state);
+        self.leave(name, phase, state);
         self.handle_timeout(now);
     }
 
@@ -261,7 +245,7 @@ impl Supervisor {
         self.fill(now);
     }
 
-    /// Gives free places to those who wait.
+    /// Gives free places to servers that wait.
     fn fill(&mut self, now: Instant) {
         let mut taken = 0;
         for member in self.members.values_mut() {
@@ -281,6 +265,15 @@ impl Supervisor {
             self.tell(&name, ServerState::new(ServerPhase::Starting));
             self.actions.push_back((name, Action::Connect { attempt }));
             taken += 1;
+        }
+    }
+
+    /// Nothing of the attempt is wanted any more: the server is in this phase now.
+    fn leave(&mut self, name: &Arc<str>, phase: MemberPhase, state: ServerState) {
+        if let Some(member) = self.members.get_mut(name) {
+            let old = std::mem::replace(&mut member.phase, phase);
+            self.release(name, &old);
+            self.tell(name, state);
         }
     }
 
@@ -304,7 +297,7 @@ impl SupervisedServer {
         Self { phase: MemberPhase::Queued, retry: Retry::new(options), is_probed: false }
     }
 
-    /// When it is tried again, if that is not somebody else's to say.
+    /// When it is tried again, if the supervisor decides that.
     fn due(&self) -> Option<Instant> {
         match self.phase {
             MemberPhase::Retrying { at } => Some(at),

@@ -68,18 +68,6 @@ impl ClientIdentity {
         let said: usize = self.envelope.iter().map(|(_, said)| said.len()).sum();
         carried + said + self.greeting.as_ref().map_or(0, |it| it.len())
     }
-
-    /// Somebody who is like it, to a bridge.
-    fn client(&self, bridge: &Arc<Bridge>, era: Era) -> Arc<ClientConnection> {
-        let backend: Arc<Bridge> = Arc::clone(bridge);
-        let client = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
-        client.speak_for(&self.who);
-        if let Some(carried) = &self.carried {
-            // It was carried before, and is no longer now.
-            _ = client.carry(carried);
-        }
-        client
-    }
 }
 
 fn envelope(request: &Message) -> Vec<(Member, String)> {
@@ -102,23 +90,31 @@ impl fmt::Debug for ClientIdentity {
 #[derive(Clone)]
 pub(crate) struct ViaBridge {
     pub(crate) bridge: Arc<Bridge>,
-    pub(crate) guise: Arc<ClientIdentity>,
+    pub(crate) identity: Arc<ClientIdentity>,
 }
 
 impl ViaBridge {
+    /// A client with this identity, to the bridge.
     pub(crate) fn client(&self, era: Era) -> Arc<ClientConnection> {
-        self.guise.client(&self.bridge, era)
+        let backend: Arc<Bridge> = Arc::clone(&self.bridge);
+        let client = ClientConnection::new(era, Carrier::Http, backend, &Limits::default(), true);
+        client.speak_for(&self.identity.who);
+        if let Some(carried) = &self.identity.carried {
+            // It was carried before, and is no longer now.
+            _ = client.carry(carried);
+        }
+        client
     }
 }
 
 impl ServerTarget {
     /// The server of a bridge, reached by the connection that the calls of a
-    /// client in this guise go by. It is for a [`Client`](crate::client::Client) or a
+    /// client with this identity go by. It is for a [`Client`](crate::client::Client) or a
     /// [`Roster`](crate::roster::Roster), and ends no connection that others use.
-    pub fn behind(bridge: &Arc<Bridge>, guise: &Arc<ClientIdentity>) -> Self {
-        let behind = ViaBridge { bridge: Arc::clone(bridge), guise: Arc::clone(guise) };
+    pub fn behind(bridge: &Arc<Bridge>, identity: &Arc<ClientIdentity>) -> Self {
+        let (bridge, identity) = (Arc::clone(bridge), Arc::clone(identity));
         let mut server = bridge.server().clone();
-        server.behind = Some(behind);
+        server.behind = Some(ViaBridge { bridge, identity });
         server
     }
 }

@@ -1,10 +1,14 @@
-//! Which era a server speaks: how it is asked, how long the answer is remembered (NEG-9),
-//! and pings that keep a quiet legacy session.
+//! Which era a server speaks: how it is asked, and how long the answer is remembered (NEG-9).
+//! `bridge/era.rs` says when a bridge asks, and what waits meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use serde_json::json;
 use switchboard_proto::client::legacy::LegacyClientHalf;
 use switchboard_proto::client::modern::ModernClientHalf;
@@ -13,16 +17,19 @@ use switchboard_proto::client::to_legacy::ToLegacy;
 use switchboard_proto::client::to_modern::ToModern;
 use switchboard_proto::client::{ClientHalf, Sharing};
 use switchboard_proto::exchange::{Ask, Carrier, Exchange};
-use switchboard_proto::failure::Outcome;
-use switchboard_proto::jsonrpc::{Id, Message};
+use switchboard_proto::failure::{Failure, Outcome};
+use switchboard_proto::header::Mirror;
+use switchboard_proto::jsonrpc::{self, Id, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::method;
-use switchboard_proto::revision::Era;
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::sse::EventDecoder;
 use tokio::sync::oneshot;
 
+use super::http::{HttpEndpoint, HttpRefusal, HttpSession};
 use super::{ServerTarget, Strategy, Target, Transport, Upstream};
 use crate::call::{Asker, Call, ReplySink};
 use crate::connection::{lock, next_number, now};
+use crate::http::{content_type, is_event_stream};
 
 /// Numbers the connections, so that no two use the same number for a question.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -33,7 +40,7 @@ const CHILD_WAIT: Duration = Duration::from_secs(5);
 /// The same for an endpoint.
 const HTTP_WAIT: Duration = Duration::from_secs(30);
 
-/// Who speaks what.
+/// The era of the clients, and that of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Eras {
     pub(crate) clients: Era,
@@ -42,11 +49,9 @@ pub(crate) struct Eras {
 
 /// What a server turned out to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum EraFound {
     Modern,
     Legacy,
-    /// Legacy, and behind the transport of the first revision.
-    Old,
     /// Legacy, as far as silence or its end tells: begin anew with it (NEG-7).
     Silent,
     /// It could not be found out now.
@@ -98,96 +103,166 @@ impl Eras {
 
 impl Upstream {
     /// From here on clients of one era are served, and the server is spoken to
-    /// in the other or the same, by the link that is there. Nothing may be open.
-    pub(crate) fn turn(&self, eras: Eras, sharing: Sharing) {
+    /// in the other or the same, on the pipe that is there. Nothing may be open.
+    pub(crate) fn change_eras(&self, eras: Eras, sharing: Sharing) {
         let mut core = lock(&self.core);
-        core.transport = self.server.first_road(eras.server);
+        core.transport = self.server.first_transport(eras.server);
         core.half = eras.half(core.transport, sharing, None, &self.limits);
+        core.sharing = sharing;
         self.modern.store(eras.server == Era::Modern, Ordering::Relaxed);
-        self.shared.store(sharing == Sharing::Shared, Ordering::Relaxed);
     }
 
     /// The server does not know the era it was asked in: from here on it is
-    /// spoken to in the other, on the same pipe. Nothing may be open.
-    pub(crate) fn turn_legacy(&self) {
-        self.turn(Eras::both(Era::Legacy), self.sharing());
-    }
-
-    /// Whether one client or several stand behind its calls.
-    pub(super) fn sharing(&self) -> Sharing {
-        if self.shared.load(Ordering::Relaxed) { Sharing::Shared } else { Sharing::Alone }
+    /// spoken to in another, on the same pipe. Nothing may be open.
+    pub(crate) fn change_era(&self, era: Era) {
+        let sharing = lock(&self.core).sharing;
+        self.change_eras(Eras::both(era), sharing);
     }
 
     /// Says whether it is asked for its era only. Of an attempt whose first child
     /// does not survive that question, only the second counts as one that broke.
-    pub(crate) fn scout(&self, scouts: bool) {
-        self.scouts.store(scouts, Ordering::Relaxed);
+    pub(crate) fn set_probing(&self, probes: bool) {
+        self.probes_era.store(probes, Ordering::Relaxed);
     }
 
-    pub(super) fn scouts(&self) -> bool {
-        self.scouts.load(Ordering::Relaxed)
-    }
-
-    /// Asks the server which era it speaks. Say [`turn`](Self::turn) when it is known.
-    pub(crate) async fn find_era(self: &Arc<Self>) -> Found {
-        let question = probe::question(&Id::from(1), &whoami());
+    /// Asks the server which era it speaks. Say [`change_eras`](Self::change_eras) when it is known.
+    pub(crate) async fn find_era(self: &Arc<Self>) -> EraFound {
+        let us = json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")});
+        let question = probe::question(&Id::from(1), &us);
         match self.server.target() {
             Target::Command(_) => self.ask_child(&question).await,
             // The older transport has no modern servers.
-            Target::Url { strategy: Strategy::SseOnly, .. } => Found::Legacy,
+            Target::Url { strategy: Strategy::SseOnly, .. } => EraFound::Legacy,
             Target::Url { .. } => {
                 let asking = tokio::time::timeout(HTTP_WAIT, self.probe(&question));
                 match self.stop.until(asking).await {
-                    Some(Ok(probed)) if probed.is_old => Found::Old,
+                    Some(Ok(probed)) if probed.is_sse => EraFound::Legacy,
                     Some(Ok(probed)) => found(Carrier::Http, &probed.reply),
-                    _ => Found::Nothing,
+                    _ => EraFound::Nothing,
                 }
             }
         }
     }
 
-    async fn ask_child(self: &Arc<Self>, question: &Message) -> Found {
-        self.turn(Eras::both(Era::Modern), self.sharing());
-        self.scout(true);
-        let (scout, told) = Scout::new();
-        let call = Call::new(scout, Exchange(1));
+    async fn ask_child(self: &Arc<Self>, question: &Message) -> EraFound {
+        self.change_era(Era::Modern);
+        self.set_probing(true);
+        let (waiter, answer) = AnswerWaiter::new();
+        let call = Call::new(waiter, Exchange(1));
         self.open(&call, true, question, &None).detach();
-        let waiting = tokio::time::timeout(CHILD_WAIT, told);
+        let waiting = tokio::time::timeout(CHILD_WAIT, answer);
         let reply = match self.stop.until(waiting).await {
-            None => return Found::Nothing,
+            None => return EraFound::Nothing,
             Some(Err(_)) => Reply::Silence,
             Some(Ok(Ok(Outcome::Answered(answer)))) => probe::reply(None, &answer),
             Some(Ok(_)) => Reply::Broken,
         };
-        self.scout(false);
+        self.set_probing(false);
         call.cancel(None).detach();
         match reply {
-            Reply::Silence | Reply::Broken => Found::Silent,
+            Reply::Silence | Reply::Broken => EraFound::Silent,
             reply => found(Carrier::Pipe, &reply),
         }
     }
 }
 
-fn found(carrier: Carrier, reply: &Reply) -> Found {
+fn found(carrier: Carrier, reply: &Reply) -> EraFound {
     match probe::verdict(carrier, reply) {
-        Verdict::Modern(_) => Found::Modern,
-        Verdict::Legacy => Found::Legacy,
-        Verdict::Undecided | Verdict::Unusable => Found::Nothing,
+        Verdict::Modern(_) => EraFound::Modern,
+        Verdict::Legacy => EraFound::Legacy,
+        Verdict::Undecided | Verdict::Unusable => EraFound::Nothing,
     }
 }
 
-fn whoami() -> serde_json::Value {
-    json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
+/// What came of the question which era an endpoint speaks.
+pub(crate) struct Probed {
+    pub(crate) reply: Reply,
+    /// The answer, if it is one.
+    pub(crate) answer: Option<Message>,
+    /// What came is the stream of an HTTP+SSE server.
+    pub(crate) is_sse: bool,
+    /// Why there is no answer, for a caller that cannot go on.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Probed {
+    fn broken(failure: Failure) -> Self {
+        Self { reply: Reply::Broken, answer: None, is_sse: false, failure: Some(failure) }
+    }
+}
+
+impl Upstream {
+    /// Asks an endpoint which era it speaks.
+    pub(crate) async fn probe(&self, question: &Message) -> Probed {
+        let Some(endpoint) = &self.http else { return Probed::broken(Failure::CLOSED) };
+        let asking = self.send(endpoint, |endpoint| {
+            let mut request = endpoint.post_request(question.text(), &HttpSession::default());
+            let version = Revision::NEWEST_MODERN.as_str();
+            Mirror { version, method: question.method(), name: None }.write(request.headers_mut());
+            request
+        });
+        match asking.await {
+            Ok(response) => self.read_probe(endpoint, response).await,
+            Err(why) => Probed::broken(why),
+        }
+    }
+
+    async fn read_probe(&self, endpoint: &HttpEndpoint, response: Response<Incoming>) -> Probed {
+        let code = response.status().as_u16();
+        let media = content_type(response.headers()).unwrap_or_default();
+        let (answer, is_sse, failure) = if response.status().is_success() {
+            let (answer, is_sse) = if is_event_stream(media) {
+                self.first_answer(response.into_body()).await
+            } else {
+                let body = Limited::new(response.into_body(), self.limits.message).collect().await;
+                (body.ok().and_then(|body| as_answer(body.to_bytes())), false)
+            };
+            let failure = Failure::NotMcp { status: code, media: None };
+            let failure = answer.is_none().then_some(failure);
+            (answer, is_sse, failure)
+        } else {
+            let refused = HttpRefusal::read(response, endpoint).await;
+            let failure = refused.failure(self);
+            (refused.error, false, Some(failure))
+        };
+        let reply = match &answer {
+            Some(answer) => probe::reply(Some(code), answer),
+            None => Reply::Http { status: code },
+        };
+        Probed { reply, answer, is_sse, failure }
+    }
+
+    /// The first answer on an event stream, or whether it is that of an HTTP+SSE server.
+    async fn first_answer(&self, mut body: Incoming) -> (Option<Message>, bool) {
+        let mut decoder = EventDecoder::new(self.limits.message);
+        while let Some(Ok(frame)) = body.frame().await {
+            decoder.push(frame.data_ref().map_or(&[], |data| &data[..]));
+            while let Some(event) = decoder.next_event() {
+                let Ok(event) = event else { continue };
+                if event.name.as_deref() == Some("endpoint") {
+                    return (None, true);
+                }
+                if let Some(answer) = as_answer(event.data) {
+                    return (Some(answer), false);
+                }
+            }
+        }
+        (None, false)
+    }
+}
+
+fn as_answer(text: Bytes) -> Option<Message> {
+    jsonrpc::parse_one(text).ok().filter(Message::is_response)
 }
 
 /// Waits for one answer.
 #[derive(Debug)]
-pub(super) struct Scout {
+pub(super) struct AnswerWaiter {
     number: u64,
     tell: Mutex<Option<oneshot::Sender<Outcome>>>,
 }
 
-impl Scout {
+impl AnswerWaiter {
     /// One, and where its answer arrives.
     pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Outcome>) {
         let (tell, told) = oneshot::channel();
@@ -195,7 +270,7 @@ impl Scout {
     }
 }
 
-impl ReplySink for Scout {
+impl ReplySink for AnswerWaiter {
     fn number(&self) -> u64 {
         self.number
     }
@@ -220,23 +295,14 @@ impl ReplySink for Scout {
 
     fn finish(&self, _exchange: Exchange, outcome: Outcome) {
         if let Some(tell) = lock(&self.tell).take() {
-            // Who does not wait any more need not know.
+            // A caller that does not wait any more need not know.
             _ = tell.send(outcome);
         }
     }
 }
 
-/// What is known of one server.
-#[derive(Default)]
-pub(super) struct Known {
-    eras: Mutex<KnownEras>,
-}
-
-#[derive(Default)]
-struct KnownEras {
-    legacy: Option<(bool, Instant)>,
-    modern: Option<(bool, Instant)>,
-}
+/// Which eras one server speaks or does not, and how long that holds: legacy, then modern.
+pub(super) type KnownEras = Mutex<[Option<(bool, Instant)>; 2]>;
 
 /// How long an endpoint is taken for what it was: it may be replaced.
 const ENDPOINT: Duration = Duration::from_mins(10);
@@ -244,78 +310,39 @@ const ENDPOINT: Duration = Duration::from_mins(10);
 /// The same for a command, which is what it is until it is installed anew.
 const COMMAND: Duration = Duration::from_hours(24);
 
-/// How long the user's word holds.
+/// How long the word of the user holds.
 const FOR_GOOD: Duration = Duration::from_hours(24 * 365);
 
 /// How long a guess holds that was made because nothing could be found out.
 const GUESSED: Duration = Duration::from_secs(2);
 
-impl Known {
-    fn assume(&self, era: Era, speaks: bool, time: Duration) {
-        let mut eras = lock(&self.eras);
-        let known = if era == Era::Modern { &mut eras.modern } else { &mut eras.legacy };
-        *known = Some((speaks, now() + time));
-    }
-}
-
 impl ServerTarget {
+    fn assume(&self, era: Era, speaks: bool, time: Duration) {
+        lock(&self.details.known_eras)[usize::from(era == Era::Modern)] =
+            Some((speaks, now() + time));
+    }
+
     /// The same server, of which it is known that it speaks this era: it is not asked.
     #[must_use]
     pub fn speaking(self, era: Era) -> Self {
-        self.known().assume(era, true, FOR_GOOD);
+        self.assume(era, true, FOR_GOOD);
         self
     }
 
     /// Whether it speaks an era, if that is known.
     pub(crate) fn speaks(&self, era: Era) -> Option<bool> {
-        let eras = lock(&self.known().eras);
-        let known = if era == Era::Modern { eras.modern } else { eras.legacy };
+        let known = lock(&self.details.known_eras)[usize::from(era == Era::Modern)];
         known.filter(|(_, until)| *until > now()).map(|(speaks, _)| speaks)
     }
 
     /// Remembers that it speaks an era, or does not.
     pub(crate) fn learn(&self, era: Era, speaks: bool) {
         let is_command = matches!(self.target(), Target::Command(_));
-        self.known().assume(era, speaks, if is_command { COMMAND } else { ENDPOINT });
+        self.assume(era, speaks, if is_command { COMMAND } else { ENDPOINT });
     }
 
     /// Takes it to speak an era for now, or not to.
     pub(crate) fn guess(&self, era: Era, speaks: bool) {
-        self.known().assume(era, speaks, GUESSED);
-    }
-}
-
-/// Nothing else counts as idle while a ping is open, so none is open for long.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
-
-/// Sends pings until told to stop.
-pub(super) async fn send_pings(up: Arc<Upstream>) {
-    while up.stop.sleep(up.limits.ping).await {
-        if up.may_ping() {
-            up.ping().await;
-        }
-    }
-}
-
-impl Upstream {
-    /// Whether somebody wants pings to be sent to such a server.
-    pub(super) fn wants_pings(&self) -> bool {
-        !self.limits.ping.is_zero() && matches!(self.server.target(), Target::Url { .. })
-    }
-
-    /// Modern servers have no sessions, and no such method.
-    fn may_ping(&self) -> bool {
-        let half = &lock(&self.core).half;
-        matches!(half, ClientHalf::Legacy(_)) && !half.is_greeting() && half.calls() == 0
-    }
-
-    async fn ping(self: &Arc<Self>) {
-        let (scout, told) = Scout::new();
-        let call = Call::new(scout, Exchange(1));
-        let ping = Message::request(&Id::from(1), method::PING, None);
-        // Not by `open`: a ping is no use of the connection.
-        self.begin(&call, &ping, &None).detach();
-        _ = self.stop.until(tokio::time::timeout(ANSWER_WAIT, told)).await;
-        call.cancel(None).detach();
+        self.assume(era, speaks, GUESSED);
     }
 }

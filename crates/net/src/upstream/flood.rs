@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
 use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
@@ -16,7 +15,6 @@ use switchboard_proto::jsonrpc::{self, Answered, InvalidMessage, Message};
 use super::Upstream;
 use super::http::lane_of;
 use crate::backend::PendingWork;
-use crate::call::Call;
 use crate::connection::{lock, now};
 
 /// One notice in so much time, for ever: more than people or models read.
@@ -48,7 +46,7 @@ pub(super) struct Flood {
 
 /// What comes of a notice.
 #[derive(Debug, Eq, PartialEq)]
-enum Verdict {
+enum NoticeVerdict {
     Passes,
     /// It is too much.
     Floods {
@@ -59,19 +57,19 @@ enum Verdict {
 
 impl Flood {
     /// One more notice of so many bytes.
-    fn handle_notice(&mut self, bytes: usize, now: Instant) -> Verdict {
+    fn handle_notice(&mut self, bytes: usize, now: Instant) -> NoticeVerdict {
         let clear = self.clear.map_or(now, |clear| clear.max(now));
         if clear.saturating_duration_since(now) < BURST {
             let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX).saturating_add(1);
             self.clear = Some(clear + EACH.saturating_mul(pieces).min(BURST));
-            return Verdict::Passes;
+            return NoticeVerdict::Passes;
         }
         self.beyond = self.beyond.saturating_add(1);
         let is_to_tell = self.told.is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
         if is_to_tell {
             self.told = Some(now);
         }
-        Verdict::Floods { is_to_tell }
+        NoticeVerdict::Floods { is_to_tell }
     }
 
     /// Whether the reader is to pause.
@@ -85,17 +83,10 @@ impl Flood {
 }
 
 impl Upstream {
-    /// Counts what the server says unasked: notifications and its own requests.
-    pub(super) fn count_notice(&self, message: &Message) {
-        if !message.is_response() {
-            self.count_bytes(message.text().len());
-        }
-    }
-
-    /// Counts so many bytes as a notice, whatever they say.
-    pub(super) fn count_bytes(&self, bytes: usize) {
+    /// Counts so many bytes that the server says unasked: notifications and its own requests.
+    pub(super) fn count_notice(&self, bytes: usize) {
         let verdict = lock(&self.flood).handle_notice(bytes, now());
-        if verdict == (Verdict::Floods { is_to_tell: true }) {
+        if verdict == (NoticeVerdict::Floods { is_to_tell: true }) {
             tracing::warn!(
                 server = self.name,
                 "the server floods us with notices; it is read slowly"
@@ -151,8 +142,8 @@ impl Upstream {
         text: &Bytes,
         refused: &InvalidMessage,
     ) -> PendingWork {
-        self.count_bytes(text.len());
-        self.tell_unreadable(format_args!("skipped what is no message: {refused}"));
+        self.count_notice(text.len());
+        self.log_unreadable(format_args!("skipped what is no message: {refused}"));
         let mut works = PendingWork::none();
         for message in jsonrpc::parse_torn(text) {
             works.append(self.handle_message(lane, &message));
@@ -163,10 +154,11 @@ impl Upstream {
     }
 
     /// A message was longer than `limit`, and began with `head`.
-    pub(super) fn handle_too_long(self: &Arc<Self>, lane: Lane, head: &[u8], limit: usize) {
-        self.count_bytes(limit);
-        self.tell_unreadable(format_args!("skipped a message longer than {limit} bytes"));
+    pub(super) async fn handle_too_long(self: &Arc<Self>, lane: Lane, head: &[u8], limit: usize) {
+        self.count_notice(limit);
+        self.log_unreadable(format_args!("skipped a message longer than {limit} bytes"));
         self.fail_answered(lane, jsonrpc::answered(head, true), &too_long(limit)).detach();
+        self.pace().await;
     }
 
     /// Fails the call that was answered. The stream of a POST belongs to one
@@ -177,7 +169,7 @@ impl Upstream {
         answered: Answered,
         why: &Failure,
     ) -> PendingWork {
-        let fail = |half: &mut ClientHalf<Call>, now| {
+        self.step(|half, now| {
             let lane = match answered {
                 Answered::Nothing => return,
                 _ if lane != Lane::MAIN => Some(lane),
@@ -187,17 +179,16 @@ impl Upstream {
             match lane {
                 Some(lane) => half.handle_unanswered(lane, why, now),
                 None if half.calls() == 0 => {}
-                None => self.tell_unreadable(format_args!(
+                None => self.log_unreadable(format_args!(
                     "it does not say which of {} open calls it answers: they go on waiting",
                     half.calls()
                 )),
             }
-        };
-        self.step(fail).1
+        })
     }
 
     /// Logs what cannot be read, but no line for each of a thousand.
-    fn tell_unreadable(&self, text: fmt::Arguments<'_>) {
+    fn log_unreadable(&self, text: fmt::Arguments<'_>) {
         let more = lock(&self.unreadable).handle_line(now());
         if let Some(more) = more {
             tracing::warn!(server = self.name, "{text}{more}");
@@ -205,14 +196,14 @@ impl Upstream {
     }
 
     /// Logs why a call failed, where its client is not told all of it.
-    pub(super) fn tell_details(&self, why: &Failure) {
-        if self.server.is_discreet() && why.brief() != why.to_string() {
+    pub(super) fn log_details(&self, why: &Failure) {
+        if self.server.details.is_discreet && why.brief() != why.to_string() {
             tracing::warn!(server = self.name, "{why}");
         }
     }
 
     /// Logs that a message that wants no answer was not delivered, with the same restraint.
-    pub(super) fn tell_undelivered(&self, message: &Message, why: &Failure) {
+    pub(super) fn log_undelivered(&self, message: &Message, why: &Failure) {
         let more = lock(&self.undelivered).handle_line(now());
         if let Some(more) = more {
             let method = message.method();
@@ -233,7 +224,9 @@ mod tests {
     /// How many of `count` notices pass that come `apart` from each other.
     fn passed(flood: &mut Flood, count: u32, apart: Duration, start: Instant) -> usize {
         let at = |number: u32| start + apart * number;
-        (0..count).filter(|number| flood.handle_notice(100, at(*number)) == Verdict::Passes).count()
+        (0..count)
+            .filter(|number| flood.handle_notice(100, at(*number)) == NoticeVerdict::Passes)
+            .count()
     }
 
     #[test]
@@ -245,7 +238,7 @@ mod tests {
         let later = start + Duration::from_mins(1);
         assert_eq!(passed(&mut flood, 60_000, Duration::from_millis(1), later), 60_000);
         let mut large = Flood::default();
-        let is_let = |_: &u32| large.handle_notice(9 * PIECE, start) == Verdict::Passes;
+        let is_let = |_: &u32| large.handle_notice(9 * PIECE, start) == NoticeVerdict::Passes;
         assert_eq!((0..30_000).filter(is_let).count(), 1000);
     }
 
@@ -254,11 +247,11 @@ mod tests {
         let start = now();
         let mut flood = Flood::default();
         passed(&mut flood, 10_000, Duration::ZERO, start);
-        assert_eq!(flood.handle_notice(1, start), Verdict::Floods { is_to_tell: true });
-        assert_eq!(flood.handle_notice(1, start), Verdict::Floods { is_to_tell: false });
+        assert_eq!(flood.handle_notice(1, start), NoticeVerdict::Floods { is_to_tell: true });
+        assert_eq!(flood.handle_notice(1, start), NoticeVerdict::Floods { is_to_tell: false });
         let later = start + AGAIN;
         passed(&mut flood, 10_000, Duration::ZERO, later);
-        assert_eq!(flood.handle_notice(1, later), Verdict::Floods { is_to_tell: true });
+        assert_eq!(flood.handle_notice(1, later), NoticeVerdict::Floods { is_to_tell: true });
     }
 
     #[test]
@@ -298,11 +291,11 @@ mod unreadable_tests {
 
     use super::*;
     use crate::stdio::child::Command;
-    use crate::upstream::ServerTarget;
+    use crate::upstream::{Eras, ServerTarget};
 
     fn upstream() -> Arc<Upstream> {
         let server = ServerTarget::command(Command::new("none"), Vec::new());
-        Upstream::new(server, Era::Legacy, Sharing::Alone, None, Arc::default())
+        Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, Arc::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -312,10 +305,9 @@ mod unreadable_tests {
             let begun = tokio::time::Instant::now();
             for _ in 0..11_000 {
                 if is_too_long {
-                    up.handle_too_long(Lane::MAIN, b"garbage", 1 << 10);
-                    up.pace().await;
+                    up.handle_too_long(Lane::MAIN, b"garbage", 1 << 10).await;
                 } else {
-                    up.handle_piped(Bytes::from_static(b"garbage")).await;
+                    up.receive(Lane::MAIN, Bytes::from_static(b"garbage")).await;
                 }
             }
             assert!(begun.elapsed() >= Duration::from_millis(100), "{is_too_long}");

@@ -1,4 +1,4 @@
-//! The road to a Streamable HTTP endpoint: a POST for each message.
+//! Streamable HTTP: a POST for each message, and our session at the endpoint.
 //!
 //! ```text
 //!   POST ──▶ 200 JSON ─────────────▶ the answer
@@ -13,49 +13,80 @@
 //! it: servers refuse calls that overtake it. So does progress on a question come
 //! before further progress and before the answer: servers ignore what is late.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use switchboard_proto::backoff::Reconnect;
 use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
 use switchboard_proto::failure::Failure;
-use switchboard_proto::jsonrpc::{Id, Kind, Message};
-use switchboard_proto::method;
-use switchboard_proto::revision::Era;
-use switchboard_proto::trace;
-use tokio::sync::Notify;
+use switchboard_proto::jsonrpc::{self, Id, Kind, Member, Message, Part};
+use switchboard_proto::refusal::{Refusal, is_modern_code};
+use switchboard_proto::revision::{Era, Revision};
+use switchboard_proto::{header, method, trace};
+use tokio::sync::{Notify, watch};
 
 use super::flood::too_long;
-use super::{Core, Fallback, Upstream};
+use super::via::{self, Via};
+use super::{Core, Fallback, ServerTarget, Target, Upstream, add};
 use crate::backend::PendingWork;
 use crate::connection::lock;
 use crate::drive::{Either, Stop, race};
+use crate::http::fetch::Fetch;
 use crate::http::{content_type, is_event_stream, is_json};
+use crate::secret::redact;
 
-mod ear;
-mod link;
 mod stream;
 
-pub(super) use link::Link;
-pub(super) use link::Refused;
-use link::Session;
+use stream::ListenState;
 
 /// One message on its way, and all that goes with it.
 struct Post {
     lane: Lane,
     message: Message,
     mirrored: Vec<(HeaderName, HeaderValue)>,
-    session: Session,
+    session: HttpSession,
     /// The call is not wanted any more.
     ended: Arc<Notify>,
     /// The end of the handshake that comes first.
     after: Option<Arc<Stop>>,
     /// The progress that comes first.
     progress: Option<Arc<Stop>>,
+}
+
+impl Post {
+    fn is_call(&self) -> bool {
+        self.message.kind() == Kind::Request
+    }
+
+    fn greets(&self) -> bool {
+        self.message.method() == method::INITIALIZE
+    }
+}
+
+/// The POSTs that must arrive before what follows them, while they are on their way.
+#[derive(Default)]
+pub(super) struct PostOrder {
+    /// The end of the handshake.
+    confirming: Option<Arc<Stop>>,
+    /// The last progress of a client on a question.
+    progressing: Option<Arc<Stop>>,
+}
+
+impl PostOrder {
+    /// Nothing waits for this POST any more.
+    fn remove(&mut self, arrived: &Arc<Stop>) {
+        for latest in [&mut self.confirming, &mut self.progressing] {
+            latest.take_if(|latest| Arc::ptr_eq(latest, arrived));
+        }
+        arrived.say();
+    }
 }
 
 /// How long a server may take over what it need not answer.
@@ -69,111 +100,113 @@ const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 /// taken the progress before them.
 const PROGRESS_WAIT: Duration = Duration::from_secs(5);
 
+/// POSTs of one server in flight that carry no request, before its streams are
+/// read no further: each takes a connection.
+const MOST: usize = 32;
+
+/// One POST that carries no request, until it is dropped.
+pub(super) struct InFlight(Arc<Upstream>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.send_modify(|count| *count -= 1);
+    }
+}
+
 impl Upstream {
     /// Sends a message by a POST of its own.
-    pub(super) fn dispatch(
+    pub(super) fn post(
         self: &Arc<Self>,
         core: &mut Core,
         lane: Lane,
         message: Message,
         mut mirrored: Vec<(HeaderName, HeaderValue)>,
     ) -> PendingWork {
-        let Some(link) = self.link() else { return PendingWork::none() };
+        let Some(endpoint) = &self.http else { return PendingWork::none() };
         self.start(core);
-        self.server.traffic().add_sent(message.text().len());
+        add(&self.server.traffic().sent, message.text().len());
         mirrored.extend(trace::to_headers(&message));
-        let greets = message.method() == method::INITIALIZE;
         let ended = Arc::new(Notify::new());
         if lane != Lane::MAIN {
             core.lanes.insert(lane, Arc::clone(&ended));
         }
-        if greets {
-            core.confirming = None;
-        }
-        let after = core.confirming.clone();
-        let confirms = (message.method() == method::INITIALIZED).then(|| Arc::new(Stop::new()));
-        if confirms.is_some() {
-            core.confirming.clone_from(&confirms);
-        }
+        let greets = message.method() == method::INITIALIZE;
+        let confirms = message.method() == method::INITIALIZED;
         let progresses = message.method() == method::PROGRESS;
-        let progress = core.progressing.clone().filter(|_| progresses || message.is_response());
-        let taken = progresses.then(|| Arc::new(Stop::new()));
-        if taken.is_some() {
-            core.progressing.clone_from(&taken);
+        let order = &mut core.order;
+        if greets {
+            order.confirming = None;
+        }
+        let after = order.confirming.clone();
+        let progress = order.progressing.clone().filter(|_| progresses || message.is_response());
+        let arrived = (confirms || progresses).then(|| Arc::new(Stop::new()));
+        if confirms {
+            order.confirming.clone_from(&arrived);
+        } else if progresses {
+            order.progressing.clone_from(&arrived);
         }
         let with_session = self.era() == Era::Legacy && !greets;
-        let session = if with_session { link.session() } else { Session::default() };
+        let session = if with_session { endpoint.session() } else { HttpSession::default() };
         let post = Post { lane, message, mirrored, session, ended, after, progress };
         let in_flight = self.count_in_flight(&post.message);
         let this = Arc::clone(self);
         PendingWork::one(async move {
-            this.see_through(post).await;
+            this.carry(post).await;
             drop(in_flight);
-            if let Some(confirms) = confirms {
-                this.confirmed(&confirms);
+            if let Some(arrived) = arrived {
+                lock(&this.core).order.remove(&arrived);
             }
-            if let Some(taken) = taken {
-                lock(&this.core).progressing.take_if(|latest| Arc::ptr_eq(latest, &taken));
-                taken.say();
+            if confirms && let Some(endpoint) = &this.http {
+                this.listen(endpoint);
             }
         })
     }
 
-    /// Calls do not wait for this end of a handshake any more.
-    fn stop_waiting_for(&self, confirms: &Arc<Stop>) {
-        let mut core = lock(&self.core);
-        core.confirming.take_if(|latest| Arc::ptr_eq(latest, confirms));
-        drop(core);
-        confirms.say();
-    }
-
-    /// The server has taken the end of the handshake: calls may follow.
-    fn confirmed(self: &Arc<Self>, confirms: &Arc<Stop>) {
-        self.stop_waiting_for(confirms);
-        if let Some(link) = self.link() {
-            self.listen(link);
-        }
-    }
-
-    /// Sends one message and sees its answer through.
-    async fn see_through(self: &Arc<Self>, post: Post) {
-        if post.message.kind() != Kind::Request {
+    /// Sends one message and follows its answer to the end.
+    async fn carry(self: &Arc<Self>, post: Post) {
+        let works = if post.is_call() {
+            let Either::Right(works) = race(post.ended.notified(), self.converse(&post)).await
+            else {
+                // The caller that opened the lane closed it, and waits no more.
+                return;
+            };
+            let mut core = lock(&self.core);
+            // The call may have been sent again, and have a new POST.
+            if core.lanes.get(&post.lane).is_some_and(|ended| Arc::ptr_eq(ended, &post.ended)) {
+                core.lanes.remove(&post.lane);
+            }
+            works
+        } else {
             let sending = tokio::time::timeout(NOTE_WAIT, self.converse(&post));
-            if let Some(Ok(works)) = self.stop.until(sending).await {
-                works.await;
-            }
-            return;
-        }
-        match race(post.ended.notified(), self.converse(&post)).await {
-            // Whoever opened the lane closed it: there is nobody to tell.
-            Either::Left(()) => {}
-            Either::Right(works) => {
-                lock(&self.core).close_lane(&post);
-                works.await;
-            }
-        }
+            let Some(Ok(works)) = self.stop.until(sending).await else { return };
+            works
+        };
+        works.await;
     }
 
     async fn converse(self: &Arc<Self>, post: &Post) -> PendingWork {
-        let Some(link) = self.link() else { return PendingWork::none() };
+        let Some(endpoint) = &self.http else { return PendingWork::none() };
         if let Some(after) = &post.after
             && tokio::time::timeout(CONFIRM_WAIT, after.said()).await.is_err()
         {
-            // Too late or not, it is our turn, and the next ones'.
-            self.stop_waiting_for(after);
+            // Too late or not, it is our turn, and that of the next ones.
+            lock(&self.core).order.remove(after);
         }
         if let Some(progress) = &post.progress {
             // Too late or not, it is our turn.
             _ = tokio::time::timeout(PROGRESS_WAIT, progress.said()).await;
         }
-        if self.era() == Era::Legacy && is_followed_by_more(post.message.method()) {
-            link.until_heard().await;
+        let method = post.message.method();
+        // The server may say more than its answer, and only a listen stream may hear that.
+        let is_followed_by_more = method == method::SUBSCRIBE || method::may_ask(method);
+        if self.era() == Era::Legacy && is_followed_by_more {
+            endpoint.until_heard().await;
         }
-        if post.message.method() == method::INITIALIZE {
-            self.show_anew().await;
+        if post.greets() {
+            self.renew_credentials().await;
         }
-        let sending = self.send(link, |link| {
-            let mut request = link.post(post.message.text(), &post.session);
+        let sending = self.send(endpoint, |endpoint| {
+            let mut request = endpoint.post_request(post.message.text(), &post.session);
             for (name, value) in &post.mirrored {
                 request.headers_mut().insert(name, value.clone());
             }
@@ -183,82 +216,83 @@ impl Upstream {
             Ok(response) => response,
             Err(why) => return self.unanswered(post, &why),
         };
-        let is_call = post.message.kind() == Kind::Request;
         match response.status() {
-            StatusCode::OK => self.take_answer(link, post, response).await,
+            StatusCode::OK => self.take_answer(endpoint, post, response).await,
             status if status.is_success() => self.no_answer_unless_note(post),
             status => {
-                let refused = Refused::read(response, &link.last_shown()).await;
+                let refused = HttpRefusal::read(response, endpoint).await;
                 let of_session = status == StatusCode::NOT_FOUND && post.session.id.is_some();
-                if of_session && is_call && !refused.answers(post.message.id()) {
-                    return self.handle_session_over(link, post);
+                if of_session && post.is_call() && !refused.answers(post.message.id()) {
+                    return self.handle_session_over(endpoint, post);
                 }
                 self.take_error(post, &refused)
             }
         }
     }
 
-    /// Sends what `request` makes, with what we show. A server that does not let
-    /// us in has done nothing: it is asked once more, if there may be something
-    /// else to show by now.
-    async fn send(
+    /// Sends what `request` makes, with our credentials. A server that does not let
+    /// us in has done nothing: it is asked once more, if there may be other
+    /// credentials by now.
+    pub(super) async fn send(
         &self,
-        link: &Link,
-        request: impl Fn(&Link) -> Request<Bytes>,
+        endpoint: &HttpEndpoint,
+        request: impl Fn(&HttpEndpoint) -> Request<Bytes>,
     ) -> Result<Response<Incoming>, Failure> {
-        let shown = self.shown(None).await?;
-        link.show(&shown);
-        let response = link.fetch.send(request(link)).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || !self.may_show_others() {
+        let shown = self.credentials(None).await?;
+        lock(&endpoint.headers).clone_from(&shown);
+        let response = endpoint.fetch.send(request(endpoint)).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || self.server.details.credential.is_none()
+        {
             return Ok(response);
         }
-        let other = self.shown(Some(&shown)).await?;
-        link.show(&other);
-        Ok(link.fetch.send(request(link)).await?)
+        let other = self.credentials(Some(&shown)).await?;
+        lock(&endpoint.headers).clone_from(&other);
+        Ok(endpoint.fetch.send(request(endpoint)).await?)
     }
 
     /// The server does not know our session any more.
-    fn handle_session_over(self: &Arc<Self>, link: &Link, post: &Post) -> PendingWork {
-        let over = |half: &mut ClientHalf<_>, now| {
+    fn handle_session_over(self: &Arc<Self>, endpoint: &HttpEndpoint, post: &Post) -> PendingWork {
+        self.step(|half, now| {
             half.handle_session_over(post.lane, now);
             // Only when it is being renewed: else a call would go without any.
             if half.is_greeting() {
-                self.server.traffic().add_greeted_again();
-                link.forget(&post.session);
+                add(&self.server.traffic().greeted_again, 1);
+                endpoint.forget(&post.session);
             }
-        };
-        self.step(over).1
+        })
     }
 
     /// The same where no call has found out.
-    fn renew_session(self: &Arc<Self>, link: &Link, session: &Session) -> PendingWork {
-        let renew = |half: &mut ClientHalf<_>, now| {
-            if link.session().number != session.number {
+    fn renew_session(
+        self: &Arc<Self>,
+        endpoint: &HttpEndpoint,
+        session: &HttpSession,
+    ) -> PendingWork {
+        self.step(|half: &mut ClientHalf<_>, now| {
+            if endpoint.session().number != session.number {
                 return;
             }
             if !half.is_greeting() {
-                self.server.traffic().add_greeted_again();
-                link.forget(session);
+                add(&self.server.traffic().greeted_again, 1);
+                endpoint.forget(session);
             }
             half.renew_session(now);
-        };
-        self.step(renew).1
+        })
     }
 
     async fn take_answer(
         self: &Arc<Self>,
-        link: &Link,
+        endpoint: &HttpEndpoint,
         post: &Post,
         response: Response<Incoming>,
     ) -> PendingWork {
-        if post.message.method() == method::INITIALIZE {
-            link.handle_offer(response.headers());
-        } else if post.message.kind() == Kind::Request {
+        let offered = post.greets().then(|| HttpSession::offered(response.headers()));
+        if post.is_call() && offered.is_none() {
             self.listen_again();
         }
         let media = content_type(response.headers()).unwrap_or_default();
         if is_event_stream(media) {
-            return self.follow(link, post, response).await;
+            return self.follow(endpoint, post, offered.as_ref(), response).await;
         }
         if !is_json(media) {
             let why = Failure::NotMcp { status: 200, media: Some(media.into()) };
@@ -266,7 +300,14 @@ impl Upstream {
         }
         match Limited::new(response.into_body(), self.limits.message).collect().await {
             Ok(body) => {
-                let works = self.deliver(link, post, body.to_bytes());
+                let text = body.to_bytes();
+                if let Some(offered) = offered {
+                    self.handle_greeted(endpoint, &offered, &text);
+                }
+                let mut works = self.from_server(post.lane, text);
+                if post.is_call() && self.is_open(post.lane) {
+                    works.append(self.no_answer_unless_note(post));
+                }
                 self.clients_have_room().await;
                 works
             }
@@ -277,22 +318,16 @@ impl Upstream {
         }
     }
 
-    /// Hands an answer to the half, after a look at what a greeting settled.
-    fn deliver(self: &Arc<Self>, link: &Link, post: &Post, text: Bytes) -> PendingWork {
-        if post.message.method() == method::INITIALIZE {
-            self.settle_road();
-            link.handle_greeted(&text);
-        }
-        let mut works = self.handle_text(post.lane, text);
-        if post.message.kind() == Kind::Request && self.is_open(post.lane) {
-            works.append(self.no_answer_unless_note(post));
-        }
-        works
-    }
-
-    /// The server has answered a greeting: this is the road to it.
-    fn settle_road(&self) {
-        lock(&self.core).trial = Fallback::Settled;
+    /// The server has answered a greeting: this is the right transport. If the answer is no
+    /// error, a session begins. Its version goes on every request, from the revision on that
+    /// has the header.
+    fn handle_greeted(&self, endpoint: &HttpEndpoint, offered: &HttpSession, answer: &[u8]) {
+        lock(&self.core).fallback = Fallback::Settled;
+        let Some(welcome) = Part::new(answer).get(&["result"]) else { return };
+        let name = welcome.string("protocolVersion").unwrap_or_default();
+        let has_header = Revision::legacy_at_most(&name).rules().version_header;
+        let version = HeaderValue::from_str(&name).ok().filter(|_| has_header);
+        endpoint.begin(HttpSession { version, ..offered.clone() });
     }
 
     fn is_open(&self, lane: Lane) -> bool {
@@ -300,33 +335,35 @@ impl Upstream {
     }
 
     fn no_answer_unless_note(self: &Arc<Self>, post: &Post) -> PendingWork {
-        match post.message.id().filter(|_| post.message.kind() == Kind::Request) {
+        match post.message.id().filter(|_| post.is_call()) {
             Some(id) => self.unanswered(post, &Failure::NoAnswer { id: id.clone() }),
             None => PendingWork::none(),
         }
     }
 
-    fn take_error(self: &Arc<Self>, post: &Post, refused: &Refused) -> PendingWork {
+    fn take_error(self: &Arc<Self>, post: &Post, refused: &HttpRefusal) -> PendingWork {
         let mut why = refused.failure(self);
-        if post.message.method() == method::INITIALIZE {
+        if post.greets() {
             // What answers our own id speaks JSON-RPC here.
-            let is_answer = refused.error().is_some_and(|error| error.id() == post.message.id());
-            let may_be_old = matches!(refused.status.as_u16(), 400 | 404 | 405);
-            if may_be_old && !is_answer && !refused.is_modern() {
-                match self.try_other_road(&why, Some(&post.message)) {
+            let is_answer = refused.error.as_ref().is_some_and(|it| it.id() == post.message.id());
+            let code = refused.error.as_ref().and_then(Message::error_code);
+            let is_modern = code.is_some_and(is_modern_code);
+            let may_be_sse = matches!(refused.status.as_u16(), 400 | 404 | 405);
+            if may_be_sse && !is_answer && !is_modern {
+                match self.try_other_transport(&why, Some(&post.message)) {
                     Ok(()) => return PendingWork::none(),
                     Err(both) => why = both,
                 }
             }
         }
-        // Who is let in is between the server and us: no answer to the call.
-        let is_call = post.message.kind() == Kind::Request && !refused.is_about_us();
-        let id = post.message.id().filter(|_| is_call);
+        // Our credentials are between the server and us: no answer to the call.
+        let is_about_us = matches!(refused.status.as_u16(), 401 | 403);
+        let id = post.message.id().filter(|_| post.is_call() && !is_about_us);
         match id.and_then(|id| refused.answer(id)) {
-            Some(answer) => self.handle_text(post.lane, answer.text().clone()),
+            Some(answer) => self.from_server(post.lane, answer.text().clone()),
             None if post.message.is_response() && refused.status.is_client_error() => {
                 tracing::warn!(server = self.name, "an answer was refused: {why}");
-                self.step(|half, now| half.handle_unsupplied(&post.message, now)).1
+                self.step(|half, now| half.handle_unsupplied(&post.message, now))
             }
             None => self.unanswered(post, &why),
         }
@@ -334,28 +371,31 @@ impl Upstream {
 
     /// The message went out, or did not, and no answer will come.
     fn unanswered(self: &Arc<Self>, post: &Post, why: &Failure) -> PendingWork {
-        if post.message.kind() != Kind::Request {
-            self.tell_undelivered(&post.message, why);
+        if !post.is_call() {
+            self.log_undelivered(&post.message, why);
             return PendingWork::none();
         }
-        self.tell_details(why);
-        self.step(|half, now| half.handle_unanswered(post.lane, why, now)).1
+        self.log_details(why);
+        self.step(|half, now| half.handle_unanswered(post.lane, why, now))
     }
-}
 
-impl Core {
-    /// A POST is over. Its call may have been sent again, and have a new one.
-    fn close_lane(&mut self, post: &Post) {
-        if self.lanes.get(&post.lane).is_some_and(|ended| Arc::ptr_eq(ended, &post.ended)) {
-            self.lanes.remove(&post.lane);
+    /// Counts the POST of `message` while the value lives, unless it is a request.
+    pub(super) fn count_in_flight(self: &Arc<Self>, message: &Message) -> Option<InFlight> {
+        if message.kind() == Kind::Request {
+            return None;
         }
+        self.in_flight.send_modify(|count| *count += 1);
+        Some(InFlight(Arc::clone(self)))
     }
-}
 
-/// Whether a server says more because of it than its answer, and perhaps where
-/// nobody hears it who does not listen.
-fn is_followed_by_more(method: &str) -> bool {
-    method == method::SUBSCRIBE || method::may_ask(method)
+    /// Waits until the server has taken enough of what it was sent.
+    pub(super) async fn answers_are_taken(&self) {
+        if *self.in_flight.borrow() < MOST {
+            return;
+        }
+        // The sender is ours, so waiting cannot fail.
+        _ = self.in_flight.subscribe().wait_for(|&count| count < MOST).await;
+    }
 }
 
 /// The lane of the call with this id.
@@ -364,4 +404,258 @@ pub(super) fn lane_of(id: &Id) -> Option<Lane> {
         Id::Integer(number) => u64::try_from(*number).ok().map(Lane),
         Id::Large(_) | Id::Text(_) => None,
     }
+}
+
+/// The endpoint and our session there.
+pub(super) struct HttpEndpoint {
+    pub(super) fetch: Fetch,
+    url: Uri,
+    via: Option<Arc<Via>>,
+    /// What was shown last.
+    headers: Mutex<Arc<HeaderMap>>,
+    /// Another one comes only together with another listen stream.
+    session: Mutex<HttpSession>,
+    listening: watch::Sender<ListenState>,
+    /// No client would ever be told what belongs to no call: we do not listen for it.
+    pub(super) is_deaf: AtomicBool,
+    /// The server has let us listen, in this session or an earlier one.
+    pub(super) was_heard: AtomicBool,
+    /// The server could not be listened to for a while.
+    pub(super) missed: AtomicBool,
+    /// How often listening went wrong in the session before this one.
+    pub(super) strain: Mutex<Option<Reconnect>>,
+    /// The event that was heard last, and the number of its session.
+    last_event: Mutex<Option<(u64, HeaderValue)>>,
+}
+
+/// What goes on every message of a session.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct HttpSession {
+    /// Tells it from those before it: not every one has an id.
+    pub(super) number: u64,
+    pub(super) id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+/// How long the server may take to end a session: we are on our way out.
+const DELETE_WAIT: Duration = Duration::from_secs(2);
+
+impl HttpEndpoint {
+    /// The endpoint of a server; none if it is a command.
+    pub(super) fn new(server: &ServerTarget) -> Option<Self> {
+        let Target::Url { url, headers, .. } = server.target() else { return None };
+        Some(Self {
+            fetch: server.details.fetch.clone()?,
+            url: url.clone(),
+            via: server.via().cloned(),
+            headers: Mutex::new(Arc::new(headers.clone())),
+            session: Mutex::default(),
+            listening: watch::Sender::default(),
+            is_deaf: AtomicBool::new(false),
+            was_heard: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
+            strain: Mutex::default(),
+            last_event: Mutex::default(),
+        })
+    }
+
+    /// A request with the user's headers; ours come later and win (HDR-15).
+    pub(super) fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = self.url.clone();
+        *request.headers_mut() = HeaderMap::clone(&lock(&self.headers));
+        if let Some(via) = &self.via {
+            request.headers_mut().insert(via::HEADER, via.header());
+        }
+        request
+    }
+
+    pub(super) fn post_request(&self, text: &Bytes, session: &HttpSession) -> Request<Bytes> {
+        let mut request = self.request(Method::POST, text.clone());
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        session.add_to(headers);
+        request
+    }
+
+    /// Asks for a stream of a session, or for what of it came after `last`.
+    pub(super) fn get_request(
+        &self,
+        session: &HttpSession,
+        last: Option<&HeaderValue>,
+    ) -> Request<Bytes> {
+        let mut request = self.request(Method::GET, Bytes::new());
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        session.add_to(headers);
+        if let Some(last) = last {
+            headers.insert(header::LAST_EVENT_ID, last.clone());
+        }
+        request
+    }
+
+    /// The session as it is now.
+    pub(super) fn session(&self) -> HttpSession {
+        lock(&self.session).clone()
+    }
+
+    /// A session is over, unless it has been followed by another.
+    pub(super) fn forget(&self, over: &HttpSession) {
+        let mut session = lock(&self.session);
+        if session.number == over.number {
+            *session = HttpSession { number: over.number, ..HttpSession::default() };
+        }
+    }
+
+    /// Another session, or none, in the place of this one.
+    fn begin(&self, next: HttpSession) -> HttpSession {
+        let mut before = HttpSession::default();
+        self.listening.send_modify(|listening| {
+            let mut session = lock(&self.session);
+            let number = session.number + 1;
+            before = std::mem::replace(&mut session, HttpSession { number, ..next });
+            let is_deaf = self.is_deaf.load(Ordering::Relaxed);
+            *listening = if is_deaf { ListenState::Refused } else { ListenState::NotYet };
+        });
+        // The half tells clients what a new greeting means.
+        self.missed.store(false, Ordering::Relaxed);
+        before
+    }
+
+    /// Ends the session at the server, if there is one. Failing is no matter.
+    pub(super) async fn delete_session(&self) {
+        let session = self.begin(HttpSession::default());
+        if session.id.is_none() {
+            return;
+        }
+        let mut request = self.request(Method::DELETE, Bytes::new());
+        session.add_to(request.headers_mut());
+        let sent = tokio::time::timeout(DELETE_WAIT, self.fetch.send(request)).await;
+        if let Ok(Err(error)) = sent {
+            tracing::debug!("session not deleted: {error}");
+        }
+    }
+}
+
+impl HttpSession {
+    /// The session that an answer to a greeting may come to: its id is one with the result.
+    fn offered(headers: &HeaderMap) -> Self {
+        let mut id = headers.get(header::SESSION_ID).cloned();
+        if let Some(id) = &mut id {
+            id.set_sensitive(true);
+        }
+        Self { id, ..Self::default() }
+    }
+
+    fn add_to(&self, headers: &mut HeaderMap) {
+        if let Some(id) = &self.id {
+            headers.insert(header::SESSION_ID, id.clone());
+        }
+        if let Some(version) = &self.version {
+            headers.insert(header::PROTOCOL_VERSION, version.clone());
+        }
+    }
+}
+
+/// What a server said instead of an answer.
+pub(super) struct HttpRefusal {
+    pub(super) status: StatusCode,
+    text: String,
+    hints: String,
+    /// The `WWW-Authenticate` headers.
+    challenge: Option<Box<str>>,
+    /// The JSON-RPC error that the body holds.
+    pub(super) error: Option<Message>,
+}
+
+/// Bodies are read this far and this long, for their text.
+const BODY: usize = 64 << 10;
+const BODY_WAIT: Duration = Duration::from_secs(5);
+
+/// What of a body is shown to people.
+const SHOWN: usize = 512;
+
+impl HttpRefusal {
+    /// Reads what came instead of an answer. It repeats none of the credentials.
+    pub(super) async fn read(response: Response<Incoming>, endpoint: &HttpEndpoint) -> Self {
+        let status = response.status();
+        let sent = &Arc::clone(&lock(&endpoint.headers));
+        let mut hints = String::new();
+        for name in ["www-authenticate", "mcp-auth-server"] {
+            for value in values(response.headers(), name) {
+                hints = format!("{hints} ({name}: {value})");
+            }
+        }
+        let hints = redact(&hints, sent);
+        let challenge: Vec<_> = values(response.headers(), "www-authenticate").collect();
+        let challenge = challenge.join(", ");
+        let challenge = (!challenge.is_empty()).then(|| redact(&challenge, sent).into());
+        let body = beginning(response.into_body()).await.freeze();
+        let error = jsonrpc::parse_one(body.clone()).ok();
+        let error = error.filter(|answer| answer.kind() == Kind::Error);
+        let message = error.as_ref().and_then(|error| error.string(Member::ErrorMessage));
+        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body));
+        let told = redact(&text, sent);
+        let other = (told != *text).then_some(&told);
+        let error = error.as_ref().map(|error| match other {
+            Some(told) => error.with_string(Member::ErrorMessage, told),
+            None => error.clone(),
+        });
+        let text = told.trim().chars().take(SHOWN).collect();
+        Self { status, text, hints, challenge, error }
+    }
+
+    /// The error that the body holds, as the answer to the request `id`: it
+    /// tells more than the status, and its own id may be missing.
+    pub(super) fn answer(&self, id: &Id) -> Option<Message> {
+        let error = self.error.as_ref()?.with_id(id);
+        if self.hints.is_empty() {
+            return Some(error);
+        }
+        let text = error.error_message();
+        Some(error.with_string(Member::ErrorMessage, &format!("{text}{}", self.hints)))
+    }
+
+    /// Whether it is the answer to a request, and no word about the session.
+    pub(super) fn answers(&self, id: Option<&Id>) -> bool {
+        let Some(error) = self.error.as_ref().filter(|error| error.id() == id) else {
+            return false;
+        };
+        let is_over = error.error_code() == Some(Refusal::SessionOver.rpc_code().into());
+        let text = error.error_message();
+        id.is_some() && !is_over && !text.to_ascii_lowercase().contains("session")
+    }
+
+    /// Why the call has no answer.
+    pub(super) fn failure(&self, up: &Upstream) -> Failure {
+        if let Some(looped) = self.error.as_ref().and_then(|error| up.loop_in(error)) {
+            return looped;
+        }
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        let text = if self.text.is_empty() { reason } else { &self.text };
+        let (status, text) = (self.status.as_u16(), format!("{text}{}", self.hints).into());
+        Failure::HttpStatus { status, text, challenge: self.challenge.clone() }
+    }
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+}
+
+/// As much of a body as is worth showing.
+async fn beginning(mut body: Incoming) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    let reading = async {
+        while bytes.len() < BODY
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
+        }
+    };
+    // A body that stalls has said what it has to say.
+    _ = tokio::time::timeout(BODY_WAIT, reading).await;
+    bytes.truncate(BODY);
+    bytes
 }

@@ -1,39 +1,76 @@
-//! What roads that are pipes have in common: reading, writing, coming back.
+//! Servers at the other end of a pipe: what waits to be written, when the pipe is made, and
+//! the pipe to a child process. `sse.rs` has the other kind.
 //!
 //! A pipe is made when there is something to write, and made again after it
-//! broke when there is something to write again: nothing runs for nobody. The
-//! pace of new attempts is that of [`Restart`].
+//! broke when there is something to write again: no process runs without a call.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use switchboard_proto::backoff::Restart;
-use switchboard_proto::client::ClientHalf;
 use switchboard_proto::exchange::Lane;
-use switchboard_proto::failure::Failure;
+use switchboard_proto::failure::{Failure, FailureSource};
 use switchboard_proto::jsonrpc::{Kind, Message};
 use switchboard_proto::limits::Limits;
-use switchboard_proto::line;
+use switchboard_proto::line::{self, LineDecoder, LineTooLong};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Notify;
 
-use super::core::{PipeState, cost, look_at};
 use super::target::Piped;
-use super::{Core, Fallback, HIGH_WATER, Target, Transport, Upstream, child, http, sse};
+use super::{Core, Fallback, Target, Transport, Upstream, add, http, sse, via};
 use crate::backend::PendingWork;
 use crate::connection::{lock, now};
-use crate::drive::race;
+use crate::drive::{Either, race};
+use crate::stdio::child::{Command, ExitWatch, Grace};
+
+/// Whether there is a pipe.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PipeState {
+    Away,
+    /// It is wanted before there is anything to write.
+    Ahead,
+    Here,
+    /// It is to end: no client uses it.
+    Leaving,
+}
 
 /// Why a pipe is over.
-pub(super) enum End {
+pub(super) enum PipeEnd {
     /// We were told to stop.
     Stopped,
-    /// Nobody uses it: it is made again when somebody does.
+    /// No client uses it: it is made again when one does.
     Rested,
     /// It broke.
     Broke(Failure),
     /// This is not the transport the server speaks, as far as can be told.
-    WrongRoad(Failure),
+    WrongTransport(Failure),
 }
+
+/// Messages that wait to be written to a pipe.
+#[derive(Default)]
+pub(super) struct Outbound {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    /// Those of them that answer what the server asked.
+    answer_bytes: usize,
+    /// Messages that were taken to be written, and are not known to be.
+    unwritten: usize,
+    /// The server leaves more of them unread than the bound allows.
+    is_choked: bool,
+}
+
+/// Bytes waiting to be written to a pipe before a client that adds to them has
+/// to wait. Beyond `Limits::backlog` its calls are refused, and a server that
+/// leaves that much of our own unread is given up.
+const HIGH_WATER: usize = 1 << 20;
+
+/// What a message in a queue takes besides its text, its allocations included.
+const OVERHEAD: usize = size_of::<Message>() + 64;
 
 /// How long a server that keeps ending is left alone.
 const REST: Duration = Duration::from_mins(1);
@@ -45,12 +82,66 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// [`HIGH_WATER`] bytes of them, before it is taken for one that does not read.
 const UNREAD_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a child that reads no more may take to write what it still has, and
+/// how long what a child wrote before it exited may take to be read.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Bytes that are read once the child has exited: as much as a pipe holds. A
+/// descendant of the child that keeps the pipe may write to it for ever.
+const LEFT_IN_PIPE: usize = 1 << 20;
+
+/// The bytes that a message in a queue counts for.
+fn cost(message: &Message) -> usize {
+    message.text().len() + OVERHEAD
+}
+
+impl Outbound {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether one more message would be more than a pipe may have waiting.
+    pub(super) fn is_full(&self, message: &Message, limits: &Limits) -> bool {
+        !self.is_empty() && self.bytes.saturating_add(cost(message)) > limits.backlog
+    }
+
+    fn push(&mut self, message: Message) {
+        let cost = cost(&message);
+        self.bytes += cost;
+        if message.is_response() {
+            self.answer_bytes += cost;
+        }
+        self.messages.push_back(message);
+    }
+
+    /// The next message to write, and what it counted for.
+    fn pop(&mut self) -> Option<(Message, usize)> {
+        let message = self.messages.pop_front()?;
+        let cost = cost(&message);
+        self.bytes = self.bytes.saturating_sub(cost);
+        if message.is_response() {
+            self.answer_bytes = self.answer_bytes.saturating_sub(cost);
+        }
+        Some((message, cost))
+    }
+}
+
 /// Makes the pipe whenever it is needed, until told to stop. It counts meanwhile.
+///
+/// [`Restart`] paces the attempts of this one connection, whose server may have no
+/// supervisor (`switchboard bridge`, a library client) or other connections that work. A
+/// supervisor is told of each end by [`lost`](Upstream::lost), and paces its own attempts.
 pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
     let mut restart = Restart::new();
     let mut not_before = now();
+    // Why calls fail at once until then, if they do not wait for the next attempt.
     let mut left_alone: Option<Failure> = None;
-    while up.stop.until(up.wanted()).await.is_some() {
+    let is_wanted = |core: &Core| !core.outbound.is_empty() || core.pipe == PipeState::Ahead;
+    while up.stop.until(up.until_core(&up.pipe_changed, is_wanted)).await.is_some() {
         if let Some(why) = left_alone.as_ref().filter(|_| now() < not_before) {
             up.lost(why);
             continue;
@@ -59,252 +150,287 @@ pub(super) async fn run(up: Arc<Upstream>, _counts: Option<Piped>) {
             break;
         }
         let started = now();
-        up.set_stay(PipeState::Here);
+        up.set_pipe(PipeState::Here);
         let end = match up.server.target() {
-            Target::Command(command) => Box::pin(child::run(&up, command)).await,
-            Target::Url { url, .. } => Box::pin(sse::run(&up, url)).await,
+            Target::Command(command) => Box::pin(run_child(&up, command)).await,
+            Target::Url { .. } => Box::pin(sse::run(&up)).await,
         };
-        up.set_stay(PipeState::Away);
+        up.set_pipe(PipeState::Away);
         let why = match end {
-            End::Stopped => break,
-            End::Rested => {
+            PipeEnd::Stopped => break,
+            PipeEnd::Rested => {
                 tracing::debug!(server = up.name, "ended, for nobody uses it");
                 continue;
             }
-            End::Broke(why) => why,
-            End::WrongRoad(why) => {
-                if let Err(why) = up.try_other_road(&why, None) {
+            PipeEnd::Broke(why) => why,
+            PipeEnd::WrongTransport(why) => {
+                if let Err(why) = up.try_other_transport(&why, None) {
                     up.lost(&why);
                 }
                 break;
             }
         };
-        if let Some(next) = restart.handle_exit(started, now()) {
-            (not_before, left_alone) = (next, None);
-            up.lost(&why);
-        } else {
-            not_before = now() + REST;
-            let why = left_alone.insert(Failure::LeftAlone { why: Arc::new(why) });
-            up.lost(why);
+        let next = restart.handle_exit(started, now());
+        not_before = next.unwrap_or_else(|| now() + REST);
+        let why = if next.is_some() { why } else { Failure::LeftAlone { why: Arc::new(why) } };
+        up.lost(&why);
+        left_alone = next.is_none().then_some(why);
+    }
+}
+
+/// Starts the child and serves it until it ends or we are told to stop.
+async fn run_child(up: &Arc<Upstream>, command: &Command) -> PipeEnd {
+    let command = match up.server.via() {
+        Some(via) => command.clone().env(via::VARIABLE, via.variable()),
+        None => command.clone(),
+    };
+    let mut child = match command.spawn(&up.server.details.environment) {
+        Ok(child) => child,
+        Err(error) => {
+            return PipeEnd::Broke(Failure::NotStarted { source: FailureSource::new(error) });
+        }
+    };
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return PipeEnd::Broke(Failure::closed("no pipes"));
+    };
+    tracing::debug!(server = up.name, pid = child.id(), "started");
+    let _runs = up.server.traffic().child();
+    // Either direction being closed ends the conversation: a child that reads
+    // no more cannot be asked, one that writes no more cannot answer.
+    let talk = race(write_lines(up, stdin), read_lines(up, stdout, child.exit_watch()));
+    let talked = up.serve_pipe(talk).await;
+    let exit = child.stop(Grace::default()).await;
+    let is_meant = matches!(talked, Err(PipeEnd::Stopped | PipeEnd::Rested));
+    if !is_meant && !up.probes_era.load(Ordering::Relaxed) {
+        up.server.traffic().broke();
+    }
+    match talked {
+        Err(end) => end,
+        Ok(Either::Right(Some(why))) => PipeEnd::Broke(why),
+        Ok(_) => PipeEnd::Broke(Failure::Exited(exit)),
+    }
+}
+
+/// Writes what is to be written; returns when the child does not read any more,
+/// a little later: what it wrote before that is still to be read.
+async fn write_lines(up: &Arc<Upstream>, mut stdin: ChildStdin) {
+    loop {
+        let messages = up.next_outbound().await;
+        let length = messages.iter().map(|message| message.text().len() + 1).sum();
+        let mut lines = BytesMut::with_capacity(length);
+        for message in &messages {
+            line::encode(message.text(), &mut lines);
+        }
+        if stdin.write_all(&lines).await.is_err() {
+            up.stop.sleep(LAST_ANSWERS).await;
+            return;
         }
     }
 }
 
-/// Gives up on calls that take too long.
-pub(super) async fn watch_deadlines(up: Arc<Upstream>) {
-    // A call that is opened meanwhile has at least this much time.
-    let soon = (up.limits.quiet.min(up.limits.total) / 4).min(REST);
+/// Reads until the child closes its stdout or has exited, or why that cannot be read.
+/// A descendant in a session of its own may hold the pipe open after the child's exit.
+async fn read_lines(
+    up: &Arc<Upstream>,
+    mut stdout: ChildStdout,
+    child: ExitWatch,
+) -> Option<Failure> {
+    let mut decoder = LineDecoder::new(up.limits.message);
+    let mut exit = child.clone();
+    let mut exited = pin!(async {
+        exit.wait().await;
+        up.stop.sleep(LAST_ANSWERS).await;
+    });
+    let mut left = LEFT_IN_PIPE;
     loop {
-        let next = up.next_look(soon);
-        let pause = race(tokio::time::sleep(next), up.sooner.notified());
-        if up.stop.until(pause).await.is_none() {
-            return;
+        // What is there is read before the exit counts.
+        let more = match race(stdout.read_buf(decoder.buffer()), &mut exited).await {
+            Either::Left(Ok(count @ 1..)) => {
+                if child.now().is_some() {
+                    left = left.saturating_sub(count);
+                }
+                left > 0
+            }
+            Either::Left(_) | Either::Right(()) => false,
+        };
+        while let Some(line) = decoder.next_line() {
+            take_line(up, line).await;
         }
-        up.step(ClientHalf::handle_timeout).1.detach();
+        if !more {
+            if let Some(line) = decoder.finish() {
+                take_line(up, line).await;
+            }
+            return None;
+        }
+        if decoder.is_endless() {
+            return Some(Failure::EndlessLine);
+        }
+    }
+}
+
+async fn take_line(up: &Arc<Upstream>, line: Result<Bytes, LineTooLong>) {
+    match line {
+        Ok(line) => up.receive(Lane::MAIN, line).await,
+        Err(LineTooLong { limit, head }) => up.handle_too_long(Lane::MAIN, &head, limit).await,
     }
 }
 
 impl Upstream {
-    /// How long until the deadlines are looked at again. Said where steps see it,
-    /// so that none of them can add a sooner one unnoticed.
-    fn next_look(&self, at_most: Duration) -> Duration {
+    /// Waits until the state of the connection is so; `changed` says when it may be.
+    async fn until_core(&self, changed: &Notify, is_so: impl Fn(&Core) -> bool) {
+        loop {
+            let changed = changed.notified();
+            if is_so(&lock(&self.core)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Starts the child before a client needs it.
+    pub(crate) fn warm(self: &Arc<Self>) {
         let mut core = lock(&self.core);
-        let now = now();
-        let look = look_at(core.half.poll_timeout(), now, at_most);
-        core.next_look = Some(look);
-        look - now
-    }
-
-    /// Waits until there is something to write, or the pipe is wanted ahead of that.
-    async fn wanted(&self) {
-        loop {
-            let written = self.written.notified();
-            let is_wanted = {
-                let core = lock(&self.core);
-                !core.outbound.is_empty() || core.stay == PipeState::Ahead
-            };
-            if is_wanted {
-                return;
-            }
-            written.await;
-        }
-    }
-
-    /// Waits until there is something to write to this very pipe.
-    async fn writable(&self) {
-        loop {
-            let written = self.written.notified();
-            let is_writable = {
-                let core = lock(&self.core);
-                !core.outbound.is_empty() && core.stay != PipeState::Leaving
-            };
-            if is_writable {
-                return;
-            }
-            written.await;
-        }
+        core.pipe = PipeState::Ahead;
+        self.start(&mut core);
+        drop(core);
+        self.pipe_changed.notify_waiters();
     }
 
     /// There is a pipe, or there is none any more.
-    fn set_stay(&self, stay: PipeState) {
+    fn set_pipe(&self, pipe: PipeState) {
         let mut core = lock(&self.core);
-        core.stay = stay;
-        core.unwritten = 0;
+        core.pipe = pipe;
+        core.outbound.unwritten = 0;
+    }
+
+    /// Serves a pipe until `talk` is over, or why it was to end before that.
+    pub(super) async fn serve_pipe<T>(&self, talk: impl Future<Output = T>) -> Result<T, PipeEnd> {
+        let is_over = |core: &Core| core.pipe == PipeState::Leaving || core.outbound.is_choked;
+        let is_over = self.until_core(&self.pipe_changed, is_over);
+        match self.stop.until(race(is_over, Box::pin(talk))).await {
+            None => Err(PipeEnd::Stopped),
+            Some(Either::Left(())) if lock(&self.core).pipe == PipeState::Leaving => {
+                Err(PipeEnd::Rested)
+            }
+            Some(Either::Left(())) => {
+                let why = "the server does not read what it is sent";
+                Err(PipeEnd::Broke(Failure::closed(why)))
+            }
+            Some(Either::Right(talked)) => Ok(talked),
+        }
     }
 
     /// Adds a message to what is to be written. Clients' calls are bounded where
     /// they are opened; a server that leaves so much else unread does not read at all.
     pub(super) fn enqueue(self: &Arc<Self>, core: &mut Core, message: Message) {
         self.start(core);
-        if message.kind() != Kind::Request && core.is_full(&message, &self.limits) {
-            core.choked = true;
-            self.choked.notify_waiters();
-            return;
+        if message.kind() != Kind::Request && core.outbound.is_full(&message, &self.limits) {
+            core.outbound.is_choked = true;
+        } else {
+            core.outbound.push(message);
         }
-        core.push_outbound(message);
-        self.written.notify_one();
-    }
-
-    /// Waits until it is seen that the server does not read; why that is the end.
-    pub(super) async fn choked(&self) -> Failure {
-        loop {
-            let choked = self.choked.notified();
-            if lock(&self.core).choked {
-                return Failure::closed("the server does not read what it is sent");
-            }
-            choked.await;
-        }
+        self.pipe_changed.notify_waiters();
     }
 
     /// Waits for messages to write, and takes a handful.
     pub(super) async fn next_outbound(&self) -> Vec<Message> {
-        // Whoever asks for more has written what it took.
-        lock(&self.core).unwritten = 0;
-        self.drained.notify_waiters();
-        self.writable().await;
+        // The writer that asks for more has written what it took.
+        lock(&self.core).outbound.unwritten = 0;
+        self.progressed.notify_waiters();
+        let is_ready = |core: &Core| !core.outbound.is_empty() && core.pipe != PipeState::Leaving;
+        self.until_core(&self.pipe_changed, is_ready).await;
         let mut core = lock(&self.core);
         let mut messages = Vec::new();
         let (mut taken, mut sent) = (0, 0);
         while taken < HIGH_WATER
-            && let Some((message, cost)) = core.pop_outbound()
+            && let Some((message, cost)) = core.outbound.pop()
         {
             taken += cost;
             sent += message.text().len();
             messages.push(message);
         }
-        core.unwritten = messages.len();
+        core.outbound.unwritten = messages.len();
         drop(core);
-        self.server.traffic().add_sent(sent);
-        self.drained.notify_waiters();
+        add(&self.server.traffic().sent, sent);
+        self.progressed.notify_waiters();
         messages
     }
 
-    /// Waits a little until all is written, if there is a pipe: that nobody waits
-    /// for a call should be known before the end.
+    /// Waits a little until all is written, if there is a pipe: the server should hear of
+    /// cancelled calls before the end.
     pub(super) async fn last_words(&self) {
-        let written = async {
-            loop {
-                let drained = self.drained.notified();
-                let is_written = {
-                    let core = lock(&self.core);
-                    let has_more = core.unwritten > 0 || !core.outbound.is_empty();
-                    core.stay != PipeState::Here || !has_more
-                };
-                if is_written {
-                    return;
-                }
-                drained.await;
-            }
+        let is_written = |core: &Core| {
+            let has_more = core.outbound.unwritten > 0 || !core.outbound.is_empty();
+            core.pipe != PipeState::Here || !has_more
         };
+        let written = self.until_core(&self.progressed, is_written);
         _ = tokio::time::timeout(LAST_WORDS, written).await;
     }
 
     /// Adds to a client's work that it waits until the pipe has room again.
     pub(super) fn when_room(self: &Arc<Self>, mut works: PendingWork) -> PendingWork {
-        if lock(&self.core).outbound_bytes > HIGH_WATER {
+        let has_room = |core: &Core| core.outbound.bytes <= HIGH_WATER;
+        if !has_room(&lock(&self.core)) {
             let this = Arc::clone(self);
-            works.append(PendingWork::one(async move { this.room().await }));
+            let room = async move { this.until_core(&this.progressed, has_room).await };
+            works.append(PendingWork::one(room));
         }
         works
     }
 
-    async fn room(&self) {
-        loop {
-            let drained = self.drained.notified();
-            if lock(&self.core).outbound_bytes <= HIGH_WATER {
-                return;
-            }
-            drained.await;
-        }
-    }
-
     /// Waits while the server leaves too many answers to its own requests unread.
-    async fn answers_are_read(&self) {
-        let are_read = || lock(&self.core).answer_bytes <= HIGH_WATER;
-        if are_read() {
+    pub(super) async fn answers_are_read(&self) {
+        let are_read = |core: &Core| core.outbound.answer_bytes <= HIGH_WATER;
+        if are_read(&lock(&self.core)) {
             return;
         }
-        let reading = async {
-            loop {
-                let drained = self.drained.notified();
-                if are_read() {
-                    return;
-                }
-                drained.await;
-            }
-        };
+        let reading = self.until_core(&self.progressed, are_read);
         // A server that waits until we read, and reads nothing, would wait for ever.
         if tokio::time::timeout(UNREAD_WAIT, reading).await.is_err() {
-            lock(&self.core).choked = true;
-            self.choked.notify_waiters();
+            lock(&self.core).outbound.is_choked = true;
+            self.pipe_changed.notify_waiters();
         }
-    }
-
-    /// A line, or an event, arrived: act on it, and wait for slow readers.
-    pub(super) async fn handle_piped(self: &Arc<Self>, text: Bytes) {
-        self.handle_text(Lane::MAIN, text).detach();
-        self.answers_are_read().await;
-        self.answers_are_taken().await;
-        self.pace().await;
-        self.clients_have_room().await;
     }
 
     /// Whether this transport may be the wrong one.
-    pub(super) fn may_change_road(&self) -> bool {
-        let is_settled = matches!(lock(&self.core).trial, Fallback::Settled);
-        !is_settled && self.server.has_other_road()
+    pub(super) fn may_change_transport(&self) -> bool {
+        let is_settled = matches!(lock(&self.core).fallback, Fallback::Settled);
+        !is_settled && self.server.has_other_transport()
     }
 
     /// The server does not speak this transport, for the reason `why`: what
     /// waits, and the greeting that was refused, go by the other. If that is
     /// not to be tried, or has been: why, in all, and the next greeting begins anew.
-    pub(super) fn try_other_road(
+    pub(super) fn try_other_transport(
         self: &Arc<Self>,
         why: &Failure,
         greeting: Option<&Message>,
     ) -> Result<(), Failure> {
-        if !self.may_change_road() {
+        if !self.may_change_transport() {
             return Err(why.clone());
         }
         let mut core = lock(&self.core);
-        core.transport = core.transport.other();
-        core.piped = false;
+        core.transport = match core.transport {
+            Transport::Pipe => Transport::Http,
+            Transport::Http => Transport::Pipe,
+        };
+        core.is_piped = false;
         tracing::info!(server = self.name, "{why}; changing to {:?}", core.transport);
-        if let Fallback::Second(first) = std::mem::replace(&mut core.trial, Fallback::First) {
+        if let Fallback::Second(first) = std::mem::replace(&mut core.fallback, Fallback::First) {
             return Err(Failure::BothTransports {
                 first: Arc::new(first),
                 second: Arc::new(why.clone()),
             });
         }
-        core.trial = Fallback::Second(why.clone());
-        let waiting: Vec<_> = core.take_outbound().into_iter().chain(greeting.cloned()).collect();
+        core.fallback = Fallback::Second(why.clone());
+        let waiting = std::mem::take(&mut core.outbound).messages;
         let mut works = PendingWork::none();
-        for message in waiting {
+        for message in waiting.into_iter().chain(greeting.cloned()) {
             match core.transport {
                 Transport::Pipe => self.enqueue(&mut core, message),
                 Transport::Http => {
                     let lane = message.id().and_then(http::lane_of).unwrap_or(Lane::MAIN);
-                    works.append(self.dispatch(&mut core, lane, message, Vec::new()));
+                    works.append(self.post(&mut core, lane, message, Vec::new()));
                 }
             }
         }
@@ -314,32 +440,6 @@ impl Upstream {
     }
 }
 
-impl Core {
-    /// Whether one more message would be more than a pipe may have waiting.
-    pub(super) fn is_full(&self, message: &Message, limits: &Limits) -> bool {
-        let more = cost(message);
-        !self.outbound.is_empty() && self.outbound_bytes.saturating_add(more) > limits.backlog
-    }
-}
-
-impl Transport {
-    fn other(self) -> Self {
-        match self {
-            Self::Pipe => Self::Http,
-            Self::Http => Self::Pipe,
-        }
-    }
-}
-
-/// The lines for a batch of messages, in one buffer for one write.
-pub(super) fn lines(messages: &[Message]) -> BytesMut {
-    let mut buffer = BytesMut::with_capacity(messages.iter().map(|m| m.text().len() + 1).sum());
-    for message in messages {
-        line::encode(message.text(), &mut buffer);
-    }
-    buffer
-}
-
 #[cfg(test)]
 mod tests {
     use switchboard_proto::client::Sharing;
@@ -347,19 +447,18 @@ mod tests {
     use switchboard_proto::revision::Era;
 
     use super::*;
-    use crate::stdio::child::Command;
-    use crate::upstream::ServerTarget;
+    use crate::upstream::{Eras, ServerTarget};
 
     const BACKLOG: usize = 4 << 20;
 
     /// A pipe that nobody writes to, with answers enqueued while `more` says so.
-    fn with_answers(more: impl Fn(&Core) -> bool) -> Arc<Upstream> {
+    fn with_answers(more: impl Fn(&Outbound) -> bool) -> Arc<Upstream> {
         let server = ServerTarget::command(Command::new("none"), Vec::new());
         let limits = Arc::new(Limits { backlog: BACKLOG, ..Limits::default() });
-        let up = Upstream::new(server, Era::Legacy, Sharing::Alone, None, limits);
+        let up = Upstream::new(server, Eras::both(Era::Legacy), Sharing::Alone, None, limits);
         let mut core = lock(&up.core);
-        (core.piped, core.watched, core.stay) = (true, true, PipeState::Here);
-        while more(&core) {
+        (core.is_piped, core.next_look, core.pipe) = (true, Some(now()), PipeState::Here);
+        while more(&core.outbound) {
             up.enqueue(&mut core, Message::result(&Id::from(1), b"{}"));
         }
         drop(core);
@@ -368,7 +467,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_bound_of_a_pipe_counts_what_its_messages_take() {
-        let up = with_answers(|core| !core.choked);
+        let up = with_answers(|outbound| !outbound.is_choked);
         let taken = up.unsent() * size_of::<Message>();
         assert!(taken <= BACKLOG, "{taken} bytes besides the texts");
         let mut written = 0;
@@ -376,29 +475,32 @@ mod tests {
             written += up.next_outbound().await.len();
         }
         assert!(written > 1000, "{written}");
-        let core = lock(&up.core);
-        assert_eq!((core.outbound_bytes, core.answer_bytes), (0, 0));
+        let outbound = &lock(&up.core).outbound;
+        assert_eq!((outbound.bytes, outbound.answer_bytes), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_leaves_its_answers_unread_is_read_no_further_and_given_up_at_last() {
-        let up = with_answers(|core| core.answer_bytes <= HIGH_WATER);
+        let up = with_answers(|outbound| outbound.answer_bytes <= HIGH_WATER);
         let begun = tokio::time::Instant::now();
-        up.handle_piped(Bytes::from_static(b"{}")).await;
+        up.receive(Lane::MAIN, Bytes::from_static(b"{}")).await;
         assert_eq!(begun.elapsed(), UNREAD_WAIT);
-        assert!(up.choked().await.to_string().contains("does not read"));
+        let Err(PipeEnd::Broke(why)) = up.serve_pipe(std::future::pending::<()>()).await else {
+            panic!("it goes on");
+        };
+        assert!(why.to_string().contains("does not read"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_read_again_when_it_reads() {
-        let up = with_answers(|core| core.answer_bytes <= HIGH_WATER);
+        let up = with_answers(|outbound| outbound.answer_bytes <= HIGH_WATER);
         let begun = tokio::time::Instant::now();
         let reading = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             up.next_outbound().await;
         };
-        tokio::join!(up.handle_piped(Bytes::from_static(b"{}")), reading);
+        tokio::join!(up.receive(Lane::MAIN, Bytes::from_static(b"{}")), reading);
         assert_eq!(begun.elapsed(), Duration::from_secs(1));
-        assert!(!lock(&up.core).choked);
+        assert!(!lock(&up.core).outbound.is_choked);
     }
 }

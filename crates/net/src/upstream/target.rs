@@ -13,57 +13,39 @@ use switchboard_proto::revision::Era;
 use tokio::sync::{Mutex, watch};
 
 use super::client_identity::ViaBridge;
-use super::era::Known;
+use super::era::KnownEras;
 use super::usage::Traffic;
 use super::via::Via;
 use super::{Transport, Upstream};
 use crate::connection::now;
 use crate::http::fetch::Fetch;
-use crate::stdio::child::{Command, Grace};
+use crate::stdio::child::Command;
 
 /// A server and all that is needed to reach it: for a [`Client`](crate::client::Client), or a
 /// [`Bridge`](crate::bridge::Bridge). Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTarget {
-    inner: Arc<Inner>,
+    pub(super) details: Arc<TargetDetails>,
     /// Headers of the client that it is reached for.
     passed: Option<Arc<HeaderMap>>,
     /// The bridge that it is reached through, if it is.
     pub(super) behind: Option<ViaBridge>,
 }
 
-struct Inner {
+#[derive(Clone)]
+pub(super) struct TargetDetails {
     target: Target,
-    environment: Vec<(OsString, OsString)>,
-    grace: Grace,
-    fetch: Option<Fetch>,
-    credential: Option<Arc<dyn Credential>>,
-    /// How many pipes to it there are, if somebody counts them.
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) fetch: Option<Fetch>,
+    pub(super) credential: Option<Arc<dyn Credential>>,
+    /// How many pipes to it there are, if the roster counts them.
     pipes: Option<watch::Sender<usize>>,
-    known: Known,
+    pub(super) known_eras: Arc<KnownEras>,
     traffic: Arc<Traffic>,
     /// Callers do not hear in its own words why it is in trouble.
-    is_discreet: bool,
+    pub(super) is_discreet: bool,
     /// Its place in chains of gateways, where loops are looked for.
-    via: Option<Arc<Via>>,
-}
-
-impl Inner {
-    /// The same, of which nothing is known; what is counted of both is one.
-    fn alike(&self) -> Self {
-        Self {
-            target: self.target.clone(),
-            environment: self.environment.clone(),
-            grace: self.grace,
-            fetch: self.fetch.clone(),
-            credential: self.credential.clone(),
-            pipes: None,
-            known: Known::default(),
-            traffic: Arc::clone(&self.traffic),
-            is_discreet: self.is_discreet,
-            via: self.via.clone(),
-        }
-    }
+    pub(super) via: Option<Arc<Via>>,
 }
 
 /// A pipe that counts.
@@ -131,51 +113,45 @@ impl ServerTarget {
     }
 
     fn at(target: Target, environment: Vec<(OsString, OsString)>, fetch: Option<Fetch>) -> Self {
-        let (grace, known) = (Grace::default(), Known::default());
-        let (credential, pipes, traffic) = (None, None, Arc::default());
-        let is_discreet = false;
-        let inner = Inner {
+        let details = TargetDetails {
             target,
             environment,
-            grace,
             fetch,
-            credential,
-            pipes,
-            known,
-            traffic,
-            is_discreet,
+            credential: None,
+            pipes: None,
+            known_eras: Arc::default(),
+            traffic: Arc::default(),
+            is_discreet: false,
             via: None,
         };
-        Self { inner: Arc::new(inner), passed: None, behind: None }
+        Self { details: Arc::new(details), passed: None, behind: None }
+    }
+
+    /// The same server with something different about it. Its eras are not known; what
+    /// is counted of both is one.
+    pub(super) fn but(&self, change: impl FnOnce(&mut TargetDetails)) -> Self {
+        let mut details = TargetDetails::clone(&self.details);
+        (details.pipes, details.known_eras) = (None, Arc::default());
+        change(&mut details);
+        Self { details: Arc::new(details), ..self.clone() }
     }
 
     /// The same server for callers whose own it is not: when it breaks or cannot be
     /// reached they hear that, and only the log has its last words, files and addresses.
     #[must_use]
     pub fn discreet(&self) -> Self {
-        let inner = Inner { is_discreet: true, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), passed: self.passed.clone(), behind: self.behind.clone() }
-    }
-
-    pub(super) fn is_discreet(&self) -> bool {
-        self.inner.is_discreet
-    }
-
-    pub(super) fn with_via(&self, via: Option<Arc<Via>>) -> Self {
-        let inner = Inner { via, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), ..self.clone() }
+        self.but(|details| details.is_discreet = true)
     }
 
     pub(super) fn via(&self) -> Option<&Arc<Via>> {
-        self.inner.via.as_ref()
+        self.details.via.as_ref()
     }
 
     /// The same server, which is shown what `credential` says when a connection
     /// is made. The headers of its URL are for `credential` to add.
     #[must_use]
     pub fn showing(&self, credential: Arc<dyn Credential>) -> Self {
-        let inner = Inner { credential: Some(credential), ..self.inner.alike() };
-        Self { inner: Arc::new(inner), ..self.clone() }
+        self.but(|details| details.credential = Some(credential))
     }
 
     /// The same server for a client with these headers.
@@ -187,7 +163,7 @@ impl ServerTarget {
     /// What of a client's headers is passed on to it.
     pub(crate) fn passed_of(&self, headers: Option<&HeaderMap>) -> HeaderMap {
         let mut passed = HeaderMap::new();
-        let (Some(credential), Some(headers)) = (&self.inner.credential, headers) else {
+        let (Some(credential), Some(headers)) = (&self.details.credential, headers) else {
             return passed;
         };
         for name in credential.passes() {
@@ -200,7 +176,7 @@ impl ServerTarget {
 
     /// Headers of clients that are passed on to it.
     pub(crate) fn passes(&self) -> &[HeaderName] {
-        self.inner.credential.as_ref().map_or(&[], |credential| credential.passes())
+        self.details.credential.as_ref().map_or(&[], |credential| credential.passes())
     }
 
     /// Headers of the client that it is reached for.
@@ -213,43 +189,37 @@ impl ServerTarget {
         self.behind.as_ref()
     }
 
-    pub(super) fn credential(&self) -> Option<&Arc<dyn Credential>> {
-        self.inner.credential.as_ref()
-    }
-
     /// What is at the other end.
     pub fn target(&self) -> &Target {
-        &self.inner.target
+        &self.details.target
     }
 
     /// The same server by the transport of the first revision.
     pub(crate) fn sse_only(&self) -> Self {
-        let Target::Url { url, headers, .. } = &self.inner.target else { return self.clone() };
+        let Target::Url { url, headers, .. } = &self.details.target else { return self.clone() };
         let (url, headers) = (url.clone(), headers.clone());
         let target = Target::Url { url, strategy: Strategy::SseOnly, headers };
-        let pipes = self.inner.pipes.clone();
-        let inner = Inner { target, pipes, ..self.inner.alike() };
-        Self { inner: Arc::new(inner), ..self.clone() }
+        let pipes = self.details.pipes.clone();
+        self.but(|details| (details.target, details.pipes) = (target, pipes))
     }
 
     /// The same server, and how many pipes to it there are: at none, every
     /// process that was started for it has ended.
     pub(crate) fn counted(&self) -> (Self, watch::Receiver<usize>) {
         let (pipes, count) = watch::channel(0);
-        let inner = Inner { pipes: Some(pipes), ..self.inner.alike() };
-        (Self { inner: Arc::new(inner), ..self.clone() }, count)
+        (self.but(|details| details.pipes = Some(pipes)), count)
     }
 
     /// There is a pipe to it until this is dropped.
     pub(super) fn piped(&self) -> Option<Piped> {
-        let pipes = self.inner.pipes.clone()?;
+        let pipes = self.details.pipes.clone()?;
         pipes.send_modify(|count| *count += 1);
         Some(Piped(pipes))
     }
 
     /// What to call it in logs and errors: never anything secret.
     pub fn name(&self) -> String {
-        match &self.inner.target {
+        match &self.details.target {
             Target::Command(command) => command.name.clone(),
             Target::Url { url, .. } => match url.authority() {
                 Some(authority) => format!(
@@ -264,15 +234,11 @@ impl ServerTarget {
 
     /// What was counted about it, over all connections.
     pub fn traffic(&self) -> &Arc<Traffic> {
-        &self.inner.traffic
+        &self.details.traffic
     }
 
-    pub(super) fn known(&self) -> &Known {
-        &self.inner.known
-    }
-
-    pub(super) fn first_road(&self, era: Era) -> Transport {
-        let Target::Url { strategy, .. } = &self.inner.target else { return Transport::Pipe };
+    pub(super) fn first_transport(&self, era: Era) -> Transport {
+        let Target::Url { strategy, .. } = &self.details.target else { return Transport::Pipe };
         match strategy {
             Strategy::HttpOnly | Strategy::HttpFirst => Transport::Http,
             // The older transport has no modern servers.
@@ -282,21 +248,9 @@ impl ServerTarget {
     }
 
     /// Whether there is another transport to try.
-    pub(super) fn has_other_road(&self) -> bool {
-        let Target::Url { strategy, .. } = &self.inner.target else { return false };
+    pub(super) fn has_other_transport(&self) -> bool {
+        let Target::Url { strategy, .. } = &self.details.target else { return false };
         matches!(strategy, Strategy::HttpFirst | Strategy::SseFirst)
-    }
-
-    pub(super) fn environment(&self) -> &[(OsString, OsString)] {
-        &self.inner.environment
-    }
-
-    pub(super) fn grace(&self) -> Grace {
-        self.inner.grace
-    }
-
-    pub(super) fn fetch(&self) -> Option<&Fetch> {
-        self.inner.fetch.as_ref()
     }
 }
 
@@ -314,13 +268,8 @@ const OURS: [HeaderName; 9] = [
 ];
 
 /// Leaves the headers that a user may set. Whatever a user sends along may be a
-/// secret, and somebody may print us.
-pub(super) fn tidy(headers: &mut HeaderMap) {
-    remove_ours(headers);
-    headers.values_mut().for_each(|value| value.set_sensitive(true));
-}
-
-fn remove_ours(headers: &mut HeaderMap) {
+/// secret, and a target may be printed.
+fn tidy(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
         OURS.contains(name) || name.as_str().starts_with("mcp-") || name == "last-event-id"
     };
@@ -329,6 +278,7 @@ fn remove_ours(headers: &mut HeaderMap) {
         tracing::warn!(header = name.as_str(), "left out a header that is ours to set");
         headers.remove(name);
     }
+    headers.values_mut().for_each(|value| value.set_sensitive(true));
 }
 
 impl fmt::Debug for ServerTarget {
@@ -354,30 +304,27 @@ pub type Fetching<'c> = Pin<Box<dyn Future<Output = Result<HeaderMap, NoCredenti
 #[error("{0}")]
 pub struct NoCredential(pub String);
 
-/// What a connection shows.
-#[derive(Default)]
-pub(super) struct Shown {
-    /// Held while they are read, so that they are read once for all who wait.
-    headers: Mutex<Option<(Arc<HeaderMap>, Instant)>>,
-}
+/// The headers that a connection sends, and when they were read. The lock is held while they
+/// are read, so that they are read once for all that wait.
+pub(super) type CredentialCache = Mutex<Option<(Arc<HeaderMap>, Instant)>>;
 
 /// A connection that is made so soon after another is a part of the same attempt.
 const SAME_ATTEMPT: Duration = Duration::from_secs(5);
 
 impl Upstream {
     /// The headers to send, other ones than `stale` if those were no good.
-    pub(super) async fn shown(
+    pub(super) async fn credentials(
         &self,
         stale: Option<&Arc<HeaderMap>>,
     ) -> Result<Arc<HeaderMap>, Failure> {
-        let mut headers = self.shown.headers.lock().await;
+        let mut headers = self.credentials.lock().await;
         if let Some((known, _)) = &*headers
             && stale.is_none_or(|stale| !Arc::ptr_eq(stale, known))
         {
             return Ok(Arc::clone(known));
         }
         let none = HeaderMap::new();
-        let found = match (self.server.credential(), self.server.target()) {
+        let found = match (&self.server.details.credential, self.server.target()) {
             (Some(credential), _) => {
                 let found = credential.headers(self.server.passed().unwrap_or(&none)).await;
                 let mut found = found.map_err(|why| {
@@ -395,20 +342,9 @@ impl Upstream {
         Ok(found)
     }
 
-    /// A connection is made: what was read for an earlier one is not shown any more.
-    pub(super) async fn show_anew(&self) {
-        let mut headers = self.shown.headers.lock().await;
+    /// A connection is made: what was read for an earlier one is not sent any more.
+    pub(super) async fn renew_credentials(&self) {
+        let mut headers = self.credentials.lock().await;
         headers.take_if(|(_, read)| now().saturating_duration_since(*read) >= SAME_ATTEMPT);
-    }
-
-    /// Whether it is worth asking for other headers.
-    pub(super) fn may_show_others(&self) -> bool {
-        self.server.credential().is_some()
-    }
-}
-
-impl fmt::Debug for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").finish_non_exhaustive()
     }
 }

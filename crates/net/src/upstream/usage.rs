@@ -1,4 +1,4 @@
-//! Whom a connection is for, and what goes by it.
+//! The user that a connection is for, and what goes by it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,10 @@ use crate::who::Who;
 static TAKEN: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 /// One name has one in so many of all processes, so that no single key takes all
-/// places. Whoever has no name is everybody.
+/// places. Clients without a name share no bound.
 const PART: usize = 2;
 
-fn share(most: usize) -> usize {
-    (most / PART).max(1)
-}
-
-/// Somebody whom a connection is for.
+/// The user that a connection is for.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     who: Who,
@@ -30,13 +26,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// Somebody at a server that is a URL: it takes no process.
+    /// A user at a server that is a URL: it takes no process.
     pub(crate) fn visiting(who: &Who) -> Self {
         Self { who: who.clone(), is_counted: false }
     }
 
-    /// Somebody with a process; none if as many run for them as may. `gives_way` ends
-    /// another of theirs if it can: this one comes in its place.
+    /// A user with a process; none if as many run for it as may. `gives_way` ends
+    /// another of them if it can: this one comes in its place.
     pub(crate) fn housed(who: &Who, gives_way: impl FnOnce() -> bool) -> Option<Self> {
         Self::among(most_children(), who, gives_way)
     }
@@ -45,8 +41,9 @@ impl Tenant {
         if who.name().is_empty() {
             return Some(Self::visiting(who));
         }
-        let is_full = || lock(&TAKEN).get(who.name()).is_some_and(|taken| *taken >= share(most));
-        if is_full() && !gives_way() {
+        let share = (most / PART).max(1);
+        let is_full = lock(&TAKEN).get(who.name()).is_some_and(|taken| *taken >= share);
+        if is_full && !gives_way() {
             return None;
         }
         *lock(&TAKEN).entry(who.name().to_owned()).or_default() += 1;
@@ -72,7 +69,7 @@ impl Upstream {
         _ = self.tenant.set(tenant);
     }
 
-    /// Whether it is for somebody who may not come in any more.
+    /// Whether it is for a user whose key was removed.
     pub(crate) fn is_orphaned(&self) -> bool {
         self.tenant.get().is_some_and(|tenant| !tenant.who.is_known())
     }
@@ -81,19 +78,19 @@ impl Upstream {
 /// Counters. All clones of a server share them.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    received: AtomicU64,
-    sent: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
     children: watch::Sender<u64>,
     started: AtomicU64,
     restarted: AtomicU64,
     /// Children that broke and were not replaced yet.
     owed: AtomicU64,
-    resumed: AtomicU64,
-    greeted_again: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    pub(super) greeted_again: AtomicU64,
 }
 
-fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
+pub(super) fn add(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(more as u64, Ordering::Relaxed);
 }
 
 fn read(counter: &AtomicU64) -> u64 {
@@ -141,31 +138,15 @@ impl Traffic {
         read(&self.greeted_again)
     }
 
-    pub(super) fn add_received(&self, bytes: usize) {
-        add(&self.received, bytes as u64);
-    }
-
-    pub(super) fn add_sent(&self, bytes: usize) {
-        add(&self.sent, bytes as u64);
-    }
-
-    pub(super) fn add_resumed(&self) {
-        add(&self.resumed, 1);
-    }
-
-    pub(super) fn add_greeted_again(&self) {
-        add(&self.greeted_again, 1);
-    }
-
     /// A process was started; it counts until this is dropped.
-    pub(super) fn child(self: &Arc<Self>) -> Child {
+    pub(super) fn child(self: &Arc<Self>) -> RunningChild {
         add(&self.started, 1);
         self.children.send_modify(|children| *children += 1);
         let one_less = |owed: u64| owed.checked_sub(1);
         if self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             add(&self.restarted, 1);
         }
-        Child(Arc::clone(self))
+        RunningChild(Arc::clone(self))
     }
 
     /// A process ended that should not have.
@@ -176,9 +157,9 @@ impl Traffic {
 
 /// A process that runs.
 #[derive(Debug)]
-pub(super) struct Child(Arc<Traffic>);
+pub(super) struct RunningChild(Arc<Traffic>);
 
-impl Drop for Child {
+impl Drop for RunningChild {
     fn drop(&mut self) {
         self.0.children.send_modify(|children| *children -= 1);
     }
@@ -199,7 +180,7 @@ mod tests {
         housed.pop();
         assert!(house(&one).is_some(), "a place is free again");
         assert!((0..9).all(|_| house(&Who::default()).is_some()), "nobody in particular");
-        assert_eq!(share(1), 1);
+        let _only = Tenant::among(1, &Who::new("one of one"), || false).unwrap();
     }
 }
 

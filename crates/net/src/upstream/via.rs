@@ -23,7 +23,6 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
-use std::fmt;
 use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -264,7 +263,7 @@ impl ServerTarget {
     /// The same server, named by a gateway or bridge that looks for loops.
     #[must_use]
     pub fn named_by(&self, ancestry: &Ancestry) -> Self {
-        self.with_via(Via::new(ancestry).map(Arc::new))
+        self.but(|details| details.via = Via::new(ancestry).map(Arc::new))
     }
 
     /// Whether it led back to us when it was last asked something.
@@ -307,12 +306,6 @@ impl Upstream {
         let via = self.server.via().filter(|via| refusal::is_loop(message, via.id))?;
         via.leads_back.send_replace(true);
         (!via.is_bridge).then_some(Failure::LOOP)
-    }
-}
-
-impl fmt::Debug for Via {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Via").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

@@ -39,9 +39,9 @@ impl Crowd {
         let (client, request) = (client(&self.bridge, who), Message::request(&1.into(), "x", None));
         let tenant = HeaderValue::from(tenant);
         let passed = HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]);
-        let whose = Children::Shared.whose(&client, Exchange(0), &request, Era::Legacy, &passed);
+        let key = Children::Shared.choose_key(&client, Exchange(0), &request, Era::Legacy, &passed);
         let eras = Eras { clients: Era::Legacy, server: Era::Legacy };
-        self.bridge.upstream_for(&client, whose, eras, &request)
+        self.bridge.upstream_for(&client, key, eras, &request)
     }
 
     fn is_there(&self, upstream: &Arc<Upstream>) -> bool {

@@ -1,7 +1,17 @@
 //! Each test is a transcript: what happened, and what must come of it.
 
+use switchboard_proto::exchange::Carrier;
+use switchboard_proto::jsonrpc::{Message, parse};
+use switchboard_proto::limits::Limits;
+use switchboard_proto::revision::Era;
+
 use super::*;
-use switchboard_proto::failure::Failure;
+use crate::backend::Backend as _;
+use crate::bridge::Children;
+use crate::call::Call;
+use crate::connection::ClientConnection;
+use crate::stdio::child::Command;
+use crate::upstream::ServerTarget;
 
 #[test]
 fn calls_beyond_the_bound_wait_for_their_turn_in_order() {
@@ -251,15 +261,19 @@ fn a_client_that_is_gone_wants_nothing() {
 #[test]
 fn no_more_wait_than_may() {
     let mut queue = AdmissionQueue::new(1, Duration::from_secs(10), Instant::now());
-    let call =
-        |number| Call { key: (1, Exchange(number)), principal: NOBODY, counts: true, linked: true };
+    let call = |number| QueuedCall {
+        key: (1, Exchange(number)),
+        principal: NOBODY,
+        counts: true,
+        linked: true,
+    };
     let most = u64::try_from(MOST_WAITING).unwrap();
     for number in 0..=most {
         let entry = queue.enter(call(number), number, Instant::now());
-        assert_eq!(entry, if number == 0 { Entry::Passes(0) } else { Entry::Waits });
+        assert_eq!(entry, if number == 0 { Decision::Passes(0) } else { Decision::Waits });
     }
-    assert_eq!(queue.enter(call(7777), 7777, Instant::now()), Entry::Crowded(7777));
-    assert_eq!(queue.queued(), MOST_WAITING);
+    assert_eq!(queue.enter(call(7777), 7777, Instant::now()), Decision::Crowded(7777));
+    assert_eq!(queue.waiting.len(), MOST_WAITING);
 }
 
 #[test]
@@ -268,9 +282,9 @@ fn a_server_is_idle_since_its_last_call_was_over() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let mut queue = AdmissionQueue::new(1, Duration::from_secs(10), start);
     queue.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), start);
-    let call = Call { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
+    let call = QueuedCall { key: (1, Exchange(1)), principal: NOBODY, counts: true, linked: false };
     assert_eq!(queue.idle_since(), Some(start));
-    assert_eq!(queue.enter(call, (), later(5)), Entry::Passes(()));
+    assert_eq!(queue.enter(call, (), later(5)), Decision::Passes(()));
     assert_eq!(queue.idle_since(), None);
     queue.leave(call.key, later(9));
     assert_eq!(queue.idle_since(), Some(later(9)));
@@ -290,12 +304,12 @@ fn check(script: &str, expected: &str) {
         match verb {
             "call" | "errand" | "linked" => {
                 let (counts, linked) = (verb != "errand", verb == "linked");
-                let call = Call { key, principal: NOBODY, counts, linked };
+                let call = QueuedCall { key, principal: NOBODY, counts, linked };
                 seen.push(match queue.enter(call, name, now) {
-                    Entry::Passes(name) => format!("{name} goes"),
-                    Entry::Waits => format!("{name} waits"),
-                    Entry::Fails(name, why) => format!("{name} fails: {}", why.kind()),
-                    Entry::Crowded(name) => format!("{name} is one too many"),
+                    Decision::Passes(name) => format!("{name} goes"),
+                    Decision::Waits => format!("{name} waits"),
+                    Decision::Fails(name, why) => format!("{name} fails: {}", why.kind()),
+                    Decision::Crowded(name) => format!("{name} is one too many"),
                 });
             }
             "over" => {
@@ -339,7 +353,7 @@ fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     let now = Instant::now();
     let mut queue = AdmissionQueue::new(2, Duration::from_secs(1), now);
     queue.handle_state(&"a".into(), &ServerState::new(ServerPhase::Ready), now);
-    let call = |principal, number| Call {
+    let call = |principal, number| QueuedCall {
         key: (principal, Exchange(number)),
         principal,
         counts: true,
@@ -348,10 +362,10 @@ fn one_principal_neither_fills_the_queue_nor_keeps_the_turns() {
     let mut enter =
         |principal, number| queue.enter(call(principal, number), (principal, number), now);
     let ada: Vec<_> = (0..MOST_WAITING as u64).map(|number| enter(1, number)).collect();
-    let waits = ada.iter().filter(|entry| **entry == Entry::Waits).count();
+    let waits = ada.iter().filter(|entry| **entry == Decision::Waits).count();
     assert_eq!(waits, SHARE_WAITING);
-    assert!(matches!(ada.last(), Some(Entry::Crowded(_))));
-    assert_eq!(enter(7, 0), Entry::Waits, "there is room for others");
+    assert!(matches!(ada.last(), Some(Decision::Crowded(_))));
+    assert_eq!(enter(7, 0), Decision::Waits, "there is room for others");
     assert_eq!(queue.poll(now), None, "no turn is free");
     queue.leave((1, Exchange(0)), now);
     assert_eq!(queue.poll(now), Some((7, 0)), "who has none is next");
@@ -365,9 +379,56 @@ fn a_call_hears_when_its_server_is_tried_again() {
     let next = Some(now + Duration::from_secs(40));
     let down = |why| {
         let state = ServerState::down(ServerPhase::Failed, why, next);
-        failure(&("s".into(), state), now).to_string()
+        let mut queue: AdmissionQueue<()> = AdmissionQueue::new(1, Duration::ZERO, now);
+        queue.handle_state(&"s".into(), &state, now);
+        queue.failure(now).to_string()
     };
     assert_eq!(down(Failure::CLOSED), "server \"s\" is down (Transport closed); next try in 40 s");
     let looped = down(Failure::LOOP);
     assert!(looped.starts_with("server \"s\" leads back to this gateway; remove it"), "{looped}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_on_its_way_from_the_gate_is_dropped_at_the_server() {
+    let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
+    let bounds = (NonZeroUsize::MIN, Duration::from_mins(1));
+    let bridge = Bridge::guarding(server, Children::PerSession, Arc::default(), bounds);
+    let backend: Arc<Bridge> = Arc::clone(&bridge);
+    let client =
+        ClientConnection::new(Era::Legacy, Carrier::Http, backend, &Limits::default(), false);
+    let exchange = Exchange(1);
+    let request = Message::request(&1.into(), method::CALL_TOOL, None);
+    let call = Call::new(Arc::<ClientConnection>::clone(&client), exchange);
+    bridge.open(&client, &call, request, None).detach();
+    assert_eq!(bridge.queued(), 1, "the server is not there yet");
+    let admission = bridge.admission.as_ref().unwrap();
+    // As `follow` does, but nobody lets the call on.
+    let ready = ServerState::new(ServerPhase::Ready);
+    lock(admission).queue.handle_state(&"a".into(), &ready, now());
+    let open = lock(admission).next().unwrap();
+    call.cancel(None).detach();
+    bridge.permit(&open);
+    bridge.go_on(open).detach();
+    assert_eq!(bridge.calls(), 0, "nobody waits for it");
+    bridge.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_greeting_is_answered_leaves_nothing_behind() {
+    let server = ServerTarget::command(Command::new("sleep").args(["1000"]), Vec::new());
+    let bridge = Bridge::new(server, Children::PerSession, Arc::default());
+    let backend: Arc<Bridge> = Arc::clone(&bridge);
+    let (era, limits) = (Era::Legacy, Limits::default());
+    let client = ClientConnection::new(era, Carrier::Http, backend, &limits, false);
+    let params = br#"{"protocolVersion":"x","capabilities":{}}"#;
+    let greeting = Message::request(&1.into(), method::INITIALIZE, Some(params));
+    let greeting = parse(greeting.text().clone()).unwrap();
+    let lane = client.open_lane();
+    client.step(|half| half.handle_incoming(lane, greeting, None)).1.detach();
+    assert_eq!(bridge.calls(), 1, "the server does not answer");
+    client.end();
+    bridge.close().await;
+    let gone = Arc::downgrade(&client);
+    drop(client);
+    assert!(gone.upgrade().is_none());
 }
