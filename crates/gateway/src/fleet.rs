@@ -79,7 +79,9 @@ pub struct FleetOptions {
     /// Where lists are kept for the next time.
     pub cache: Option<Cache>,
     /// What sees the calls.
-    pub tap: Arc<CallMonitor>,
+    pub monitor: Arc<CallMonitor>,
+    /// Whether the clients are connected by our own stdio.
+    pub is_stdio: bool,
     /// How often a server that has failed is tried; each minute if it is not said.
     pub probe: Option<Duration>,
     /// How many people are remembered, and for how long.
@@ -131,7 +133,7 @@ impl Fleet {
             people,
         });
         let known = Arc::downgrade(&fleet);
-        fleet.tap().ask(move |server, tool| {
+        fleet.monitor().ask(move |server, tool| {
             known.upgrade().is_some_and(|fleet| fleet.has_tool(server, tool))
         });
         fleet.change(plan)?;
@@ -168,8 +170,13 @@ impl Fleet {
     }
 
     /// What sees the calls.
-    pub fn tap(&self) -> &Arc<CallMonitor> {
-        &self.options.tap
+    pub fn monitor(&self) -> &Arc<CallMonitor> {
+        &self.options.monitor
+    }
+
+    /// How clients are connected with us, as spans tell it.
+    pub(crate) fn transport(&self) -> &'static str {
+        if self.options.is_stdio { "pipe" } else { "tcp" }
     }
 
     /// Where a server is.

@@ -94,18 +94,18 @@ const fn row<T, N>(
 /// All metrics of a gateway.
 pub fn page(fleet: &Fleet, sites: &Sites) -> String {
     let mut text = MetricsText::default();
-    ourselves(&mut text, fleet.tap());
+    ourselves(&mut text, fleet.monitor());
     clients(&mut text, sites);
-    requests(&mut text, fleet.tap());
-    tools(&mut text, fleet.tap());
+    requests(&mut text, fleet.monitor());
+    tools(&mut text, fleet.monitor());
     servers(&mut text, fleet);
     text.text
 }
 
-fn ourselves(text: &mut MetricsText, tap: &CallMonitor) {
+fn ourselves(text: &mut MetricsText, monitor: &CallMonitor) {
     text.family("switchboard_build_info", MetricKind::Gauge, "The version that runs.");
     text.sample("switchboard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let age = tap.age().as_secs_f64();
+    let age = monitor.age().as_secs_f64();
     text.one("switchboard_uptime_seconds", MetricKind::Gauge, "How long the gateway runs.", age);
     if let Some(bytes) = platform::resident_memory() {
         let help = "Resident memory size in bytes.";
@@ -121,7 +121,7 @@ fn ourselves(text: &mut MetricsText, tap: &CallMonitor) {
         text.one("switchboard_tasks", MetricKind::Gauge, help, tasks);
     }
     let help = "Spans that were not sent: too many, or no collector took them.";
-    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, tap.dropped_spans());
+    text.one("switchboard_dropped_spans_total", MetricKind::Counter, help, monitor.dropped_spans());
 }
 
 /// The counters of all sites; several sites may share theirs.
@@ -162,12 +162,12 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     }
 }
 
-fn requests(text: &mut MetricsText, tap: &CallMonitor) {
-    let open = tap.open_calls();
+fn requests(text: &mut MetricsText, monitor: &CallMonitor) {
+    let open = monitor.open_calls();
     text.one("switchboard_open_calls", MetricKind::Gauge, "Calls that are not answered yet.", open);
     let name = "switchboard_requests_total";
     text.family(name, MetricKind::Counter, "Requests of clients, by method and outcome.");
-    tap.counts().each_method(|method, series| {
+    monitor.counts().each_method(|method, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("method", method), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
@@ -175,17 +175,17 @@ fn requests(text: &mut MetricsText, tap: &CallMonitor) {
     });
     let name = "switchboard_request_duration_seconds";
     text.family(name, MetricKind::Histogram, "How long requests took, by method.");
-    tap.counts().each_method(|method, series| {
+    monitor.counts().each_method(|method, series| {
         if series.cumulated()[BUCKETS.len()] > 0 {
             histogram(text, name, &[("method", method)], series);
         }
     });
 }
 
-fn tools(text: &mut MetricsText, tap: &CallMonitor) {
+fn tools(text: &mut MetricsText, monitor: &CallMonitor) {
     let name = "switchboard_tool_calls_total";
     text.family(name, MetricKind::Counter, "Calls of tools, by server, tool and outcome.");
-    tap.counts().each_tool(|server, tool, series| {
+    monitor.counts().each_tool(|server, tool, series| {
         for outcome in CallResult::ALL.into_iter().filter(|outcome| series.of(*outcome) > 0) {
             let labels = [("server", server), ("tool", tool), ("outcome", outcome.name())];
             text.sample(name, &labels, series.of(outcome));
@@ -193,7 +193,7 @@ fn tools(text: &mut MetricsText, tap: &CallMonitor) {
     });
     let name = "switchboard_tool_call_duration_seconds";
     text.family(name, MetricKind::Histogram, "How long calls of tools took, by server and tool.");
-    tap.counts().each_tool(|server, tool, series| {
+    monitor.counts().each_tool(|server, tool, series| {
         histogram(text, name, &[("server", server), ("tool", tool)], series);
     });
 }

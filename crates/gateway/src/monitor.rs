@@ -1,11 +1,11 @@
 //! What happens in a gateway: each call from its beginning to its end.
 //!
 //! ```text
-//!   client ──▶ Monitored: the call gets an observer ──▶ Front ──▶ …    the front says whose it is
+//!   client ──▶ Views: the call gets an observer ──▶ Front ──▶ …    the front says whose it is
 //!     call is over ──▶ the observer: counts, a log line, a trace, spans
 //! ```
 //!
-//! A tap knows no arguments and no results: they may hold secrets, and nobody
+//! An observer knows no arguments and no results: they may hold secrets, and nobody
 //! promised to keep them. What it keeps is bounded.
 
 use std::fmt;
@@ -13,17 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::HeaderName;
-use switchboard_net::backend::{Backend, PendingWork};
 use switchboard_net::call::{Call, CallObserver};
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::upstream::Through;
-use switchboard_net::who::Who;
-use switchboard_proto::exchange::{Ask, HeaderParams};
-use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::{Id, Kind, Message};
 use switchboard_proto::method;
-use switchboard_proto::trace::{self, Parent};
+use switchboard_proto::trace::{PARENT, Parent, STATE, members, with};
 
 use crate::span::{Sampler, Spans};
 use own_tools::Recent;
@@ -31,7 +25,7 @@ use own_tools::Recent;
 pub(crate) use crate::span::Ids;
 pub use count::{BUCKETS, Counts, OTHER, Series};
 pub use finish::Peer;
-pub(crate) use own_tools::WHOLE;
+pub(crate) use own_tools::{OwnTool, WHOLE, list_request, trace};
 
 mod count;
 mod finish;
@@ -181,21 +175,33 @@ impl CallMonitor {
         }
     }
 
-    /// A call begins.
-    fn see(&self, request: &Message, transport: &'static str) -> Seen {
+    /// Whether a front has tools of ours. One server alone is as it is.
+    pub(crate) fn has_tools(&self, only: Option<&Arc<str>>) -> bool {
+        only.is_none() && self.recent.is_wanted()
+    }
+
+    /// A call begins: the record gets what observes it. `only` is the server if all
+    /// calls of its path are that server's; elsewhere the front says whose a call is.
+    pub(crate) fn observe(
+        self: &Arc<Self>,
+        call: &Call,
+        request: &Message,
+        only: Option<&Arc<str>>,
+        transport: &'static str,
+    ) {
         self.open.fetch_add(1, Ordering::Relaxed);
         let parent = Parent::of(request);
         let spans = self.spans.get();
         let is_sampled = spans.is_some_and(|(_, sampler)| sampler.takes(parent, &self.ids));
         let state = parent.filter(|_| is_sampled).and_then(|_| {
-            let members = trace::members(request);
-            members.into_iter().find(|(key, _)| *key == trace::STATE).map(|(_, text)| text.into())
+            let members = members(request);
+            members.into_iter().find(|(key, _)| *key == STATE).map(|(_, text)| text.into())
         });
-        Seen {
+        let seen = Seen {
             method: finish::short_name(request.method()).into(),
             offered: finish::call_subject(request).map(Into::into),
             target: None,
-            server: None,
+            server: only.cloned(),
             id: request.id().cloned(),
             since: Instant::now(),
             at: SystemTime::now(),
@@ -206,7 +212,9 @@ impl CallMonitor {
             onward: None,
             is_sampled,
             transport,
-        }
+        };
+        let (monitor, has_tools) = (Arc::clone(self), self.has_tools(only));
+        call.set_observer(Box::new(Observer { monitor, call: seen, has_tools }));
     }
 
     /// A call goes on to a server, as `request`; what that server is to get.
@@ -219,7 +227,7 @@ impl CallMonitor {
         let span = self.ids.span();
         call.onward = Some((span, SystemTime::now()));
         let parent = Parent { trace: call.trace, span, flags: u8::from(call.is_sampled) };
-        trace::with(&request, &[(trace::PARENT, parent.to_string())])
+        with(&request, &[(PARENT, parent.to_string())])
     }
 }
 
@@ -229,41 +237,9 @@ impl fmt::Debug for CallMonitor {
     }
 }
 
-/// An inside whose calls are seen.
-pub struct Monitored {
-    tap: Arc<CallMonitor>,
-    backend: Arc<dyn Backend>,
-    /// Whose calls they are, if they are all of one server.
-    server: Option<Arc<str>>,
-    transport: &'static str,
-}
-
-impl Monitored {
-    /// What is behind a path of many servers: whose a call is, the front says.
-    pub fn many(tap: &Arc<CallMonitor>, backend: Arc<dyn Backend>) -> Self {
-        Self { tap: Arc::clone(tap), backend, server: None, transport: "tcp" }
-    }
-
-    /// What is behind the path of one server.
-    pub fn one(tap: &Arc<CallMonitor>, server: &Arc<str>, backend: Arc<dyn Backend>) -> Self {
-        Self { server: Some(Arc::clone(server)), ..Self::many(tap, backend) }
-    }
-
-    /// The same, for a client that started us.
-    #[must_use]
-    pub fn on_stdio(self) -> Self {
-        Self { transport: "pipe", ..self }
-    }
-
-    /// Whether it has tools of ours. One server alone is as it is.
-    fn has_tools(&self) -> bool {
-        self.server.is_none() && self.tap.recent.is_wanted()
-    }
-}
-
 /// Sees one call.
 struct Observer {
-    tap: Arc<CallMonitor>,
+    monitor: Arc<CallMonitor>,
     call: Seen,
     /// The gateway's own tools are among those of its list.
     has_tools: bool,
@@ -271,13 +247,13 @@ struct Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.tap.open.fetch_sub(1, Ordering::Relaxed);
+        self.monitor.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl CallObserver for Observer {
     fn forward(&mut self, server: &Arc<str>, request: Message) -> Message {
-        self.tap.forward(&mut self.call, server, request)
+        self.monitor.forward(&mut self.call, server, request)
     }
 
     fn finish(
@@ -286,79 +262,16 @@ impl CallObserver for Observer {
         answer: Option<&Message>,
     ) -> Option<Message> {
         let call = &self.call;
-        self.tap.close(client, call, answer);
+        self.monitor.close(client, call, answer);
         let answer = answer.filter(|it| self.has_tools && it.kind() == Kind::Result)?;
-        let ours = call.offered.as_deref().and_then(own_tools::ours);
+        let ours = call.offered.as_deref().and_then(OwnTool::named);
         match (&*call.method, ours) {
             (method::LIST_TOOLS, _) => own_tools::listed(answer),
-            (method::CALL_TOOL, Some(own_tools::MANIFEST)) => {
+            (method::CALL_TOOL, Some(OwnTool::Manifest)) => {
                 Some(own_tools::manifest(answer, client.era()))
             }
             (method::CALL_TOOL, _) => own_tools::told(answer, call.trace),
             _ => None,
         }
-    }
-}
-
-impl Backend for Monitored {
-    fn open(
-        &self,
-        client: &Arc<ClientConnection>,
-        call: &Call,
-        request: Message,
-        said: HeaderParams,
-    ) -> PendingWork {
-        let (tap, has_tools) = (Arc::clone(&self.tap), self.has_tools());
-        let mut seen = self.tap.see(&request, self.transport);
-        seen.server.clone_from(&self.server);
-        call.set_observer(Box::new(Observer { tap, call: seen, has_tools }));
-        match own_tools::asked(&request).filter(|_| has_tools) {
-            None => self.backend.open(client, call, request, said),
-            Some(own_tools::TRACE) => {
-                call.finish(own_tools::trace(&self.tap, client, &request));
-                PendingWork::none()
-            }
-            // What this client may see, and nothing else, is what it gets to list.
-            Some(_) => self.backend.open(client, call, own_tools::list(&request), None),
-        }
-    }
-
-    fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
-        self.backend.note(client, message)
-    }
-
-    fn cancel(&self, client: &Arc<ClientConnection>, call: &Call) {
-        self.backend.cancel(client, call);
-    }
-
-    fn supply(&self, client: &Arc<ClientConnection>, ask: Ask, answer: Message) -> Option<Message> {
-        self.backend.supply(client, ask, answer)
-    }
-
-    fn forget(&self, client: &Arc<ClientConnection>) {
-        self.backend.forget(client);
-    }
-
-    fn carries(&self) -> Option<Arc<[HeaderName]>> {
-        self.backend.carries()
-    }
-
-    fn keeps(&self, client: &ClientConnection) -> bool {
-        self.backend.keeps(client)
-    }
-
-    fn leads_back(&self, who: &Who, through: &Through) -> bool {
-        self.backend.leads_back(who, through)
-    }
-
-    /// Clients of a gateway need not own its servers.
-    fn words(&self) -> Words {
-        Words::Brief
-    }
-}
-
-impl fmt::Debug for Monitored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Monitored").field("server", &self.server).finish_non_exhaustive()
     }
 }

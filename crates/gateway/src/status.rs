@@ -26,7 +26,7 @@ pub fn status(fleet: &Fleet, sites: &Sites) -> Value {
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "uptimeSeconds": fleet.tap().age().as_secs(),
+        "uptimeSeconds": fleet.monitor().age().as_secs(),
         "servers": servers,
         "sessions": session::sessions(&sites.each()),
     })

@@ -18,12 +18,14 @@ use switchboard_net::seal::Sealer;
 use switchboard_net::upstream::{self, Through};
 use switchboard_net::who::Who;
 use switchboard_proto::exchange::{Ask, HeaderParams};
+use switchboard_proto::failure::Words;
 use switchboard_proto::jsonrpc::Message;
 use switchboard_proto::revision::Era;
 
 use crate::authenticator::{Authenticator, Hearing};
 use crate::fleet::Fleet;
 use crate::front::Front;
+use crate::monitor::{self, OwnTool};
 use crate::person::Person;
 use crate::policy::Grant;
 use people::Seen;
@@ -206,7 +208,20 @@ impl Backend for Views {
         request: Message,
         said: HeaderParams,
     ) -> PendingWork {
-        self.front(client, Some(&request)).open(client, call, request, said)
+        let (monitor, only) = (self.fleet.monitor(), self.only.as_ref());
+        monitor.observe(call, &request, only, self.fleet.transport());
+        let front = self.front(client, Some(&request));
+        match OwnTool::called_by(&request).filter(|_| monitor.has_tools(only)) {
+            None => front.open(client, call, request, said),
+            Some(OwnTool::Trace) => {
+                call.finish(monitor::trace(monitor, client, &request));
+                PendingWork::none()
+            }
+            // What this client may see, and nothing else, is what it gets to list.
+            Some(OwnTool::Manifest) => {
+                front.open(client, call, monitor::list_request(&request), None)
+            }
+        }
     }
 
     fn note(&self, client: &Arc<ClientConnection>, message: Message) -> PendingWork {
@@ -250,6 +265,11 @@ impl Backend for Views {
         let granted = members.iter().filter(|name| principal.grant.has_server(name));
         let running_servers: Vec<_> = granted.filter_map(|name| self.fleet.running(name)).collect();
         upstream::leads_back(running_servers.iter().map(|running| running.bridge.server()), through)
+    }
+
+    /// Clients of a gateway need not own its servers.
+    fn words(&self) -> Words {
+        Words::Brief
     }
 }
 

@@ -36,7 +36,7 @@ impl Fleet {
         if plan.servers.len() > MOST {
             return Err(AddError::Full { most: MOST });
         }
-        self.tap().offer_tools(plan.diagnostics);
+        self.monitor().offer_tools(plan.diagnostics);
         let old = self.running_servers();
         for name in old.keys().filter(|name| !plan.servers.contains_key(&***name)) {
             if let Some(gone) = self.roster.let_go(name) {
@@ -84,7 +84,7 @@ impl Fleet {
         replaces: bool,
     ) -> Result<RunningServer, AddError> {
         let server = (self.reach)(plan).discreet();
-        self.tap().meet(name, Peer::new(&server));
+        self.monitor().meet(name, Peer::new(&server));
         let running = RunningServer::new(plan, server, limits);
         let listed = running.listed();
         if replaces {
