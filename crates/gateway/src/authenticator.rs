@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue};
@@ -26,6 +26,7 @@ use switchboard_net::who::{Standing, Who};
 use switchboard_proto::refusal::Refusal;
 
 use crate::policy::{Access, Busy, Denied, Grant, KeyHash, Meter, Principal};
+use crate::{lock, read, write};
 
 /// Where everything is that a gateway serves.
 const ENDPOINT: &str = "/mcp";
@@ -103,10 +104,6 @@ impl Entrance {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Authenticator {
     /// Sessions of all together, where nobody says otherwise: it takes some
     /// kilobytes to remember one.
@@ -123,7 +120,7 @@ impl Authenticator {
     /// Lets in whom `access` names, from here on. When this returns, a key that is
     /// not in it opens nothing, and what was open by it is closed.
     pub fn replace(&self, access: Access) {
-        let mut roll = self.roll.write().unwrap_or_else(PoisonError::into_inner);
+        let mut roll = write(&self.roll);
         let next = Arc::new(roll.next(access));
         *roll = next;
         drop(roll);
@@ -185,7 +182,7 @@ impl Authenticator {
     }
 
     fn roll(&self) -> Arc<KeyTable> {
-        Arc::clone(&self.roll.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.roll))
     }
 }
 
@@ -299,7 +296,7 @@ impl Usage {
     }
 
     fn principal(&self) -> Arc<Principal> {
-        Arc::clone(&self.principal.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.principal))
     }
 
     /// What tells them from everybody else, and from others who had their name.
@@ -322,7 +319,7 @@ impl Usage {
     /// Other rules hold from here on.
     fn change(&self, principal: &Arc<Principal>) {
         lock(&self.meter).adjust(principal.rate, principal.calls);
-        let mut current = self.principal.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = write(&self.principal);
         *current = Arc::clone(principal);
     }
 

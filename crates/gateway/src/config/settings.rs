@@ -13,9 +13,9 @@ use super::gateway::Placed;
 use super::key::Ours;
 use super::reader::Reader;
 use super::tree::{Key, Node, Value};
+use crate::catalog;
 use crate::credential::{Credentials, may_pass};
 use crate::glob::NameFilter;
-use crate::name;
 
 /// What the file says; the default is that it says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -164,7 +164,7 @@ fn prefix(reader: &mut Reader<'_>, key: &Key, node: &Node) -> Option<String> {
         return Some(String::new());
     }
     let word = reader.text(key, node)?;
-    if !word.is_empty() && name::prefix(&word) != word {
+    if !word.is_empty() && catalog::name_prefix(&word) != word {
         let what = format!("{word:?} cannot stand before a name");
         let instead = "use letters, digits, - and single _, 30 at most; or \"\" for nothing";
         reader.error(&node.place, what, instead);

@@ -15,8 +15,8 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallMonitor, CallResult, Seen, lock};
-use crate::policy;
+use super::{CallMonitor, CallResult, Seen};
+use crate::{lock, policy};
 
 /// Lists all tools.
 const MANIFEST: &str = "get_tool_manifest";

@@ -16,9 +16,11 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::authenticator::Entrance;
 use crate::fleet::FleetOptions;
-use crate::front::tests::SERVER;
 use crate::plan::{Plan, ServerPlan};
 use crate::policy::{Access, KeyHash, Principal};
+use front::SERVER;
+
+pub(crate) mod front;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 

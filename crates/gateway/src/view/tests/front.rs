@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_net::roster::Change;
+use switchboard_net::roster::{Change, ListKind};
 use switchboard_net::stdio::child::Command;
 use switchboard_net::upstream::{ServerTarget, Target};
 use switchboard_proto::exchange::{Carrier, Lane};
@@ -12,9 +12,10 @@ use switchboard_proto::limits::Limits;
 use switchboard_proto::revision::Era;
 use switchboard_proto::server::Frame;
 
-use super::*;
+use super::super::*;
 use crate::fleet::FleetOptions;
 use crate::plan::{Plan, ServerPlan};
+use crate::policy::Access;
 
 /// A server with one tool, in a few lines of shell.
 pub(crate) const SERVER: &str = r#"while read -r line; do
@@ -40,12 +41,12 @@ const ASKING: &str = r#"    *'"tools/call"'*) held=$id; printf '{"jsonrpc":"2.0"
     *'"tools/list"'*"#;
 
 /// A front before one server in shell.
-fn before(script: &str) -> (Arc<Fleet>, Arc<Front>) {
+fn before(script: &str) -> (Arc<Fleet>, Arc<Views>) {
     before_all(&["s"], script)
 }
 
 /// The same before several, each of which knows its name.
-fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Front>) {
+fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Views>) {
     let server = |name: &&str| {
         let args = ["-c", script, *name].map(str::to_owned);
         let target = Target::Command(Command::new("sh").args(&args));
@@ -59,12 +60,14 @@ fn before_all(names: &[&str], script: &str) -> (Arc<Fleet>, Arc<Front>) {
         ServerTarget::command(command.clone(), environment.clone())
     });
     let fleet = fleet.unwrap();
-    let front = Front::unwatched(&fleet, fleet.names(), Grant::default(), None, None, None);
-    (fleet, front)
+    let authenticator = Authenticator::new(Access::default(), 100);
+    let views = Views::new(&fleet, fleet.names(), &authenticator);
+    (fleet, views)
 }
 
 /// Waits until the tool of a server can be called.
-async fn until_listed(fleet: &Fleet, front: &Front, tool: &str) {
+async fn until_listed(fleet: &Fleet, views: &Views, tool: &str) {
+    let front = Front::new(views, &Grant::default(), None);
     let mut changes = fleet.roster.changes();
     while front.catalog().tool(tool).is_none() {
         changes.next().await.unwrap();
@@ -87,10 +90,10 @@ async fn heard(client: &ClientConnection) -> String {
 /// wire: UTL-1
 #[tokio::test]
 async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
-    let (fleet, front) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
-    until_listed(&fleet, &front, "s__t").await;
+    let (fleet, views) = before(&SERVER.replacen("    *'\"tools/list\"'*", LATE, 1));
+    until_listed(&fleet, &views, "s__t").await;
     let client =
-        ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+        ClientConnection::new(Era::Legacy, Carrier::Pipe, views, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -112,12 +115,12 @@ async fn a_server_that_answers_a_cancelled_call_is_passed_on() {
 #[tokio::test]
 async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
     let script = SERVER.replacen("    *'\"tools/list\"'*", ASKING, 1);
-    let (fleet, front) = before_all(&["a", "b"], &script);
+    let (fleet, views) = before_all(&["a", "b"], &script);
     for tool in ["a__t", "b__t"] {
-        until_listed(&fleet, &front, tool).await;
+        until_listed(&fleet, &views, tool).await;
     }
     let client =
-        ClientConnection::new(Era::Legacy, Carrier::Pipe, front, &Limits::default(), false);
+        ClientConnection::new(Era::Legacy, Carrier::Pipe, views, &Limits::default(), false);
     for line in [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -152,7 +155,8 @@ async fn progress_on_a_question_goes_to_the_server_that_asked_it() {
 /// However far behind the task is that tells clients of changes.
 #[tokio::test]
 async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
-    let (fleet, front) = before(SERVER);
+    let (fleet, views) = before(SERVER);
+    let front = Front::new(&views, &Grant::default(), None);
     let mut changes = fleet.roster.changes();
     let is_tools = |change| matches!(change, Change::Definitions { kind: ListKind::Tools, .. });
     while !is_tools(changes.next().await.unwrap()) {}

@@ -1,7 +1,7 @@
 //! What the gateway answers by itself: greetings, and the lists of all servers as one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::roster::{Change, Changes, Hints, ListKind, ServerPhase};
+use switchboard_net::roster::{Change, Changes, Definition, Hints, ListKind, ServerPhase};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method::meta;
@@ -17,11 +17,11 @@ use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 use switchboard_proto::{method, project};
 
-use super::session::Session;
-use super::{Front, id, lock};
+use super::session::ClientSession;
+use super::{Front, finish, id};
 use crate::catalog::{BadCursor, Catalog, ListPage, PAGE};
-use crate::merge;
 use crate::monitor::WHOLE;
+use crate::{lock, merge, write};
 
 /// Where a list says which servers are not in it, or are as they were at an earlier time.
 const DEFERRED: &str = "switchboard/deferred";
@@ -30,7 +30,9 @@ const DEFERRED: &str = "switchboard/deferred";
 pub(super) async fn watch(front: Weak<Front>, mut changes: Changes) {
     while let Some(change) = changes.next().await {
         let Some(front) = front.upgrade() else { return };
-        if !matches!(change, Change::State { .. }) && front.is_heard() {
+        if !matches!(change, Change::State { .. })
+            && (front.person.is_none() || front.is_occupied())
+        {
             front.refresh();
         }
     }
@@ -48,10 +50,13 @@ impl Front {
         let definitions = self.definitions().into_iter();
         let (members, running_servers) = (self.members(), self.fleet.running_servers());
         let definitions = definitions.filter(|it| members.contains(&it.server));
-        let definitions = definitions.filter(|it| self.shows(it)).collect();
+        let is_granted = |it: &Definition| {
+            it.kind != ListKind::Tools || self.grant.has_tool(&it.server, &it.name())
+        };
+        let definitions = definitions.filter(is_granted).collect();
         let plan = |name: &str| running_servers.get(name).map(|running| &*running.plan);
         let new = Arc::new(Catalog::new(definitions, plan));
-        let mut current = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = write(&self.catalog);
         let (_, old) = std::mem::replace(&mut *current, (edition, Arc::clone(&new)));
         drop(current);
         drop(making);
@@ -64,15 +69,11 @@ impl Front {
                 "two servers offer the same; the first is asked for it"
             );
         }
-        let mut told = Vec::new();
-        // Who searches sees the same two tools whatever there is to find.
+        // A client that searches sees the same two tools whatever there is to find.
         let is_hidden = self.is_searched(&old) && self.is_searched(&new);
-        let is_same = |kind| kind == ListKind::Tools && is_hidden || new.is_same(&old, kind);
-        for kind in ListKind::ALL.into_iter().filter(|kind| !is_same(*kind)) {
-            if !told.contains(&kind.capability()) {
-                told.push(kind.capability());
-                self.tell_changed(kind.capability());
-            }
+        let changed = new.changed_lists(&old).into_iter();
+        for list in changed.filter(|list| !is_hidden || *list != ListKind::Tools.capability()) {
+            self.tell_changed(list);
         }
     }
 
@@ -234,13 +235,11 @@ impl Front {
     ) -> PendingWork {
         if request.protocol_version().is_none() {
             let what = "params.protocolVersion must be a string".to_owned();
-            let why = Refusal::BadParams { what };
-            call.finish(why);
-            return PendingWork::none();
+            return finish(call, Refusal::BadParams { what });
         }
         // What changed before is no news to it.
         self.refresh();
-        let session = Session::new(client, request.clone(), self.at());
+        let session = ClientSession::new(client, request.clone(), self.context());
         let revision = session.revision;
         lock(&self.sessions).insert(client.number(), session);
         let (call, request) = (call.clone(), request.clone());
