@@ -584,12 +584,12 @@ fn find<K: Eq + Hash + std::borrow::Borrow<str>, V>(
     table: &Table<K, V>,
     name: &str,
 ) -> Option<Arc<V>> {
-    read(&table).get(name).cloned()
+    read(table).get(name).cloned()
 }
 
 /// Adds a row, if there is room for it.
 fn add<K: Eq + Hash, V: Default>(table: &Table<K, V>, name: K, most: usize) -> Option<Arc<V>> {
-    let mut table = write(&table);
+    let mut table = write(table);
     let has_room = table.len() < most || table.contains_key(&name);
     has_room.then(|| Arc::clone(table.entry(name).or_default()))
 }

@@ -10,10 +10,10 @@ use switchboard_net::upstream::{ServerTarget, Target};
 
 use super::client_files::Section;
 use super::expand::Variables;
-use super::key::{Meaning, Ours, Side, meaning, similar};
+use super::key::{KEYS, Side, THEIRS, find, similar};
 use super::reader::Reader;
 use super::settings::Settings;
-use super::tree::{Key, Node, Value};
+use super::tree::{Key, KeyValue, Node, Value};
 use super::{Problem, SourceLocation, Surroundings, Weight};
 use crate::glob::NameFilter;
 
@@ -98,7 +98,7 @@ pub(super) fn read(
         draft.reader.error(&name.place, what, "use letters, digits, _, - and .");
     }
     for (key, value) in members {
-        draft.member(key, value);
+        draft.member((key, value));
     }
     let target = draft.target(name);
     let Draft { enabled, description, timeouts, tools, settings, reader, .. } = draft;
@@ -118,29 +118,29 @@ pub(super) fn read(
 }
 
 /// What is known so far.
-struct Draft<'t> {
-    reader: Reader<'t>,
+pub(super) struct Draft<'t> {
+    pub(super) reader: Reader<'t>,
     /// A program, and its arguments if they are in the same list.
-    command: Option<(SourceLocation, Vec<String>)>,
-    args: Option<(SourceLocation, Vec<String>)>,
-    env: Vec<(String, String)>,
-    env_file: Option<(SourceLocation, String)>,
-    cwd: Option<(SourceLocation, String)>,
-    url: Option<(SourceLocation, String)>,
-    headers: Vec<(Key, String)>,
-    kind: Option<(SourceLocation, TransportKind)>,
-    enabled: bool,
-    description: Option<String>,
-    timeouts: Timeouts,
-    tools: NameFilter,
-    settings: Settings,
+    pub(super) command: Option<(SourceLocation, Vec<String>)>,
+    pub(super) args: Option<(SourceLocation, Vec<String>)>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) env_file: Option<(SourceLocation, String)>,
+    pub(super) cwd: Option<(SourceLocation, String)>,
+    pub(super) url: Option<(SourceLocation, String)>,
+    pub(super) headers: Vec<(Key, String)>,
+    pub(super) kind: Option<(SourceLocation, TransportKind)>,
+    pub(super) enabled: bool,
+    pub(super) description: Option<String>,
+    pub(super) timeouts: Timeouts,
+    pub(super) tools: NameFilter,
+    pub(super) settings: Settings,
     /// Keys that are for servers of one kind.
-    sided: Vec<(Key, Side)>,
+    pub(super) sided: Vec<(Key, Side)>,
 }
 
 /// What a file calls a transport.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum TransportKind {
+pub(super) enum TransportKind {
     Stdio,
     Http,
     StreamableHttp,
@@ -164,7 +164,7 @@ impl TransportKind {
 }
 
 impl<'t> Draft<'t> {
-    fn new(variables: Variables<'t>) -> Self {
+    pub(super) fn new(variables: Variables<'t>) -> Self {
         Self {
             reader: Reader::new(variables),
             command: None,
@@ -185,62 +185,26 @@ impl<'t> Draft<'t> {
     }
 
     /// Takes in one member of the server.
-    fn member(&mut self, key: &Key, node: &Node) {
-        let Some(meaning) = meaning(&key.text) else { return self.unknown(key) };
+    fn member(&mut self, (key, node): KeyValue<'_>) {
+        let Some(known) = find(KEYS, &key.text) else {
+            if !THEIRS.contains(&&*key.text) {
+                self.unknown(key);
+            }
+            return;
+        };
         // Some clients write all keys into each server.
-        if let Some(side) = meaning.side().filter(|_| !node.is_empty()) {
+        if let Some(side) = known.side.filter(|_| !node.is_empty()) {
             self.sided.push((key.clone(), side));
         }
-        let place = || node.place.clone();
-        match meaning {
-            Meaning::Args => {
-                self.args = self.reader.arguments(key, node).map(|words| (place(), words));
-            }
-            Meaning::BearerVariable => self.bearer(key, node),
-            Meaning::CallMillis => self.timeouts.call = self.reader.millis(key, node),
-            Meaning::CallSeconds => self.timeouts.call = self.reader.seconds(key, node),
-            Meaning::CallTime => self.timeouts.call = self.reader.either(key, node),
-            Meaning::Command => self.command = self.program(key, node),
-            Meaning::Cwd => self.cwd = self.reader.text(key, node).map(|text| (place(), text)),
-            Meaning::Description => self.describe(key, node),
-            Meaning::Disabled => self.enabled = !self.reader.flag(key, node).unwrap_or(false),
-            Meaning::Enabled => self.enabled = self.reader.flag(key, node).unwrap_or(true),
-            Meaning::Env => {
-                let pairs = self.reader.pairs(key, node);
-                self.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
-            }
-            Meaning::EnvFile => {
-                self.env_file = self.reader.text(key, node).map(|text| (place(), text));
-            }
-            Meaning::EnvNames => self.passed_on(key, node),
-            Meaning::HeaderVariables => self.header_variables(key, node),
-            Meaning::Headers => {
-                let pairs = self.reader.pairs(key, node);
-                self.headers.extend(pairs);
-            }
-            Meaning::HttpUrl => {
-                self.url = self.reader.text(key, node).map(|text| (place(), text));
-                self.kind = self.kind.take().or(Some((place(), TransportKind::StreamableHttp)));
-            }
-            Meaning::Kind => self.kind(key, node),
-            Meaning::NotTools => {
-                self.tools.never = self.reader.words(key, node).unwrap_or_default();
-            }
-            Meaning::OnlyTools => self.tools.only = self.reader.words(key, node),
-            Meaning::StartMillis => self.timeouts.start = self.reader.millis(key, node),
-            Meaning::StartSeconds => self.timeouts.start = self.reader.seconds(key, node),
-            Meaning::ToolFilter => self.tool_filter(key, node),
-            Meaning::Url => self.url = self.reader.text(key, node).map(|text| (place(), text)),
-            Meaning::Ours(Ours::StartTime) => {
-                self.timeouts.start = self.reader.duration(key, node);
-            }
-            Meaning::Ours(Ours::ToolEdits) if node.table().is_none() => {
-                // A list of the wanted ones, as Copilot has it.
-                self.tools.only = self.reader.words(key, node);
-            }
-            Meaning::Ours(ours) => self.settings.member(ours, &mut self.reader, key, node),
-            Meaning::Name | Meaning::Theirs => {}
-        }
+        (known.read)(self, (key, node));
+    }
+
+    /// A text, and where it is.
+    pub(super) fn placed_text(
+        &mut self,
+        (key, node): KeyValue<'_>,
+    ) -> Option<(SourceLocation, String)> {
+        Some((node.place.clone(), self.reader.text((key, node))?))
     }
 
     /// Tells of keys that do nothing for a server of this kind.
@@ -266,32 +230,35 @@ impl<'t> Draft<'t> {
         self.reader.problems.push(problem);
     }
 
-    fn program(&mut self, key: &Key, node: &Node) -> Option<(SourceLocation, Vec<String>)> {
+    pub(super) fn program(
+        &mut self,
+        (key, node): KeyValue<'_>,
+    ) -> Option<(SourceLocation, Vec<String>)> {
         let words = match &node.value {
             Value::List(words) => {
                 // What follows the program are its arguments.
                 if let Some(program) = words.first().filter(|word| word.text().is_none()) {
-                    self.reader.wrong(key, program, "write a text in quotes");
+                    self.reader.wrong((key, program), "write a text in quotes");
                     return None;
                 }
-                self.reader.arguments(key, node)?
+                self.reader.arguments((key, node))?
             }
-            _ => vec![self.reader.text(key, node)?],
+            _ => vec![self.reader.text((key, node))?],
         };
         Some((node.place.clone(), words))
     }
 
     /// As it is: what looks like a variable is a word.
-    fn describe(&mut self, key: &Key, node: &Node) {
+    pub(super) fn describe(&mut self, (key, node): KeyValue<'_>) {
         self.description = node.text().map(ToOwned::to_owned);
         if self.description.is_none() {
-            self.reader.wrong(key, node, "write a text in quotes");
+            self.reader.wrong((key, node), "write a text in quotes");
         }
     }
 
-    fn kind(&mut self, key: &Key, node: &Node) {
+    pub(super) fn kind(&mut self, (key, node): KeyValue<'_>) {
         let Some(name) = node.text() else {
-            return self.reader.wrong(key, node, "write \"stdio\", \"http\" or \"sse\"");
+            return self.reader.wrong((key, node), "write \"stdio\", \"http\" or \"sse\"");
         };
         if let Some(kind) = TransportKind::parse(name) {
             self.kind = Some((node.place.clone(), kind));
@@ -302,41 +269,40 @@ impl<'t> Draft<'t> {
         self.reader.error(&node.place, what, instead);
     }
 
-    fn bearer(&mut self, key: &Key, node: &Node) {
-        if let Some(token) = self.reader.variable(key, node) {
+    pub(super) fn bearer(&mut self, (key, node): KeyValue<'_>) {
+        if let Some(token) = self.reader.variable((key, node)) {
             let name = Key { text: "Authorization".to_owned(), place: node.place.clone() };
             self.headers.push((name, format!("Bearer {token}")));
         }
     }
 
-    fn header_variables(&mut self, key: &Key, node: &Node) {
+    pub(super) fn header_variables(&mut self, (key, node): KeyValue<'_>) {
         let Some(members) = node.table() else {
-            return self.reader.wrong(key, node, "write an object: { \"Header\": \"VARIABLE\" }");
+            return self.reader.wrong((key, node), "write an object: { \"Header\": \"VARIABLE\" }");
         };
         for (header, node) in members {
-            if let Some(value) = self.reader.variable(header, node) {
+            if let Some(value) = self.reader.variable((header, node)) {
                 self.headers.push((header.clone(), value));
             }
         }
     }
 
     /// Variables to pass on if they are there.
-    fn passed_on(&mut self, key: &Key, node: &Node) {
-        for name in self.reader.words(key, node).unwrap_or_default() {
+    pub(super) fn passed_on(&mut self, (key, node): KeyValue<'_>) {
+        for name in self.reader.words((key, node)).unwrap_or_default() {
             if let Some(value) = self.reader.variables.around.variable(&name) {
                 self.env.push((name, value.to_owned()));
             }
         }
     }
 
-    fn tool_filter(&mut self, key: &Key, node: &Node) {
-        let list = node.get("list").and_then(|list| self.reader.words(key, list));
+    pub(super) fn tool_filter(&mut self, (key, node): KeyValue<'_>) {
+        let list = node.get("list").and_then(|list| self.reader.words((key, list)));
         match (node.get("mode").and_then(Node::text), list) {
             (Some("allow"), Some(list)) => self.tools.only = Some(list),
             (Some("block" | "deny"), Some(list)) => self.tools.never = list,
             _ => self.reader.wrong(
-                key,
-                node,
+                (key, node),
                 "write { \"mode\": \"allow\" or \"block\", \"list\": [\"…\"] }",
             ),
         }

@@ -39,6 +39,7 @@ impl Unknown {
 }
 
 /// What the variables of one file stand for.
+#[derive(Clone, Copy)]
 pub(super) struct Variables<'t> {
     pub(super) around: &'t Surroundings,
     pub(super) inputs: Option<&'t Node>,

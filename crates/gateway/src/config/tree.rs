@@ -35,6 +35,9 @@ pub(super) struct Key {
     pub(super) place: SourceLocation,
 }
 
+/// A member of an object.
+pub(super) type KeyValue<'t> = (&'t Key, &'t Node);
+
 impl Node {
     /// What it is, in words.
     pub(super) fn kind(&self) -> &'static str {

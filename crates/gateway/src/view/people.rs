@@ -52,7 +52,7 @@ pub struct PersonBounds {
     /// For how many of them servers are listened to, at each path. The lists of the
     /// others are read again when they come back.
     pub awake: usize,
-    /// Connections to each server for all people. RememberedPerson principal keeps a quarter of
+    /// Connections to each server for all people. One principal keeps a quarter of
     /// them that nobody uses, and has three quarters at most.
     pub connections: usize,
 }
