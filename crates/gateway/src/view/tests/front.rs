@@ -163,3 +163,82 @@ async fn who_hears_that_a_server_offers_something_finds_it_at_once() {
     assert!(front.catalog().tool("s__t").is_some());
     fleet.close().await;
 }
+
+/// A server that lists a resource to the first that asks, and never greets another.
+const LATER: &str = r#"if ! mkdir "$FOLDER" 2>/dev/null; then exec sleep 1000; fi
+while read -r line; do
+  id=${line#*'"id":'}; id=${id%%[,\}]*}
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}';;
+    *'"resources/list"'*) result='{"resources":[{"uri":"x://1","name":"one"}]}';;
+    *'"id"'*) result='{"resourceTemplates":[]}';;
+    *) continue;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+/// A client on a pipe.
+fn client(era: Era, views: &Arc<Views>) -> Arc<ClientConnection> {
+    let backend: Arc<Views> = Arc::clone(views);
+    ClientConnection::new(era, Carrier::Pipe, backend, &Limits::default(), false)
+}
+
+/// That a client that goes leaves nothing behind.
+async fn goes_without_a_trace(fleet: &Fleet, client: Arc<ClientConnection>) {
+    let left = Arc::downgrade(&client);
+    client.end();
+    drop(client);
+    let gone = async {
+        while left.strong_count() > 0 || fleet.queued("s") > 0 || fleet.calls("s") > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(5), gone).await;
+    let open = (left.strong_count(), fleet.queued("s"), fleet.calls("s"));
+    assert!(gone.is_ok(), "its connection, and calls that wait and are open: {open:?}");
+}
+
+#[tokio::test]
+async fn a_listen_whose_client_hangs_up_while_its_server_is_reached_leaves_nothing_behind() {
+    let folder = std::env::temp_dir().join(format!("switchboard-later-{}", std::process::id()));
+    _ = std::fs::remove_dir(&folder);
+    let (fleet, views) = before(&LATER.replace("$FOLDER", &folder.to_string_lossy()));
+    let front = Front::new(&views, &Grant::default(), None);
+    let mut changes = fleet.roster.changes();
+    while front.catalog().resource("x://1").is_none() {
+        changes.next().await.unwrap();
+    }
+    let client = client(Era::Modern, &views);
+    say(
+        &client,
+        r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["x://1"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+    );
+    let front = views.find_front(&client, None);
+    assert!(front.is_occupied() && fleet.calls("s") > 0, "it listens, and its server is asked");
+    goes_without_a_trace(&fleet, client).await;
+    assert!(!front.is_occupied());
+    fleet.close().await;
+    _ = std::fs::remove_dir(&folder);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_greeting_goes_with_its_client() {
+    let (fleet, views) = before("exec sleep 1000");
+    let client = client(Era::Legacy, &views);
+    for line in [
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__t"}}"#,
+    ] {
+        say(&client, line);
+    }
+    assert_eq!(fleet.queued("s"), 1, "the greeting waits for the server");
+    let server = fleet.running("s").unwrap();
+    let held = Arc::strong_count(&server);
+    // Before its calls are given up, which lets go of them too.
+    views.forget(&client);
+    assert_eq!(Arc::strong_count(&server), held - 1, "what waits keeps the server no longer");
+    drop(server);
+    goes_without_a_trace(&fleet, client).await;
+    fleet.close().await;
+}
