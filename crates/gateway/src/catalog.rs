@@ -34,7 +34,7 @@ pub const PAGE: usize = 1000;
 /// What is offered, and whose it is.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    lists: [Vec<Item>; 4],
+    lists: [Vec<ListedItem>; 4],
     tools: HashMap<String, Owned>,
     prompts: HashMap<String, Owned>,
     resources: HashMap<String, Arc<str>>,
@@ -82,7 +82,7 @@ pub struct ListPage {
 pub struct BadCursor;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Item {
+struct ListedItem {
     server: Arc<str>,
     /// Which one of its server it is.
     index: usize,
@@ -139,7 +139,7 @@ impl Catalog {
                 let before = list.last().filter(|item| item.server == *server);
                 let index = before.map_or(0, |item| item.index + 1);
                 self.bytes += text.len();
-                list.push(Item { server: Arc::clone(server), index, text });
+                list.push(ListedItem { server: Arc::clone(server), index, text });
             }
             Err((name, kept)) => {
                 self.collisions.push(Collision { name, kept, lost: Arc::clone(server) });

@@ -28,7 +28,7 @@ use switchboard_net::bridge::{Bridge, Children};
 use switchboard_net::client::{ClientOptions, Declined};
 use switchboard_net::connection::ClientConnection;
 use switchboard_net::roster::{
-    AddError, Cache, Deferred, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
+    AddError, Cache, ListKind, Roster, RosterOptions, ServerPhase, ServerState,
 };
 use switchboard_net::upstream::{ClientIdentity, ServerTarget, Traffic};
 use switchboard_net::{Either, race};
@@ -40,7 +40,7 @@ use tokio::time::timeout;
 
 use crate::monitor::{CallMonitor, Peer};
 use crate::plan::{Plan, Process, ServerPlan, ToolSearch};
-use crate::view::{People, PersonBounds, Tasks};
+use crate::view::{GatewayTasks, People, PersonBounds};
 use crate::{lock, read, write};
 
 /// How often a server that has failed is looked at.
@@ -58,7 +58,7 @@ pub struct Fleet {
     running_servers: RwLock<Arc<RunningServers>>,
     leaving: Leaving,
     /// Of all clients, whichever way they come.
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: GatewayTasks,
     search: RwLock<ToolSearch>,
     /// Headers of clients that some server wants.
     carried: RwLock<Option<Arc<[HeaderName]>>>,
@@ -137,7 +137,7 @@ impl Fleet {
             reach: Box::new(server),
             running_servers: RwLock::default(),
             leaving: Leaving::default(),
-            tasks: Tasks::default(),
+            tasks: GatewayTasks::default(),
             search: RwLock::default(),
             carried: RwLock::default(),
             knows_people: AtomicBool::new(false),
@@ -200,21 +200,6 @@ impl Fleet {
         self.roster.servers()
     }
 
-    /// The servers that are not ready.
-    pub fn deferred(&self) -> Vec<Deferred> {
-        self.roster.deferred()
-    }
-
-    /// How many calls of clients are open at a server.
-    pub fn calls(&self, name: &str) -> usize {
-        self.running(name).map_or(0, |running| running.bridge.calls())
-    }
-
-    /// How many calls of clients wait for a server, or for their turn there.
-    pub fn queued(&self, name: &str) -> usize {
-        self.running(name).map_or(0, |running| running.bridge.queued())
-    }
-
     /// Somebody wants something of a server, if only to see its list: one that
     /// sleeps is woken, and nobody waits for it.
     pub(crate) fn want(&self, name: &str) {
@@ -223,11 +208,6 @@ impl Fleet {
             running.bridge.touch();
             self.roster.wake(name);
         }
-    }
-
-    /// Waits until every server is ready or known to be broken, for a moment at most.
-    pub(crate) async fn settled(&self) {
-        self.roster.ready().await;
     }
 
     /// Whether a server turns our own connection away, but is asked by people
@@ -290,29 +270,6 @@ fn able(start: Duration) -> ClientOptions {
         .on_url_elicitation(async |_| Ok(json!({"action": "decline"})))
         .on_sampling(true, nobody)
         .on_roots(async |_| Ok(json!({"roots": []})))
-}
-
-impl RunningServer {
-    /// A server of a plan, that nobody has called yet.
-    fn new(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Self {
-        let bridge = bridge(plan, server, limits);
-        Self { plan: Arc::new(plan.clone()), bridge, held: watch::Sender::default() }
-    }
-
-    /// Where its lists are read: a process that all share is not started for that.
-    fn listed(&self) -> ServerTarget {
-        if self.bridge.is_common() {
-            ServerTarget::behind(&self.bridge, &Arc::new(ClientIdentity::ours()))
-        } else {
-            self.bridge.server().clone()
-        }
-    }
-}
-
-/// The way of clients' calls to one server.
-fn bridge(plan: &ServerPlan, server: ServerTarget, limits: &Limits) -> Arc<Bridge> {
-    let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
-    Bridge::guarding(server, children(plan.process), limits, bounds)
 }
 
 /// The bounds of each connection to a server.
@@ -409,8 +366,14 @@ impl Fleet {
     ) -> Result<RunningServer, AddError> {
         let server = (self.reach)(plan).discreet();
         self.monitor().meet(name, Peer::new(&server));
-        let running = RunningServer::new(plan, server, limits);
-        let listed = running.listed();
+        let (limits, bounds) = (Arc::new(bounded(plan, limits)), (plan.calls, plan.start));
+        let bridge = Bridge::guarding(server, children(plan.process), limits, bounds);
+        // A process that all share is not started once more for its lists.
+        let listed = if bridge.is_common() {
+            ServerTarget::behind(&bridge, &Arc::new(ClientIdentity::ours()))
+        } else {
+            bridge.server().clone()
+        };
         if replaces {
             let old = self.roster.replace_within(name, listed, plan.start);
             if let Some(gone) = old {
@@ -424,9 +387,10 @@ impl Fleet {
         let is_known = plan.passes().is_empty();
         let ours = self.roster.state(name).filter(|_| is_known);
         let always = || watch::channel(ServerState::new(ServerPhase::Ready)).1;
-        running.bridge.follow(name, ours.unwrap_or_else(always));
-        running.bridge.set_places(self.options.people.connections);
-        Ok(running)
+        bridge.follow(name, ours.unwrap_or_else(always));
+        bridge.set_places(self.options.people.connections);
+        let plan = Arc::new(plan.clone());
+        Ok(RunningServer { plan, bridge, held: watch::Sender::default() })
     }
 }
 

@@ -1,9 +1,9 @@
 //! A gateway that runs: its servers, and what clients find at each path.
 //!
 //! ```text
-//!                 ┌─▶ /mcp           Views of all servers ─┐
-//!   Porter: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
-//!                 └─▶ /servers/NAME  Views of one           ─┘
+//!                        ┌─▶ /mcp           Views of all servers ─┐
+//!   Authenticator: who? ─┼─▶ /groups/NAME   Views of some         ├─▶ Fleet ──▶ servers
+//!                        └─▶ /servers/NAME  Views of one          ─┘
 //! ```
 //!
 //! [`Gateway::apply`] leads from one plan to another while clients call. What
@@ -29,10 +29,10 @@ pub struct Gateway {
     fleet: Arc<Fleet>,
     authenticator: Arc<Authenticator>,
     all: Arc<Views>,
-    state: Mutex<State>,
+    state: Mutex<ServedPaths>,
 }
 
-struct State {
+struct ServedPaths {
     plan: Arc<Plan>,
     groups: BTreeMap<String, Arc<Views>>,
     servers: BTreeMap<String, Arc<Views>>,
@@ -74,7 +74,7 @@ impl Gateway {
         let authenticator = Authenticator::new(plan.access.clone(), sessions(&plan));
         let all = Views::new(&fleet, fleet.names(), &authenticator);
         let mut state =
-            State { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
+            ServedPaths { plan: Arc::default(), groups: BTreeMap::new(), servers: BTreeMap::new() };
         state.follow(&fleet, &authenticator, &plan);
         state.plan = Arc::new(plan);
         Ok(Arc::new(Self { fleet, authenticator, all, state: Mutex::new(state) }))
@@ -178,7 +178,7 @@ fn sessions(plan: &Plan) -> usize {
     plan.bounds.sessions.unwrap_or(Authenticator::SESSIONS)
 }
 
-impl State {
+impl ServedPaths {
     /// Has the groups and the servers of `plan`, which the fleet follows already.
     fn follow(&mut self, fleet: &Arc<Fleet>, authenticator: &Arc<Authenticator>, plan: &Plan) {
         self.servers.retain(|name, _| plan.servers.contains_key(name));

@@ -75,7 +75,7 @@ fn escaped(value: &str) -> String {
 }
 
 /// A family: its name, what it is, what it means, and where its value comes from.
-struct Row<T, N> {
+struct MetricFamily<T, N> {
     name: &'static str,
     kind: MetricKind,
     help: &'static str,
@@ -87,8 +87,8 @@ const fn row<T, N>(
     kind: MetricKind,
     help: &'static str,
     of: fn(&T) -> N,
-) -> Row<T, N> {
-    Row { name, kind, help, of }
+) -> MetricFamily<T, N> {
+    MetricFamily { name, kind, help, of }
 }
 
 /// All metrics of a gateway.
@@ -147,7 +147,7 @@ fn clients(text: &mut MetricsText, sites: &Sites) {
     let help = "Calls that wait for their clients to come back with input.";
     text.one("switchboard_parked_calls", MetricKind::Gauge, help, parked);
     let tallies = tallies(sites);
-    for Row { name, kind, help, of } in CLIENTS {
+    for MetricFamily { name, kind, help, of } in CLIENTS {
         let sum: u64 = tallies.iter().map(|tally| of(tally)).sum();
         text.one(name, kind, help, sum);
     }
@@ -211,7 +211,7 @@ fn histogram(text: &mut MetricsText, name: &str, labels: Labels<'_>, series: &Se
 }
 
 #[rustfmt::skip]
-const CLIENTS: [Row<HttpCounters, u64>; 4] = [
+const CLIENTS: [MetricFamily<HttpCounters, u64>; 4] = [
     row("switchboard_streams", MetricKind::Gauge, "Event streams that are open.", HttpCounters::streams),
     row("switchboard_stream_resumes_total", MetricKind::Counter, "Streams that clients came back to.", HttpCounters::resumed),
     row("switchboard_received_bytes_total", MetricKind::Counter, "Bytes of bodies from clients.", HttpCounters::received),
@@ -219,7 +219,7 @@ const CLIENTS: [Row<HttpCounters, u64>; 4] = [
 ];
 
 #[rustfmt::skip]
-const GAUGES: [Row<Gauges, usize>; 4] = [
+const GAUGES: [MetricFamily<Gauges, usize>; 4] = [
     row("switchboard_server_open_calls", MetricKind::Gauge, "Calls that are open at a server.", |it| it.calls),
     row("switchboard_server_queued_calls", MetricKind::Gauge, "Calls that wait for a server, or for their turn there.", |it| it.queued),
     row("switchboard_server_unsent_messages", MetricKind::Gauge, "Messages that wait to be written to a server.", |it| it.unsent),
@@ -227,7 +227,7 @@ const GAUGES: [Row<Gauges, usize>; 4] = [
 ];
 
 #[rustfmt::skip]
-const TRAFFIC: [Row<Traffic, u64>; 7] = [
+const TRAFFIC: [MetricFamily<Traffic, u64>; 7] = [
     row("switchboard_server_children", MetricKind::Gauge, "Processes of a server.", Traffic::children),
     row("switchboard_server_starts_total", MetricKind::Counter, "Processes of a server that were started.", Traffic::started),
     row("switchboard_server_restarts_total", MetricKind::Counter, "Starts in place of one that broke, whatever each took.", Traffic::restarted),
@@ -245,13 +245,13 @@ fn servers(text: &mut MetricsText, fleet: &Fleet) {
         text.sample("switchboard_server_up", &[("server", &server)], is_up);
     }
     let all = fleet.gauges();
-    for Row { name, kind, help, of } in GAUGES {
+    for MetricFamily { name, kind, help, of } in GAUGES {
         text.family(name, kind, help);
         for gauges in &all {
             text.sample(name, &[("server", &gauges.server)], of(gauges));
         }
     }
-    for Row { name, kind, help, of } in TRAFFIC {
+    for MetricFamily { name, kind, help, of } in TRAFFIC {
         text.family(name, kind, help);
         for gauges in &all {
             text.sample(name, &[("server", &gauges.server)], of(&gauges.traffic));

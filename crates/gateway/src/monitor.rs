@@ -80,7 +80,7 @@ type IsThere = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// What is seen of a call that is not answered yet.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ObservedCall {
     method: Box<str>,
     /// The tool, prompt or resource, as the client calls it.
     offered: Option<Box<str>>,
@@ -191,7 +191,7 @@ impl CallMonitor {
             let members = members(request);
             members.into_iter().find(|(key, _)| *key == STATE).map(|(_, text)| text.into())
         });
-        let seen = Seen {
+        let seen = ObservedCall {
             method: short_name(request.method()).into(),
             offered: call_subject(request).map(Into::into),
             target: None,
@@ -221,7 +221,7 @@ impl fmt::Debug for CallMonitor {
 /// Sees one call.
 struct Observer {
     monitor: Arc<CallMonitor>,
-    call: Seen,
+    call: ObservedCall,
     /// The gateway's own tools are among those of its list.
     has_tools: bool,
 }
@@ -267,7 +267,7 @@ impl CallObserver for Observer {
 }
 
 /// How a call ended.
-struct End {
+struct CallEnd {
     outcome: CallResult,
     /// The code of an error.
     code: Option<i64>,
@@ -276,7 +276,7 @@ struct End {
 
 impl CallMonitor {
     /// A call was answered, or given up if there is no answer.
-    fn close(&self, client: &ClientConnection, call: &Seen, answer: Option<&Message>) {
+    fn close(&self, client: &ClientConnection, call: &ObservedCall, answer: Option<&Message>) {
         let is_tool = &*call.method == method::CALL_TOOL;
         let outcome = match answer {
             None => CallResult::Cancelled,
@@ -285,7 +285,7 @@ impl CallMonitor {
             Some(_) => CallResult::Ok,
         };
         let code = answer.and_then(Message::error_code);
-        let end = End { outcome, code, took: call.since.elapsed() };
+        let end = CallEnd { outcome, code, took: call.since.elapsed() };
         self.counts.request(&call.method, outcome, end.took);
         if let (Some(server), Some(tool), true) = (&call.server, &call.target, is_tool) {
             // That a call went well proves nothing: some servers answer to any name.
@@ -302,7 +302,7 @@ impl CallMonitor {
     }
 
     /// Our span for the client, and the one towards the server.
-    fn send_spans(&self, client: &ClientConnection, call: &Seen, end: &End) {
+    fn send_spans(&self, client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
         let Some((spans, _)) = self.spans.get() else { return };
         let until = call.at + end.took;
         let mut attributes = said_of(call, call.offered.as_deref(), end);
@@ -348,14 +348,14 @@ impl CallMonitor {
     }
 }
 
-impl End {
+impl CallEnd {
     fn is_error(&self) -> bool {
         matches!(self.outcome, CallResult::Error | CallResult::ToolError)
     }
 }
 
 /// `tools/call echo`; what has many names goes by its method alone.
-fn name(call: &Seen, target: Option<&str>) -> String {
+fn name(call: &ObservedCall, target: Option<&str>) -> String {
     match (&*call.method, target) {
         (method::CALL_TOOL | method::GET_PROMPT, Some(target)) => {
             format!("{} {target}", call.method)
@@ -366,7 +366,7 @@ fn name(call: &Seen, target: Option<&str>) -> String {
 
 /// What OpenTelemetry's conventions want said of a call. The words of an error
 /// are a server's, and may hold anything: they stay out.
-fn said_of(call: &Seen, target: Option<&str>, end: &End) -> Vec<(&'static str, Value)> {
+fn said_of(call: &ObservedCall, target: Option<&str>, end: &CallEnd) -> Vec<(&'static str, Value)> {
     let mut said: Vec<(&'static str, Value)> = vec![("mcp.method.name", (&*call.method).into())];
     let key = match &*call.method {
         method::CALL_TOOL => "gen_ai.tool.name",
@@ -400,7 +400,7 @@ fn shown(id: &Id) -> String {
 }
 
 /// One line for each call: at `info` if it failed, else at `debug`.
-fn log(client: &ClientConnection, call: &Seen, end: &End) {
+fn log(client: &ClientConnection, call: &ObservedCall, end: &CallEnd) {
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
@@ -558,19 +558,19 @@ impl Series {
 
 /// The calls of tools of one server.
 #[derive(Debug, Default)]
-struct Tools {
-    by_name: Table<Box<str>, Series>,
+struct ToolCounts {
+    by_name: SeriesTable<Box<str>, Series>,
     other: Series,
 }
 
-type Table<K, V> = RwLock<HashMap<K, Arc<V>>>;
+type SeriesTable<K, V> = RwLock<HashMap<K, Arc<V>>>;
 
 /// All that is counted.
 #[derive(Debug)]
 pub struct Counts {
     methods: [Series; METHODS.len()],
-    servers: Table<Arc<str>, Tools>,
-    others: Arc<Tools>,
+    servers: SeriesTable<Arc<str>, ToolCounts>,
+    others: Arc<ToolCounts>,
 }
 
 impl Default for Counts {
@@ -581,14 +581,18 @@ impl Default for Counts {
 }
 
 fn find<K: Eq + Hash + std::borrow::Borrow<str>, V>(
-    table: &Table<K, V>,
+    table: &SeriesTable<K, V>,
     name: &str,
 ) -> Option<Arc<V>> {
     read(table).get(name).cloned()
 }
 
 /// Adds a row, if there is room for it.
-fn add<K: Eq + Hash, V: Default>(table: &Table<K, V>, name: K, most: usize) -> Option<Arc<V>> {
+fn add<K: Eq + Hash, V: Default>(
+    table: &SeriesTable<K, V>,
+    name: K,
+    most: usize,
+) -> Option<Arc<V>> {
     let mut table = write(table);
     let has_room = table.len() < most || table.contains_key(&name);
     has_room.then(|| Arc::clone(table.entry(name).or_default()))
@@ -651,7 +655,7 @@ impl Counts {
     }
 }
 
-impl Tools {
+impl ToolCounts {
     fn is_empty(&self) -> bool {
         let named = read(&self.by_name);
         named.is_empty() && self.other.is_empty()

@@ -36,25 +36,16 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A principal whose key was removed: it may use nothing.
-    pub fn nobody() -> Self {
-        Self { grant: Grant::nothing(), ..Self::default() }
-    }
-
     /// Whether they may use a server at all: its prompts and resources, and the
     /// tools that [`Principal::may_see`] lets through.
     pub fn may_use(&self, server: &str) -> bool {
         self.grant.has_server(server)
     }
 
-    /// Whether a tool is in their lists, by the name its server gives it.
+    /// Whether a tool is in their lists, by the name its server gives it. No client may call
+    /// what it may not see.
     pub fn may_see(&self, server: &str, tool: &str) -> bool {
         self.may_use(server) && self.grant.has_tool(server, tool)
-    }
-
-    /// Whether they may call a tool. Nobody may call what they may not see.
-    pub fn may_call(&self, server: &str, tool: &str) -> bool {
-        self.may_see(server, tool)
     }
 
     /// Whether they may use the endpoint of a group; it shows them the servers
@@ -263,11 +254,11 @@ impl Grant {
 }
 
 /// Tells one principal from another, and from no principal.
-pub(crate) type Mark = [u8; 16];
+pub(crate) type PrincipalMark = [u8; 16];
 
-pub(crate) fn mark(client: &ClientConnection) -> Mark {
+pub(crate) fn mark(client: &ClientConnection) -> PrincipalMark {
     let digest = digest(&SHA256, client.principal());
-    let mut mark = Mark::default();
+    let mut mark = PrincipalMark::default();
     mark.copy_from_slice(&digest.as_ref()[..16]);
     mark
 }

@@ -38,16 +38,16 @@ use crate::monitor::{self, OwnTool};
 use crate::plan::ToolSearch;
 use crate::policy::Grant;
 use crate::{lock, read, write};
-use listen::Listens;
+use listen::OpenListens;
 use people::{Person, RememberedPeople};
-use reply::{AnswerChange, PathContext, Reply, TaskReply};
+use reply::{AnswerChange, PathContext, ServerReply, TaskReply};
 use session::ClientSession;
 use tool_search::SearchCall;
 use visibility::Edition;
 
 pub(crate) use people::People;
 pub use people::PersonBounds;
-pub(crate) use reply::Tasks;
+pub(crate) use reply::GatewayTasks;
 
 mod list;
 mod listen;
@@ -332,7 +332,7 @@ pub(crate) struct Front {
     /// Held while the next catalog is made.
     making: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<ClientSession>>>,
-    listens: Listens,
+    listens: OpenListens,
     /// Calls of which it could not be told whose they are.
     #[cfg(test)]
     late: Mutex<Vec<Call>>,
@@ -382,7 +382,7 @@ impl Front {
             catalog: RwLock::default(),
             making: Mutex::default(),
             sessions: Mutex::default(),
-            listens: Listens::default(),
+            listens: OpenListens::default(),
             #[cfg(test)]
             late: Mutex::default(),
             sealer: views.sealer.clone(),
@@ -533,7 +533,7 @@ impl Front {
         let nowhere = match route(request, catalog, self) {
             Ok(Destination::List(kind)) => return self.list(client, call, request, kind),
             Ok(Destination::Server(server, theirs)) if !self.hides(client, &server, &theirs) => {
-                return self.forward(client, call, &server, theirs, said);
+                return self.to_server(client, call, &server, theirs, said);
             }
             Ok(Destination::Server(..)) => Nowhere::unseen(request),
             Ok(Destination::Gateway) => {
@@ -556,7 +556,7 @@ impl Front {
     }
 
     /// To the one server that is meant.
-    fn forward(
+    fn to_server(
         &self,
         client: &Arc<ClientConnection>,
         call: &Call,
@@ -578,7 +578,7 @@ impl Front {
         client.introduce(&list::identity());
         match reply::unseal(self.sealer.as_deref(), client, server, &request) {
             Ok(request) => {
-                Reply::new(client, server, self.context(), change).set_on(call);
+                ServerReply::new(client, server, self.context(), change).set_on(call);
                 running.bridge.open(client, call, request, said)
             }
             Err(why) => finish(call, why),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use switchboard_proto::limits::Limits;
 
-use super::entry::{Draft, Timeouts};
-use super::expand::Variables;
+use super::entry::{EntryDraft, Timeouts};
+use super::expand::FileVariables;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
@@ -13,7 +13,7 @@ use super::schema::{
     port_number, rate, server_defaults, text, word_or_words, words,
 };
 use super::settings::Settings;
-use super::tree::{Key, KeyValue, Node, Value};
+use super::tree::{KeyValue, MemberKey, Node, Value};
 use super::{Problem, SourceLocation, Surroundings, Weight};
 use crate::policy::{KeyHash, MIN_KEY, Principal};
 
@@ -407,8 +407,9 @@ pub(super) fn read(
     let mut gateway = GatewaySection::default();
     tell_misnamed(tree, problems);
     let Some(section) = tree.get(NAME) else { return gateway };
-    let mut reader = Reader::new(Variables { around, inputs: tree.get("inputs"), braces: false });
-    let key = Key { text: NAME.to_owned(), place: section.place.clone() };
+    let mut reader =
+        Reader::new(FileVariables { around, inputs: tree.get("inputs"), braces: false });
+    let key = MemberKey { text: NAME.to_owned(), place: section.place.clone() };
     read_members(KEYS, &mut gateway, &mut reader, (&key, section));
     problems.append(&mut reader.problems);
     gateway
@@ -432,7 +433,10 @@ fn tell_misnamed(tree: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// The members of an object; none if it is something else, which is told.
-fn members<'t>(reader: &mut Reader<'_>, (key, node): (&Key, &'t Node)) -> &'t [(Key, Node)] {
+fn members<'t>(
+    reader: &mut Reader<'_>,
+    (key, node): (&MemberKey, &'t Node),
+) -> &'t [(MemberKey, Node)] {
     let Some(members) = node.table() else {
         reader.wrong((key, node), "write an object: { … }");
         return &[];
@@ -465,7 +469,7 @@ fn search(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Option<ToolSear
 }
 
 fn defaults(reader: &mut Reader<'_>, (key, node): KeyValue<'_>) -> Defaults {
-    let mut draft = Draft::new(reader.variables);
+    let mut draft = EntryDraft::new(reader.variables);
     for (key, node) in members(reader, (key, node)) {
         let known = find(key::KEYS, &key.text);
         match known.filter(|known| DEFAULTS.contains(&known.names[0])) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::entry::{Draft, TransportKind};
+use super::entry::{EntryDraft, TransportKind};
 use super::schema::{
     command, count, edits, edits_or_words, flag, idle, number, pairs, prefix, process, text, time,
     tool_filter, transport, url, word_or_words, words,
@@ -75,7 +75,7 @@ pub(super) enum Side {
 pub(super) const PLACES: [&str; 4] = ["command", "httpUrl", "serverUrl", "url"];
 
 /// A key of a server.
-type ServerKey = FileKey<fn(&mut Draft<'_>, KeyValue<'_>)>;
+type ServerKey = FileKey<fn(&mut EntryDraft<'_>, KeyValue<'_>)>;
 
 /// Every key that some tool knows, and the keys that only we have.
 pub(super) const KEYS: &[ServerKey] = &[

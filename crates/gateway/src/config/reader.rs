@@ -4,22 +4,22 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::expand::{Variables, is_bare};
+use super::expand::{FileVariables, is_bare};
 use super::gateway::Placed;
 use super::key::nearest;
-use super::tree::{Key, KeyValue, Value};
+use super::tree::{KeyValue, MemberKey, Value};
 use super::{Problem, SourceLocation, Weight};
 
 /// What the variables of the file stand for, and what was wrong so far.
 pub(super) struct Reader<'t> {
-    pub(super) variables: Variables<'t>,
+    pub(super) variables: FileVariables<'t>,
     pub(super) problems: Vec<Problem>,
     /// Other files that were read, or should have been.
     pub(super) besides: Vec<PathBuf>,
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(variables: Variables<'t>) -> Self {
+    pub(super) fn new(variables: FileVariables<'t>) -> Self {
         Self { variables, problems: Vec::new(), besides: Vec::new() }
     }
 
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
         text.map(|value| Placed { place: node.place.clone(), value }).into_iter().collect()
     }
 
-    pub(super) fn pairs(&mut self, (key, node): KeyValue<'_>) -> Vec<(Key, String)> {
+    pub(super) fn pairs(&mut self, (key, node): KeyValue<'_>) -> Vec<(MemberKey, String)> {
         let Some(members) = node.table() else {
             self.wrong((key, node), "write an object: { \"NAME\": \"value\" }");
             return Vec::new();
@@ -202,7 +202,7 @@ impl<'t> Reader<'t> {
     }
 
     /// An unknown key, in a part of the file that only we read.
-    pub(super) fn unknown(&mut self, key: &Key, known: &[&str]) {
+    pub(super) fn unknown(&mut self, key: &MemberKey, known: &[&str]) {
         let what = format!("there is no key {:?} here", key.text);
         let instead = match nearest(&key.text, known.iter().copied()) {
             Some(meant) => format!("write {meant:?}"),

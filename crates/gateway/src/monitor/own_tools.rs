@@ -15,7 +15,7 @@ use switchboard_proto::jsonrpc::{Id, Member, Message, Part};
 use switchboard_proto::revision::Era;
 use switchboard_proto::{method, moment};
 
-use super::{CallMonitor, CallResult, Seen};
+use super::{CallMonitor, CallResult, ObservedCall};
 use crate::{lock, policy};
 
 /// Lists all tools.
@@ -185,7 +185,7 @@ pub(super) struct Trace {
 
 impl Trace {
     pub(super) fn new(
-        call: &Seen,
+        call: &ObservedCall,
         outcome: CallResult,
         code: Option<i64>,
         elapsed: Duration,
@@ -212,7 +212,7 @@ impl Trace {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     is_wanted: AtomicBool,
-    calls: Mutex<VecDeque<(policy::Mark, Trace)>>,
+    calls: Mutex<VecDeque<(policy::PrincipalMark, Trace)>>,
 }
 
 impl Recent {

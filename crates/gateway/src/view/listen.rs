@@ -48,7 +48,7 @@ const TASKS: &str = "taskIds";
 
 /// The open listens. Each counts as a session of its client over HTTP, and as an
 /// open call on a pipe, so there are no more than `limits` let be (SUB-12).
-pub(super) type Listens = Mutex<HashMap<(u64, Exchange), Arc<OpenListen>>>;
+pub(super) type OpenListens = Mutex<HashMap<(u64, Exchange), Arc<OpenListen>>>;
 
 #[derive(Debug)]
 pub(super) struct OpenListen {
@@ -70,19 +70,19 @@ pub(super) struct OpenListen {
 struct ListenStage {
     /// Servers that have not said what they honour.
     pending: BTreeSet<Arc<str>>,
-    honoured: Share,
+    honoured: ListenShare,
     is_acknowledged: bool,
 }
 
 /// What of one server is listened for; tasks by the ids of who is told.
 #[derive(Debug, Default)]
-struct Share {
+struct ListenShare {
     uris: BTreeSet<String>,
     tasks: BTreeSet<String>,
 }
 
 /// The share of each server.
-type Shares = BTreeMap<Arc<str>, Share>;
+type ListenShares = BTreeMap<Arc<str>, ListenShare>;
 
 /// What is wanted, read from params.
 struct WantedNotifications {
@@ -157,12 +157,12 @@ impl Front {
         client: &Arc<ClientConnection>,
         call: &Call,
         request: &Message,
-    ) -> Result<(Arc<OpenListen>, Shares), Refusal> {
+    ) -> Result<(Arc<OpenListen>, ListenShares), Refusal> {
         let mut wanted = WantedNotifications::read(request)?;
         let offered = self.capabilities(Era::Modern);
         wanted.lists.retain(|list| offered[list]["listChanged"] == true);
         let catalog = self.catalog();
-        let mut parts = Shares::new();
+        let mut parts = ListenShares::new();
         for uri in wanted.uris {
             if let Some(server) = catalog.resource(&uri)
                 && self.fleet.may_watch(client, server, &uri)
@@ -314,7 +314,7 @@ impl OpenListen {
 }
 
 /// The listen that one server gets: for its own resources and tasks alone.
-fn narrowed(request: &Message, share: &Share) -> Message {
+fn narrowed(request: &Message, share: &ListenShare) -> Message {
     let mut wanted = Map::new();
     for (member, names) in [(URIS, &share.uris), (TASKS, &share.tasks)] {
         if !names.is_empty() {
@@ -333,7 +333,7 @@ struct ListenPart {
 
 impl ListenPart {
     /// The server has said what it honours: nothing, if it refuses.
-    fn note_honoured(&self, honoured: Share) -> bool {
+    fn note_honoured(&self, honoured: ListenShare) -> bool {
         let mut stage = lock(&self.listen.stage);
         let is_awaited = stage.pending.remove(&self.server);
         if is_awaited {
@@ -368,7 +368,7 @@ impl ReplySink for ListenPart {
         let tasks = names(Member::ListenTasks);
         let tasks =
             tasks.iter().filter_map(|theirs| front.fleet.tasks.ours(client, &self.server, theirs));
-        self.note_honoured(Share { uris: names(Member::ListenUris), tasks: tasks.collect() });
+        self.note_honoured(ListenShare { uris: names(Member::ListenUris), tasks: tasks.collect() });
     }
 
     fn ask(self: Arc<Self>, _: Option<Exchange>, _: Weak<dyn Asker>, _: Ask, _: &Message) -> bool {
@@ -379,7 +379,7 @@ impl ReplySink for ListenPart {
 
     fn finish(&self, exchange: Exchange, _: Outcome) {
         // One that never began is not missed; one that ends takes the listen with it.
-        if !self.note_honoured(Share::default())
+        if !self.note_honoured(ListenShare::default())
             && let Some(front) = self.front.upgrade()
         {
             front.end_listen(self.number(), exchange);

@@ -21,7 +21,7 @@ use switchboard_proto::revision::Era;
 use switchboard_proto::server::legacy::Phase;
 
 use super::list::tell;
-use super::reply::{AnswerChange, PathContext, Reply};
+use super::reply::{AnswerChange, PathContext, ServerReply};
 use super::session::ClientSession;
 use super::visibility::{self, Visibility, watched};
 use super::{Front, finish};
@@ -103,7 +103,7 @@ impl Front {
         let running = self.running(name);
         let Some(running) = running.filter(|it| self.fleet.must_learn(client, &it.plan, &request))
         else {
-            return self.forward_to_one(name, client, call, request, said);
+            return self.to_only_server(name, client, call, request, said);
         };
         let Some(front) = self.this.upgrade() else { return PendingWork::none() };
         let (name, client, call) = (Arc::clone(name), Arc::clone(client), call.clone());
@@ -112,12 +112,12 @@ impl Front {
             drop(running);
             // One that was cancelled meanwhile goes nowhere.
             if !call.is_over() {
-                front.forward_to_one(&name, &client, &call, request, said).await;
+                front.to_only_server(&name, &client, &call, request, said).await;
             }
         })
     }
 
-    fn forward_to_one(
+    fn to_only_server(
         &self,
         name: &Arc<str>,
         client: &Arc<ClientConnection>,
@@ -147,7 +147,7 @@ impl Front {
         if !matches!(change, AnswerChange::Plain) || request.method() == method::LISTEN {
             // What decides on what is told must be known for as long as the call lasts.
             let at = PathContext::one(&self.fleet, self.this.upgrade());
-            Reply::new(client, name, at, change).set_on(call);
+            ServerReply::new(client, name, at, change).set_on(call);
         }
         running.bridge.open(client, call, request, said)
     }

@@ -34,7 +34,7 @@ use crate::plan::ServerPlan;
 use crate::policy::Grant;
 
 /// Tells one person from another without telling what they showed.
-pub(crate) type Mark = [u8; 32];
+pub(crate) type PersonMark = [u8; 32];
 
 /// Bytes that a remembered user takes besides their lists and headers: a roster, a front and
 /// their tasks.
@@ -75,7 +75,7 @@ impl Default for PersonBounds {
 pub(crate) struct People {
     secret: Key,
     pub(crate) bounds: PersonBounds,
-    known: Mutex<HashMap<Mark, Weak<Person>>>,
+    known: Mutex<HashMap<PersonMark, Weak<Person>>>,
 }
 
 /// What is known for one person.
@@ -100,7 +100,7 @@ impl People {
     }
 
     /// What tells those whom a client speaks for from others.
-    pub(crate) fn mark(&self, client: &ClientConnection) -> Mark {
+    pub(crate) fn mark(&self, client: &ClientConnection) -> PersonMark {
         let mut text = vec![u8::from(client.era() == Era::Modern)];
         let mut add = |part: &[u8]| {
             text.extend((part.len() as u64).to_be_bytes());
@@ -111,7 +111,7 @@ impl People {
             add(name.as_str().as_bytes());
             add(value.as_bytes());
         }
-        let mut mark = Mark::default();
+        let mut mark = PersonMark::default();
         mark.copy_from_slice(sign(&self.secret, &text).as_ref());
         mark
     }
@@ -119,7 +119,7 @@ impl People {
     /// Whom a client speaks for; `words` are its own.
     pub(crate) fn meet(
         &self,
-        mark: Mark,
+        mark: PersonMark,
         client: &ClientConnection,
         words: Option<&Message>,
     ) -> Arc<Person> {
@@ -291,7 +291,7 @@ pub(super) struct RememberedPeople {
 
 /// What one person sees.
 struct RememberedPerson {
-    mark: Mark,
+    mark: PersonMark,
     /// Who lets them in: a key may speak for many.
     who: Who,
     grant: Grant,
@@ -326,7 +326,7 @@ impl RememberedPeople {
         self.people.iter().map(|one| &one.front)
     }
 
-    fn find(&mut self, mark: &Mark, grant: &Grant) -> Option<&mut RememberedPerson> {
+    fn find(&mut self, mark: &PersonMark, grant: &Grant) -> Option<&mut RememberedPerson> {
         self.people.iter_mut().find(|one| one.mark == *mark && one.grant == *grant)
     }
 

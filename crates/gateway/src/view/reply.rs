@@ -52,7 +52,7 @@ pub(super) enum AnswerChange {
 }
 
 /// The way back of one call: from its server to its client.
-pub(super) struct Reply {
+pub(super) struct ServerReply {
     client: Arc<ClientConnection>,
     server: Arc<str>,
     context: PathContext,
@@ -61,7 +61,7 @@ pub(super) struct Reply {
     session: Weak<ClientSession>,
 }
 
-impl Reply {
+impl ServerReply {
     pub(super) fn new(
         client: &Arc<ClientConnection>,
         server: &Arc<str>,
@@ -83,7 +83,7 @@ impl Reply {
     }
 }
 
-impl ReplyRewrite for Reply {
+impl ReplyRewrite for ServerReply {
     fn answer(&self, answer: &Message) -> Outcome {
         self.context.answer(&self.client, &self.server, &self.change, answer)
     }
@@ -336,7 +336,7 @@ impl Front {
             _ => self.whose_task(client, request).map(Some),
         };
         match meant {
-            Ok(Some((server, request))) => self.forward(client, call, &server, request, said),
+            Ok(Some((server, request))) => self.to_server(client, call, &server, request, said),
             Ok(None) => finish(call, Message::result(id(request), br#"{"tasks":[]}"#)),
             Err(nowhere) => {
                 finish(call, Message::error(request.id(), &nowhere.error(client.era())))
@@ -410,7 +410,7 @@ impl Front {
     }
 }
 
-impl Tasks {
+impl GatewayTasks {
     /// An answer under ids of ours.
     pub(super) fn renamed(
         &self,
@@ -517,7 +517,7 @@ fn next_cursor(server: &str, page: &Message, servers: &[Arc<str>]) -> Option<Str
 
 /// The page with this client's tasks alone, under our ids.
 fn of_ours(
-    tasks: &Tasks,
+    tasks: &GatewayTasks,
     client: &ClientConnection,
     server: &Arc<str>,
     page: &Message,
@@ -569,7 +569,7 @@ const MAX_TASKS_OF_ONE: usize = 1024;
 
 /// The tasks that were made by calls of clients.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
+pub(crate) struct GatewayTasks {
     table: Mutex<TaskTable>,
     /// Makes ids that nobody guesses, the same each time.
     secret: RandomState,
@@ -606,7 +606,7 @@ impl TaskOwner {
     }
 }
 
-impl Tasks {
+impl GatewayTasks {
     /// Remembers a task; our id of it.
     fn put(&self, owner: TaskOwner, server: &Arc<str>, theirs: &str) -> String {
         let ours = self.name(&owner, server, theirs);
@@ -681,7 +681,7 @@ mod tests {
 
     #[test]
     fn a_task_is_found_by_its_owner_alone() {
-        let (tasks, server) = (Tasks::default(), Arc::from("a"));
+        let (tasks, server) = (GatewayTasks::default(), Arc::from("a"));
         let (one, other) = (TaskOwner::Session(1), TaskOwner::Principal(b"1".as_slice().into()));
         let ours = tasks.put(one.clone(), &server, "t");
         assert_eq!(tasks.put(one.clone(), &server, "t"), ours, "the same each time");
@@ -695,7 +695,7 @@ mod tests {
 
     #[test]
     fn the_oldest_tasks_go_first_and_those_of_one_client_cost_no_other_its_own() {
-        let (tasks, server) = (Tasks::default(), Arc::from("a"));
+        let (tasks, server) = (GatewayTasks::default(), Arc::from("a"));
         let first = tasks.put(TaskOwner::Session(0), &server, "first");
         let id = |number: usize| number.to_string();
         let early = tasks.put(TaskOwner::Session(1), &server, &id(0));

@@ -31,7 +31,7 @@ use switchboard_proto::method;
 use switchboard_proto::refusal::Refusal;
 use switchboard_proto::revision::{Era, Revision};
 
-use super::reply::{AnswerChange, PathContext, Questions, Reply};
+use super::reply::{AnswerChange, PathContext, Questions, ServerReply};
 use super::{Front, finish, id};
 use crate::fleet::{RunningServer, RunningServers};
 use crate::lock;
@@ -314,8 +314,8 @@ impl ServerLink {
         }
     }
 
-    fn reply(&self, change: AnswerChange) -> Reply {
-        let reply = Reply::new(&self.client, &self.server, self.context.clone(), change);
+    fn reply(&self, change: AnswerChange) -> ServerReply {
+        let reply = ServerReply::new(&self.client, &self.server, self.context.clone(), change);
         // Where one server is alone, the tokens of its questions cannot meet others.
         if self.context.is_many { reply.within(&self.session) } else { reply }
     }

@@ -78,7 +78,7 @@ async fn open(access: Access) -> Place {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(listen::serve(listener, site, ListenOptions::default(), std::future::pending()));
-    within(fleet.settled()).await;
+    within(fleet.roster.ready()).await;
     Place { fleet, authenticator, address, _hearing: hearing }
 }
 

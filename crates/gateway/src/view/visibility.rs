@@ -67,7 +67,7 @@ impl Front {
 
     /// The servers that are not ready.
     pub(super) fn deferred(&self) -> Vec<Deferred> {
-        let mut deferred = self.fleet.deferred();
+        let mut deferred = self.fleet.roster.deferred();
         if let Some(person) = &self.person {
             deferred.retain(|late| !person.has(&late.name));
             deferred.extend(person.roster.deferred());
@@ -120,7 +120,7 @@ impl Front {
                 person.roster.ready().await;
             }
         };
-        tokio::join!(self.fleet.settled(), own);
+        tokio::join!(self.fleet.roster.ready(), own);
     }
 
     /// Whether a request may be for a server that has not yet said what it offers
