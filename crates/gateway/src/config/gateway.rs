@@ -9,8 +9,8 @@ use super::expand::FileVariables;
 use super::key::{self, FileKey, find, key, names, nearest};
 use super::reader::Reader;
 use super::schema::{
-    count, flag, flag_or_count, flag_or_grant, groups_of_servers, key_hash, keys_by_name, limits,
-    port_number, rate, server_defaults, text, word_or_words, words,
+    COUNT, FLAG, FLAG_OR_COUNT, FLAG_OR_GRANT, GROUPS_OF_SERVERS, KEY_HASH, KEYS_BY_NAME, LIMITS,
+    PORT_NUMBER, RATE, SERVER_DEFAULTS, TEXT, WORD_OR_WORDS, WORDS,
 };
 use super::settings::Settings;
 use super::tree::{KeyValue, MemberKey, Node, Value};
@@ -185,7 +185,7 @@ type ReadInto<T> = fn(&mut T, &mut Reader<'_>, KeyValue<'_>);
 pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
     key(
         &["allowUnauthenticated"],
-        flag,
+        FLAG,
         "Whether clients on other machines may connect without a key.",
         |it, reader, at| {
             it.listen.unauthenticated = reader.flag(at).unwrap_or(false);
@@ -193,47 +193,47 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
     ),
     key(
         &["allowedHosts"],
-        words,
+        WORDS,
         "Host names that the gateway accepts in requests.",
         |it, reader, at| it.listen.hosts = reader.words(at).unwrap_or_default(),
     ),
     key(
         &["allowedOrigins"],
-        words,
+        WORDS,
         "Origins of web pages that may call the gateway.",
         |it, reader, at| it.listen.origins = reader.words(at).unwrap_or_default(),
     ),
     key(
         &["anonymous"],
-        flag_or_grant,
+        FLAG_OR_GRANT,
         "What clients without a key may use; false to require a key.",
         |it, reader, at| it.anonymous = anonymous(reader, at, &mut it.granted),
     ),
-    key(&["defaults"], server_defaults, "", |it, reader, at| {
+    key(&["defaults"], SERVER_DEFAULTS, "", |it, reader, at| {
         it.defaults = defaults(reader, at);
     }),
     key(
         &["diagnostics"],
-        flag,
+        FLAG,
         "Whether clients get get_tool_manifest and get_trace_by_id.",
         |it, reader, at| it.diagnostics = reader.flag(at),
     ),
     key(
         &["groups"],
-        groups_of_servers,
+        GROUPS_OF_SERVERS,
         "Sets of servers, each at /groups/<name>/mcp.",
         |it, reader, at| it.groups = groups(reader, at),
     ),
-    key(&["host"], text, "The address to listen on.", |it, reader, at| {
+    key(&["host"], TEXT, "The address to listen on.", |it, reader, at| {
         it.listen.host = reader.text(at);
     }),
     key(
         &["keys"],
-        keys_by_name,
+        KEYS_BY_NAME,
         "The keys of clients, by the name of the user or program.",
         |it, reader, at| it.keys = principals(reader, at, &mut it.granted),
     ),
-    key(&["limits"], limits, "", |it, reader, at| {
+    key(&["limits"], LIMITS, "", |it, reader, at| {
         for (key, node) in members(reader, at) {
             match find(BOUNDS, &key.text) {
                 Some(bound) => {
@@ -243,12 +243,12 @@ pub(super) const KEYS: &[FileKey<ReadInto<GatewaySection>>] = &[
             }
         }
     }),
-    key(&["port"], port_number, "The port to listen on; 0 picks a free one.", |it, reader, at| {
+    key(&["port"], PORT_NUMBER, "The port to listen on; 0 picks a free one.", |it, reader, at| {
         it.listen.port = port(reader, at);
     }),
     key(
         &["toolSearch"],
-        flag_or_count,
+        FLAG_OR_COUNT,
         "Show clients two tools, to search and to call, instead of all tools: true, false, or the \
          number of tools above which to do so.",
         |it, reader, at| it.search = search(reader, at),
@@ -260,29 +260,29 @@ type Bound = FileKey<fn(&mut GatewayBounds) -> &mut Option<usize>>;
 
 /// The members of `limits`.
 pub(super) const BOUNDS: &[Bound] = &[
-    key(&["maxBodyBytes"], count, "Bytes of open requests, of all keys together.", |it| {
+    key(&["maxBodyBytes"], COUNT, "Bytes of open requests, of all keys together.", |it| {
         &mut it.bodies
     }),
-    key(&["maxBodyBytesPerKey"], count, "Bytes of open requests, of one key.", |it| {
+    key(&["maxBodyBytesPerKey"], COUNT, "Bytes of open requests, of one key.", |it| {
         &mut it.bodies_each
     }),
-    key(&["maxCalls"], count, "Calls that one session may have open.", |it| &mut it.calls),
-    key(&["maxConnections"], count, "Connections at once.", |it| &mut it.connections),
-    key(&["maxConnectionsPerAddress"], count, "Connections of one address at once.", |it| {
+    key(&["maxCalls"], COUNT, "Calls that one session may have open.", |it| &mut it.calls),
+    key(&["maxConnections"], COUNT, "Connections at once.", |it| &mut it.connections),
+    key(&["maxConnectionsPerAddress"], COUNT, "Connections of one address at once.", |it| {
         &mut it.connections_each
     }),
-    key(&["maxHeaderBytes"], count, "Bytes of the headers of a request; at least 8192.", |it| {
+    key(&["maxHeaderBytes"], COUNT, "Bytes of the headers of a request; at least 8192.", |it| {
         &mut it.head
     }),
-    key(&["maxMessageBytes"], count, "Bytes of one message.", |it| &mut it.message),
-    key(&["maxParkedCalls"], count, "Calls that wait for input of their client.", |it| {
+    key(&["maxMessageBytes"], COUNT, "Bytes of one message.", |it| &mut it.message),
+    key(&["maxParkedCalls"], COUNT, "Calls that wait for input of their client.", |it| {
         &mut it.parked
     }),
-    key(&["maxSessions"], count, "Sessions at once.", |it| &mut it.sessions),
-    key(&["maxStreams"], count, "Streams that one session may hold open.", |it| &mut it.streams),
+    key(&["maxSessions"], COUNT, "Sessions at once.", |it| &mut it.sessions),
+    key(&["maxStreams"], COUNT, "Streams that one session may hold open.", |it| &mut it.streams),
     key(
         &["maxUnreadBytes"],
-        count,
+        COUNT,
         "Bytes of messages that clients have not read yet, of all sessions together.",
         |it| &mut it.unread,
     ),
@@ -303,43 +303,43 @@ pub(super) struct PrincipalDraft {
 pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
     key(
         &["excludeTools"],
-        words,
+        WORDS,
         "Tools that this key must not use, as <server>__<tool>.",
         |it, reader, at| {
             it.principal.grant.tools.never = reader.words(at).unwrap_or_default();
         },
     ),
-    key(&["groups"], words, "Groups that this key may use.", |it, reader, at| {
+    key(&["groups"], WORDS, "Groups that this key may use.", |it, reader, at| {
         let names = it.names(reader, at, Granted::Group);
         it.principal.grant.groups = Some(names);
     }),
     key(
         &["hash"],
-        key_hash,
+        KEY_HASH,
         "The hash that `switchboard key new` prints; a list while a key is replaced.",
         |it, reader, at| it.principal.keys.extend(hashes(reader, at)),
     ),
     key(
         &["includeTools"],
-        words,
+        WORDS,
         "The only tools that this key may use, as <server>__<tool>.",
         |it, reader, at| it.principal.grant.tools.only = reader.words(at),
     ),
-    key(&["key"], word_or_words, "The key itself, from a variable: ${VAR}.", |it, reader, at| {
+    key(&["key"], WORD_OR_WORDS, "The key itself, from a variable: ${VAR}.", |it, reader, at| {
         it.principal.keys.extend(in_clear(reader, at));
     }),
-    key(&["maxConcurrency"], count, "Calls that may be open at once.", |it, reader, at| {
+    key(&["maxConcurrency"], COUNT, "Calls that may be open at once.", |it, reader, at| {
         it.principal.calls = reader.count(at).map(usize::from);
     }),
     key(
         &["maxSessions"],
-        count,
+        COUNT,
         "Sessions and listens that may be open at once.",
         |it, reader, at| it.principal.sessions = reader.count(at).map(usize::from),
     ),
     key(
         &["rateLimit"],
-        rate,
+        RATE,
         "The rate limit, as calls and a time: 10/s, 60/m, 1000/h.",
         |it, reader, at| match reader.scalar(at).map(|text| text.parse()).transpose() {
             Ok(rate) => it.principal.rate = rate,
@@ -349,7 +349,7 @@ pub(super) const PRINCIPAL_KEYS: &[FileKey<ReadInto<PrincipalDraft>>] = &[
             }
         },
     ),
-    key(&["servers"], words, "Servers that this key may use.", |it, reader, at| {
+    key(&["servers"], WORDS, "Servers that this key may use.", |it, reader, at| {
         let names = it.names(reader, at, Granted::Server);
         it.principal.grant.servers = Some(names);
     }),

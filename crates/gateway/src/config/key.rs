@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 
 use super::entry::{EntryDraft, TransportKind};
 use super::schema::{
-    command, count, edits, edits_or_words, flag, idle, number, pairs, prefix, process, text, time,
-    tool_filter, transport, url, word_or_words, words,
+    COMMAND, COUNT, EDITS, EDITS_OR_WORDS, FLAG, IDLE, NUMBER, PAIRS, PREFIX, PROCESS, Shape, TEXT,
+    TIME, TOOL_FILTER, TRANSPORT, URL, WORD_OR_WORDS, WORDS,
 };
 use super::settings;
 use super::tree::KeyValue;
@@ -16,7 +16,7 @@ pub(super) struct FileKey<R> {
     /// `snake_case` is as good, for TOML.
     pub(super) names: &'static [&'static str],
     /// What its value may be.
-    shape: fn(&str) -> Json,
+    shape: Shape,
     /// What it is for.
     about: &'static str,
     /// Takes in its value.
@@ -27,7 +27,7 @@ pub(super) struct FileKey<R> {
 
 pub(super) const fn key<R: Copy>(
     names: &'static [&'static str],
-    shape: fn(&str) -> Json,
+    shape: Shape,
     about: &'static str,
     read: R,
 ) -> FileKey<R> {
@@ -38,7 +38,7 @@ pub(super) const fn key<R: Copy>(
 const fn key_on<R: Copy>(
     side: Side,
     names: &'static [&'static str],
-    shape: fn(&str) -> Json,
+    shape: Shape,
     about: &'static str,
     read: R,
 ) -> FileKey<R> {
@@ -48,7 +48,7 @@ const fn key_on<R: Copy>(
 impl<R> FileKey<R> {
     /// Its schema, under each of its names.
     pub(super) fn schemas(&self) -> impl Iterator<Item = (&'static str, Json)> {
-        self.names.iter().map(|name| (*name, (self.shape)(self.about)))
+        self.names.iter().map(|name| (*name, self.shape.describe(self.about)))
     }
 }
 
@@ -79,13 +79,13 @@ type ServerKey = FileKey<fn(&mut EntryDraft<'_>, KeyValue<'_>)>;
 
 /// Every key that some tool knows, and the keys that only we have.
 pub(super) const KEYS: &[ServerKey] = &[
-    key(&["args"], words, "Arguments of the command.", |it, at| {
+    key(&["args"], WORDS, "Arguments of the command.", |it, at| {
         it.args = it.reader.arguments(at).map(|words| (at.1.place.clone(), words));
     }),
     key_on(
         Side::Url,
         &["bearer_token_env_var"],
-        text,
+        TEXT,
         "The variable that holds the bearer token.",
         |it, at| {
             it.bearer(at);
@@ -93,43 +93,43 @@ pub(super) const KEYS: &[ServerKey] = &[
     ),
     key(
         &["command"],
-        command,
+        COMMAND,
         "The program to start, or a list of the program and its arguments.",
         |it, at| it.command = it.program(at),
     ),
     key_on(
         Side::Command,
         &["cwd", "workingDirectory"],
-        text,
+        TEXT,
         "The folder that the command is started in.",
         |it, at| it.cwd = it.placed_text(at),
     ),
-    key(&["description"], text, "What the server is for, in words.", |it, at| {
+    key(&["description"], TEXT, "What the server is for, in words.", |it, at| {
         it.describe(at);
     }),
-    key(&["disabled"], flag, "Whether the gateway leaves the server out.", |it, at| {
+    key(&["disabled"], FLAG, "Whether the gateway leaves the server out.", |it, at| {
         it.enabled = !it.reader.flag(at).unwrap_or(false);
     }),
-    key(&["enabled"], flag, "Whether the gateway uses the server.", |it, at| {
+    key(&["enabled"], FLAG, "Whether the gateway uses the server.", |it, at| {
         it.enabled = it.reader.flag(at).unwrap_or(true);
     }),
     key_on(
         Side::Command,
         &["env", "environment"],
-        pairs,
+        PAIRS,
         "Variables for the command.",
         |it, at| {
             let pairs = it.reader.pairs(at);
             it.env.extend(pairs.into_iter().map(|(key, value)| (key.text, value)));
         },
     ),
-    key_on(Side::Command, &["envFile"], text, "A file of variables for the command.", |it, at| {
+    key_on(Side::Command, &["envFile"], TEXT, "A file of variables for the command.", |it, at| {
         it.env_file = it.placed_text(at);
     }),
     key_on(
         Side::Command,
         &["env_vars"],
-        words,
+        WORDS,
         "Environment variables that the command inherits.",
         |it, at| {
             it.passed_on(at);
@@ -138,7 +138,7 @@ pub(super) const KEYS: &[ServerKey] = &[
     key_on(
         Side::Url,
         &["env_http_headers"],
-        pairs,
+        PAIRS,
         "Headers to send, each with the name of the variable that has its value.",
         |it, at| {
             it.header_variables(at);
@@ -146,14 +146,14 @@ pub(super) const KEYS: &[ServerKey] = &[
     ),
     key(
         &["excludeTools", "disabledTools", "disabled_tools"],
-        words,
+        WORDS,
         "Tools that clients do not see; * stands for anything.",
         |it, at| it.tools.never = it.reader.words(at).unwrap_or_default(),
     ),
     key_on(
         Side::Url,
         &["headers", "http_headers"],
-        pairs,
+        PAIRS,
         "Headers to send to the URL.",
         |it, at| {
             let pairs = it.reader.pairs(at);
@@ -161,57 +161,57 @@ pub(super) const KEYS: &[ServerKey] = &[
         },
     ),
     // A URL of the transport that its name says.
-    key(&["httpUrl"], url, "A URL of Streamable HTTP.", |it, at| {
+    key(&["httpUrl"], URL, "A URL of Streamable HTTP.", |it, at| {
         it.url = it.placed_text(at);
         let kind = (at.1.place.clone(), TransportKind::StreamableHttp);
         it.kind = it.kind.take().or(Some(kind));
     }),
     key(
         &["includeTools", "enabledTools", "enabled_tools"],
-        words,
+        WORDS,
         "The only tools clients see; * stands for anything.",
         |it, at| it.tools.only = it.reader.words(at),
     ),
-    key(&["name"], text, "The server's name, where servers are a list.", |_, _| {}),
-    key(&["startup_timeout_ms"], number, "How long the server may take to start.", |it, at| {
+    key(&["name"], TEXT, "The server's name, where servers are a list.", |_, _| {}),
+    key(&["startup_timeout_ms"], NUMBER, "How long the server may take to start.", |it, at| {
         it.timeouts.start = it.reader.millis(at);
     }),
-    key(&["startup_timeout_sec"], number, "How long the server may take to start.", |it, at| {
+    key(&["startup_timeout_sec"], NUMBER, "How long the server may take to start.", |it, at| {
         it.timeouts.start = it.reader.seconds(at);
     }),
     // Seconds or milliseconds, by its size: clients differ.
     key(
         &["timeout", "requestTimeout"],
-        time,
+        TIME,
         "The timeout of a call: seconds, or milliseconds if above 999.",
         |it, at| it.timeouts.call = it.reader.either(at),
     ),
-    key(&["timeoutMs"], number, "The timeout of a call.", |it, at| {
+    key(&["timeoutMs"], NUMBER, "The timeout of a call.", |it, at| {
         it.timeouts.call = it.reader.millis(at);
     }),
-    key(&["toolFilter"], tool_filter, "Which tools clients see.", |it, at| {
+    key(&["toolFilter"], TOOL_FILTER, "Which tools clients see.", |it, at| {
         it.tool_filter(at);
     }),
-    key(&["tool_timeout_sec"], number, "The timeout of a call.", |it, at| {
+    key(&["tool_timeout_sec"], NUMBER, "The timeout of a call.", |it, at| {
         it.timeouts.call = it.reader.seconds(at);
     }),
-    key(&["type", "transport", "transportType"], transport, "The transport.", |it, at| {
+    key(&["type", "transport", "transportType"], TRANSPORT, "The transport.", |it, at| {
         it.kind(at);
     }),
-    key(&["url", "serverUrl"], url, "The URL of the server.", |it, at| {
+    key(&["url", "serverUrl"], URL, "The URL of the server.", |it, at| {
         it.url = it.placed_text(at);
     }),
     // From here on the keys that only we have.
-    key(&["excludePrompts"], words, "Prompts that clients do not see.", |it, at| {
+    key(&["excludePrompts"], WORDS, "Prompts that clients do not see.", |it, at| {
         it.settings.prompts.never = it.reader.words(at).unwrap_or_default();
     }),
-    key(&["excludeResources"], words, "Resources that clients do not see, by URI.", |it, at| {
+    key(&["excludeResources"], WORDS, "Resources that clients do not see, by URI.", |it, at| {
         it.settings.resources.never = it.reader.words(at).unwrap_or_default();
     }),
     key_on(
         Side::Url,
         &["headerFile"],
-        word_or_words,
+        WORD_OR_WORDS,
         "A file with a header to send on each line, Name: value.",
         |it, at| {
             it.settings.credentials.files = settings::header_files(&mut it.reader, at);
@@ -220,7 +220,7 @@ pub(super) const KEYS: &[ServerKey] = &[
     key_on(
         Side::Url,
         &["headersHelper"],
-        command,
+        COMMAND,
         "A program that prints a JSON object of headers to send.",
         |it, at| {
             it.settings.credentials.command = settings::helper(&mut it.reader, at);
@@ -228,26 +228,26 @@ pub(super) const KEYS: &[ServerKey] = &[
     ),
     key(
         &["idleTimeout"],
-        idle,
+        IDLE,
         "Stop the server after this time without a call; the next call starts it.",
         |it, at| it.settings.sleep = settings::sleep(&mut it.reader, at),
     ),
-    key(&["includePrompts"], words, "The only prompts that clients see.", |it, at| {
+    key(&["includePrompts"], WORDS, "The only prompts that clients see.", |it, at| {
         it.settings.prompts.only = it.reader.words(at);
     }),
-    key(&["includeResources"], words, "The only resources that clients see, by URI.", |it, at| {
+    key(&["includeResources"], WORDS, "The only resources that clients see, by URI.", |it, at| {
         it.settings.resources.only = it.reader.words(at);
     }),
     key(
         &["maxConcurrency"],
-        count,
+        COUNT,
         "How many calls the server handles at once; more calls wait.",
         |it, at| it.settings.calls = it.reader.count(at),
     ),
     key_on(
         Side::Url,
         &["passHeaders"],
-        words,
+        WORDS,
         "Headers of the client's request that the gateway sends on to the server.",
         |it, at| {
             it.settings.credentials.pass = settings::passed(&mut it.reader, at);
@@ -255,27 +255,27 @@ pub(super) const KEYS: &[ServerKey] = &[
     ),
     key(
         &["prefix"],
-        prefix,
+        PREFIX,
         "The prefix of the server's tools and prompts; its name by default, \"\" or false for none.",
         |it, at| it.settings.prefix = settings::prefix(&mut it.reader, at),
     ),
-    key(&["process"], process, "Which clients share a process of the server.", |it, at| {
+    key(&["process"], PROCESS, "Which clients share a process of the server.", |it, at| {
         it.settings.process = settings::process(&mut it.reader, at);
     }),
     key(
         &["prompts"],
-        edits,
+        EDITS,
         "Names, titles and descriptions that replace the server's own, by prompt.",
         |it, at| {
             it.settings.prompt_edits = settings::edits(&mut it.reader, at, "prompt");
         },
     ),
-    key(&["startTimeout"], time, "How long the server may take to start.", |it, at| {
+    key(&["startTimeout"], TIME, "How long the server may take to start.", |it, at| {
         it.timeouts.start = it.reader.duration(at);
     }),
     key(
         &["tools"],
-        edits_or_words,
+        EDITS_OR_WORDS,
         "Names, titles and descriptions that replace the server's own, by tool; or a list of the \
          only tools that clients see.",
         |it, at| {

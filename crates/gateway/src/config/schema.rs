@@ -74,11 +74,6 @@ fn nameable() -> Value {
     json!({ "not": { "enum": ["", ".", ".."] } })
 }
 
-/// A reference to something that several keys are, with what the key is for.
-fn is(what: &str, about: &str) -> Value {
-    json!({ "$ref": format!("#/$defs/{what}"), "description": about })
-}
-
 /// The schemas of keys, under each of their names.
 fn schemas<R>(keys: &[FileKey<R>]) -> impl Iterator<Item = (&'static str, Value)> {
     keys.iter().flat_map(FileKey::schemas)
@@ -122,115 +117,62 @@ fn server() -> Value {
     server
 }
 
-// What the value of a key may be. Each takes what the key is for.
-
-pub(super) fn words(about: &str) -> Value {
-    is("words", about)
+/// What the value of a key may be.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// Something that several keys are.
+    Is(&'static str),
+    /// Something of its own.
+    Of(fn() -> Value),
+    /// One of two.
+    Either(fn() -> [Value; 2]),
 }
 
-pub(super) fn text(about: &str) -> Value {
-    is("text", about)
-}
-
-pub(super) fn pairs(about: &str) -> Value {
-    is("pairs", about)
-}
-
-pub(super) fn time(about: &str) -> Value {
-    is("time", about)
-}
-
-pub(super) fn count(about: &str) -> Value {
-    is("count", about)
-}
-
-pub(super) fn process(about: &str) -> Value {
-    is("process", about)
-}
-
-pub(super) fn edits(about: &str) -> Value {
-    is("edits", about)
-}
-
-pub(super) fn number(about: &str) -> Value {
-    json!({ "description": about, "type": "number", "exclusiveMinimum": 0 })
-}
-
-pub(super) fn flag(about: &str) -> Value {
-    json!({ "description": about, "type": "boolean" })
-}
-
-/// A variable may stand for any part of it.
-pub(super) fn url(about: &str) -> Value {
-    let pattern = "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)";
-    json!({ "description": about, "type": "string", "pattern": pattern })
-}
-
-/// One of two.
-fn either(about: &str, one: &Value, other: &Value) -> Value {
-    json!({ "description": about, "anyOf": [one, other] })
+impl Shape {
+    /// The schema of a key, with what the key is for.
+    pub(super) fn describe(self, about: &str) -> Value {
+        let mut schema = match self {
+            Self::Is(what) => reference(what),
+            Self::Of(schema) => schema(),
+            Self::Either(schemas) => json!({ "anyOf": schemas() }),
+        };
+        if !about.is_empty() {
+            schema["description"] = about.into();
+        }
+        schema
+    }
 }
 
 fn reference(what: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{what}") })
 }
 
-pub(super) fn command(about: &str) -> Value {
-    either(about, &json!({ "type": "string", "minLength": 1 }), &reference("words"))
-}
+pub(super) const COUNT: Shape = Shape::Is("count");
+pub(super) const EDITS: Shape = Shape::Is("edits");
+pub(super) const PAIRS: Shape = Shape::Is("pairs");
+pub(super) const PROCESS: Shape = Shape::Is("process");
+pub(super) const TEXT: Shape = Shape::Is("text");
+pub(super) const TIME: Shape = Shape::Is("time");
+pub(super) const WORDS: Shape = Shape::Is("words");
 
-pub(super) fn word_or_words(about: &str) -> Value {
-    either(about, &json!({ "type": "string" }), &reference("words"))
-}
-
-pub(super) fn edits_or_words(about: &str) -> Value {
-    either(about, &reference("edits"), &reference("words"))
-}
-
-pub(super) fn idle(about: &str) -> Value {
-    either(about, &json!({ "enum": [false, 0] }), &reference("time"))
-}
-
-pub(super) fn prefix(about: &str) -> Value {
-    either(about, &json!({ "type": "string", "maxLength": 30 }), &json!({ "const": false }))
-}
-
-pub(super) fn flag_or_grant(about: &str) -> Value {
-    either(about, &json!({ "type": "boolean" }), &reference("grant"))
-}
-
-pub(super) fn flag_or_count(about: &str) -> Value {
-    either(about, &json!({ "type": "boolean" }), &reference("count"))
-}
-
-pub(super) fn port_number(about: &str) -> Value {
-    let number = json!({ "type": "integer", "minimum": 0, "maximum": 65535 });
-    let text = json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" });
-    either(about, &number, &text)
-}
-
-pub(super) fn key_hash(about: &str) -> Value {
-    let hash = json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
-    let list = json!({ "type": "array", "items": hash });
-    either(about, &hash, &list)
-}
-
-pub(super) fn rate(about: &str) -> Value {
+pub(super) const FLAG: Shape = Shape::Of(|| json!({ "type": "boolean" }));
+pub(super) const NUMBER: Shape = Shape::Of(|| json!({ "type": "number", "exclusiveMinimum": 0 }));
+/// A variable may stand for any part of it.
+pub(super) const URL: Shape = Shape::Of(
+    || json!({ "type": "string", "pattern": "^\\s*([Hh][Tt][Tt][Pp][Ss]?://|\\$\\{|\\{env:)" }),
+);
+pub(super) const RATE: Shape = Shape::Of(|| {
     let pattern = "^ *[0-9]+ */ *(s|sec|second|m|min|minute|h|hour|d|day) *$";
-    json!({ "description": about, "type": "string", "pattern": pattern })
-}
-
-pub(super) fn transport(about: &str) -> Value {
+    json!({ "type": "string", "pattern": pattern })
+});
+pub(super) const TRANSPORT: Shape = Shape::Of(|| {
     json!({
-        "description": about,
         "enum": ["stdio", "local", "http", "remote", "sse", "auto", "streamable-http",
                  "streamableHttp", "streamablehttp", "streamable_http"],
     })
-}
-
-pub(super) fn tool_filter(about: &str) -> Value {
+});
+pub(super) const TOOL_FILTER: Shape = Shape::Of(|| {
     json!({
-        "description": about,
         "type": "object",
         "properties": {
             "list": { "$ref": "#/$defs/words" },
@@ -238,20 +180,16 @@ pub(super) fn tool_filter(about: &str) -> Value {
         },
         "required": ["mode", "list"],
     })
-}
-
-pub(super) fn groups_of_servers(about: &str) -> Value {
+});
+pub(super) const GROUPS_OF_SERVERS: Shape = Shape::Of(|| {
     json!({
-        "description": about,
         "type": "object",
         "propertyNames": { "pattern": "^[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*$" },
         "additionalProperties": { "$ref": "#/$defs/words" },
     })
-}
-
-pub(super) fn keys_by_name(about: &str) -> Value {
+});
+pub(super) const KEYS_BY_NAME: Shape = Shape::Of(|| {
     json!({
-        "description": about,
         "type": "object",
         "propertyNames": { "minLength": 1 },
         "additionalProperties": {
@@ -259,16 +197,32 @@ pub(super) fn keys_by_name(about: &str) -> Value {
             "anyOf": [{ "required": ["hash"] }, { "required": ["key"] }],
         },
     })
-}
+});
+pub(super) const LIMITS: Shape = Shape::Of(|| object(schemas(BOUNDS)));
+pub(super) const SERVER_DEFAULTS: Shape =
+    Shape::Of(|| object(DEFAULTS.iter().filter_map(|name| find(KEYS, name)?.schemas().next())));
 
-pub(super) fn limits(_: &str) -> Value {
-    object(schemas(BOUNDS))
-}
-
-pub(super) fn server_defaults(_: &str) -> Value {
-    let known = DEFAULTS.iter().filter_map(|name| find(KEYS, name)?.schemas().next());
-    object(known)
-}
+pub(super) const COMMAND: Shape =
+    Shape::Either(|| [json!({ "type": "string", "minLength": 1 }), reference("words")]);
+pub(super) const WORD_OR_WORDS: Shape =
+    Shape::Either(|| [json!({ "type": "string" }), reference("words")]);
+pub(super) const EDITS_OR_WORDS: Shape = Shape::Either(|| [reference("edits"), reference("words")]);
+pub(super) const IDLE: Shape = Shape::Either(|| [json!({ "enum": [false, 0] }), reference("time")]);
+pub(super) const PREFIX: Shape =
+    Shape::Either(|| [json!({ "type": "string", "maxLength": 30 }), json!({ "const": false })]);
+pub(super) const FLAG_OR_GRANT: Shape =
+    Shape::Either(|| [json!({ "type": "boolean" }), reference("grant")]);
+pub(super) const FLAG_OR_COUNT: Shape =
+    Shape::Either(|| [json!({ "type": "boolean" }), reference("count")]);
+pub(super) const PORT_NUMBER: Shape = Shape::Either(|| {
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": 65535 });
+    [number, json!({ "type": "string", "pattern": "^([0-9]{1,5}|.*\\$\\{.*)$" })]
+});
+pub(super) const KEY_HASH: Shape = Shape::Either(|| {
+    let hash = json!({ "type": "string", "pattern": "^(sha256:[0-9A-Fa-f]{64}|.*\\$\\{.*)$" });
+    let list = json!({ "type": "array", "items": hash });
+    [hash, list]
+});
 
 fn sharing() -> Value {
     let pool = json!({
