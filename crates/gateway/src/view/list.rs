@@ -9,7 +9,9 @@ use switchboard_net::backend::PendingWork;
 use switchboard_net::call::Call;
 use switchboard_net::client::Client;
 use switchboard_net::connection::ClientConnection;
-use switchboard_net::roster::{Change, Changes, Definition, Hints, ListKind, ServerPhase};
+use switchboard_net::roster::{
+    Change, Changes, Deferred, Definition, Hints, ListKind, ServerPhase,
+};
 use switchboard_proto::exchange::Exchange;
 use switchboard_proto::jsonrpc::{Member, Message, Part};
 use switchboard_proto::method::meta;
@@ -154,8 +156,8 @@ impl Front {
     /// The servers that are not ready, and what is shown of them. Why is not
     /// for clients to know: it may name files and addresses.
     fn missing(&self) -> Vec<Value> {
-        let (deferred, members) = (self.deferred(), self.members());
-        let missing = deferred.iter().filter(|late| members.contains(&late.name)).map(|late| {
+        let deferred = self.deferred();
+        let missing = deferred.iter().map(|late| {
             let state = match late.state.phase {
                 ServerPhase::Failed => "failed",
                 ServerPhase::Retrying => "retrying",
@@ -276,7 +278,8 @@ impl Front {
 
     /// Says something once every server is known or has had its moment.
     pub(super) fn once_settled(&self, say: impl FnOnce(&Self) + Send + 'static) -> PendingWork {
-        if !self.is_settling() {
+        let may_come = |late: &Deferred| !late.is_cached && late.state.is_pending();
+        if !self.deferred().iter().any(may_come) {
             say(self);
             return PendingWork::none();
         }
@@ -286,14 +289,6 @@ impl Front {
             front.refresh();
             say(&front);
         })
-    }
-
-    /// Whether a server of which nothing is known may be there in a moment.
-    fn is_settling(&self) -> bool {
-        let members = self.members();
-        let late = |name| members.contains::<Arc<str>>(name);
-        let deferred = self.deferred();
-        deferred.iter().any(|it| late(&it.name) && !it.is_cached && it.state.is_pending())
     }
 
     /// What any server has; one that is not there may have anything.

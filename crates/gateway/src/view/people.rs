@@ -80,7 +80,7 @@ pub(crate) struct People {
 
 /// What is known for one person.
 pub(crate) struct Person {
-    guise: Arc<ClientIdentity>,
+    identity: Arc<ClientIdentity>,
     pub(crate) roster: Roster,
     /// The servers of the roster, as they were when it met them.
     servers: Mutex<BTreeMap<Arc<str>, Met>>,
@@ -131,7 +131,7 @@ impl People {
         let roster =
             RosterOptions { patience: PATIENCE, probe: Some(PROBE), ..RosterOptions::default() };
         let person = Arc::new(Person {
-            guise: Arc::new(ClientIdentity::of(client, words)),
+            identity: Arc::new(ClientIdentity::of(client, words)),
             roster: Roster::new(roster),
             servers: Mutex::default(),
             fronts: Mutex::default(),
@@ -181,7 +181,7 @@ impl People {
 impl Person {
     /// The bytes that they take, besides their lists.
     pub(crate) fn weight(&self) -> usize {
-        FOOTPRINT + self.guise.size()
+        FOOTPRINT + self.identity.size()
     }
 
     /// A front shows what is theirs.
@@ -213,11 +213,6 @@ impl Person {
     /// Whether this server is asked on their behalf.
     pub(crate) fn has(&self, server: &str) -> bool {
         lock(&self.servers).contains_key(server)
-    }
-
-    /// Somebody wants something of a server on their behalf.
-    pub(crate) fn want(&self, server: &str) {
-        self.roster.wake(server);
     }
 
     /// The servers of which nothing is known yet, but may be in a moment.
@@ -263,7 +258,7 @@ impl Person {
     }
 
     fn ask(&self, name: &Arc<str>, running: &RunningServer, replaces: bool) {
-        let server = ServerTarget::behind(&running.bridge, &self.guise);
+        let server = ServerTarget::behind(&running.bridge, &self.identity);
         let start = running.plan.start;
         running.bridge.touch();
         if replaces {

@@ -65,14 +65,16 @@ impl Front {
         all.chain(own).collect()
     }
 
-    /// The servers that are not ready.
+    /// The servers of this front that are not ready.
     pub(super) fn deferred(&self) -> Vec<Deferred> {
+        let members = self.members();
         let mut deferred = self.fleet.roster.deferred();
         if let Some(person) = &self.person {
             deferred.retain(|late| !person.has(&late.name));
             deferred.extend(person.roster.deferred());
             deferred.sort_by(|one, other| one.name.cmp(&other.name));
         }
+        deferred.retain(|late| members.contains(&late.name));
         deferred
     }
 
@@ -88,7 +90,7 @@ impl Front {
     pub(super) fn want(&self, server: &str) {
         self.fleet.want(server);
         if let Some(person) = &self.person {
-            person.want(server);
+            person.roster.wake(server);
         }
     }
 
