@@ -423,7 +423,7 @@ impl TemplatePattern {
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
-pub(crate) enum Destination {
+pub enum Destination {
     /// The gateway answers it.
     Gateway,
     /// The gateway answers it with one of these lists.
@@ -433,8 +433,10 @@ pub(crate) enum Destination {
 }
 
 /// Why a call goes nowhere.
+#[expect(missing_docs, reason = "the field names say it")]
+#[non_exhaustive]
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub(crate) enum Nowhere {
+pub enum Nowhere {
     /// Nobody knows the method, or it cannot be told who is meant.
     #[error("Method not found: {method}")]
     Method { method: String },
@@ -467,7 +469,7 @@ impl Nowhere {
     }
 
     /// The error that the client gets.
-    pub(crate) fn error(&self, era: Era) -> Value {
+    pub fn error(&self, era: Era) -> Value {
         let code = match (self, era) {
             (Self::Method { .. }, _) => code::METHOD_NOT_FOUND,
             (Self::Resource { .. }, Era::Legacy) => code::RESOURCE_NOT_FOUND,
@@ -482,7 +484,7 @@ impl Nowhere {
 }
 
 /// What is known of the servers besides what they list.
-pub(crate) trait Servers {
+pub trait Servers {
     /// Whose this is, if that can be told from its name and the server may have
     /// more than is known: it has not said yet what it offers, or offers
     /// something else to each client.
@@ -517,7 +519,7 @@ pub(crate) fn named_by(request: &Message) -> Option<(ListKind, Member)> {
 ///   completion/complete                by what is completed
 ///   greetings, lists, levels, listens  none: the gateway answers
 /// ```
-pub(crate) fn route(
+pub fn route(
     request: &Message,
     catalog: &Catalog,
     servers: &impl Servers,
